@@ -1,0 +1,32 @@
+"""Where streams come from and where answers go: the connectors of stream-osr.
+
+`Source` and `Sink` are the two interfaces; files (CSV and JSON Lines, plain, gzip or standard input and
+output) and memory are the implementations that need nothing else.
+"""
+
+from .base import BadRecord, Position, Record, Sink, Source
+from .csv_sink import CsvSink
+from .csv_source import CsvSource
+from .files import Format, open_sink, open_source
+from .jsonl_sink import JsonLinesSink
+from .jsonl_source import JsonLinesSource
+from .memory import MemorySink, MemorySource
+from .values import LabelType
+
+__all__ = [
+    "BadRecord",
+    "CsvSink",
+    "CsvSource",
+    "Format",
+    "JsonLinesSink",
+    "JsonLinesSource",
+    "LabelType",
+    "MemorySink",
+    "MemorySource",
+    "Position",
+    "Record",
+    "Sink",
+    "Source",
+    "open_sink",
+    "open_source",
+]

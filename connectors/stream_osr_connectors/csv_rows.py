@@ -1,0 +1,89 @@
+"""Rows of fields out of lines of text, by the rules of CSV and with a way on after broken quotes."""
+
+from __future__ import annotations
+
+import csv
+from typing import Self
+
+from stream_osr.errors import ConnectorError
+
+from .lines import Line, LineReader
+from .values import DecodeError
+
+_MAX_LINES = 1000
+"""How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
+
+
+class RowReader:
+    """Iterator over the rows of a table, blank lines left out.
+
+    A row that is not CSV raises `DecodeError`, and reading goes on with the line after the one it began
+    on: a stray quote makes a row take in the lines that follow, and they are not to be lost with it.
+    """
+
+    def __init__(self, lines: LineReader, delimiter: str, max_bytes: int) -> None:
+        self._lines = lines
+        self._row_lines = _RowLines(lines, max_bytes)
+        # strict, because otherwise a quote that is never closed swallows the rest without an error
+        self._rows = csv.reader(self._row_lines, delimiter=delimiter, strict=True)
+
+    @property
+    def taken(self) -> list[Line]:
+        """The lines that the last row, or the last error, is about."""
+        return self._row_lines.taken
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> list[str]:
+        row: list[str] = []
+        while not row:
+            self.taken.clear()
+            try:
+                row = next(self._rows)
+            except (csv.Error, DecodeError) as error:
+                raise self._rejected(error) from None
+        return row
+
+    def _rejected(self, error: csv.Error | DecodeError) -> DecodeError:
+        others = self.taken[1:]
+        del self.taken[1:]
+        self._lines.give_back(others)
+        reason = f"not CSV: {error}" if isinstance(error, csv.Error) else str(error)
+        if others or str(error) == "unexpected end of data":
+            reason = f"a quoted field begins here and is not closed properly ({reason}); check the quotes"
+        return DecodeError(reason)
+
+
+class _RowLines:
+    """The decoded lines of one row, as `csv.reader` asks for them: several if a field holds line breaks.
+
+    An iterator rather than a generator, because a generator is finished by the first error it raises.
+    """
+
+    def __init__(self, lines: LineReader, max_bytes: int) -> None:
+        self.taken: list[Line] = []
+        self._lines = lines
+        self._max_bytes = max_bytes
+        self._size = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        if not self.taken:
+            self._size = 0
+        self.taken.append(line)
+        self._size += len(line.data)
+        if len(self.taken) > _MAX_LINES or self._size > self._max_bytes:
+            raise DecodeError(f"still open after {len(self.taken)} lines")
+        return line.text()
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Refuse what cannot stand between the fields of a table."""
+    if len(delimiter) != 1 or delimiter in '"\r\n\0':
+        raise ConnectorError(
+            f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab"
+        )

@@ -1,0 +1,188 @@
+"""Records from tables: CSV with a header row."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple, TypeVar
+
+from stream_osr.errors import ConnectorError
+
+from .base import BadRecord, Position, Record
+from .csv_rows import RowReader, check_delimiter
+from .line_source import LineSource
+from .lines import MAX_RECORD_BYTES, raw_text
+from .values import DecodeError, LabelType, label_of_text, number, seconds
+
+_T = TypeVar("_T")
+
+
+class _Column(NamedTuple):
+    """A column by its name in the header and its place in the row."""
+
+    name: str
+    place: int
+
+
+class CsvSource(LineSource):
+    r"""Records from a CSV file with a header row.
+
+    Every column that is not the key, the time or the label is a feature and has to be numeric; an empty
+    field, ``NA``, ``nan``, ``null`` or ``None`` is a missing value (``None``). A row that cannot be used
+    becomes a `BadRecord` and reading goes on with the next one; blank lines are skipped.
+
+    Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
+    counted in the decompressed content; a pipe has no hash.
+
+    Parameters
+    ----------
+    path
+        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+    key, time, label
+        Names of the columns that hold the key (text), the event time (seconds since 1970 or an ISO 8601
+        timestamp, UTC unless it says otherwise) and the label; ``None`` if there is no such column.
+    features
+        Names of the feature columns, if not all others.
+    label_type
+        ``"auto"`` turns a label of digits only, with or without a sign, into an int and leaves others
+        text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
+        label: ``NA`` is a label like any other.
+    delimiter
+        The character between fields.
+    max_record_bytes
+        Longest row that is accepted.
+
+    Raises
+    ------
+    ConnectorError
+        When opening: the file cannot be read, has no header, repeats a column name, or lacks a named
+        column. While iterating: the file cannot be read on, for instance because its gzip data are cut
+        off; everything before that was delivered.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sensors.csv")
+    ...     _ = path.write_text("a,b,class\n1,2,red\n3,,blue\n5,hot,red\n")
+    ...     with CsvSource(path, label="class") as source:
+    ...         for record in source:
+    ...             print(record.features if isinstance(record, Record) else record.reason[:52])
+    {'a': 1.0, 'b': 2.0}
+    {'a': 3.0, 'b': None}
+    column 'b' holds 'hot', which is not a finite number
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: str | None = None,
+        time: str | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        label_type: LabelType = "auto",
+        delimiter: str = ",",
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        check_delimiter(delimiter)
+        super().__init__(
+            path,
+            key=key,
+            time=time,
+            label=label,
+            features=features,
+            label_type=label_type,
+            max_record_bytes=max_record_bytes,
+        )
+        self._rows = RowReader(self._lines, delimiter, max_record_bytes)
+        try:
+            self._place_columns(self._read_header())
+        except BaseException:
+            self.close()
+            raise
+        self._first = self._rows.taken[-1]
+
+    def __next__(self) -> Record | BadRecord:
+        lines = self._rows.taken
+        try:
+            row = next(self._rows)
+            return self._record(row, self._lines.position_after(lines[-1]))
+        except DecodeError as error:
+            position = self._lines.position_after(lines[-1])
+            return BadRecord(position, lines[0].row, raw_text(lines), str(error))
+
+    def _record(self, row: list[str], position: Position) -> Record:
+        if len(row) != self._width:
+            raise DecodeError(
+                f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes"
+            )
+        return Record(
+            features={column.name: _read(row, column, number) for column in self._feature_columns},
+            key=_read(row, self._key_column, lambda text: text or None),
+            time=_read(row, self._time_column, seconds),
+            label=_read(row, self._label_column, lambda text: label_of_text(text, self._label_type)),
+            position=position,
+        )
+
+    def _read_header(self) -> list[str]:
+        name = self._lines.name
+        try:
+            return next(self._rows)
+        except StopIteration:
+            raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
+        except DecodeError as error:
+            raise ConnectorError(
+                f"{name}: the header cannot be read: {error}; a CSV file begins with column names in UTF-8"
+            ) from None
+
+    def _place_columns(self, header: list[str]) -> None:
+        """Find the place of every column that is used, and refuse names that are doubtful."""
+        source = self._lines.name
+        repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
+        if repeated:
+            raise ConnectorError(
+                f"{source}: the header has {', '.join(repeated)} more than once; rename the columns"
+            )
+        if "" in header and self._features is None:
+            raise ConnectorError(
+                f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
+                "name it, leave it out of the file, or say which columns are the features"
+            )
+        places = {name: place for place, name in enumerate(header) if name}
+
+        def column(name: str) -> _Column:
+            if name not in places:
+                raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(places))}")
+            return _Column(name, places[name])
+
+        self._width = len(header)
+        self._key_column = None if self._key is None else column(self._key)
+        self._time_column = None if self._time is None else column(self._time)
+        self._label_column = None if self._label is None else column(self._label)
+        others = (name for name in header if name not in (self._key, self._time, self._label))
+        self._feature_columns = [
+            column(name) for name in (others if self._features is None else self._features)
+        ]
+
+
+def _read(row: list[str], column: _Column | None, convert: Callable[[str], _T]) -> _T | None:
+    """Convert one field of a row; the reason of a failure names the column."""
+    if column is None:
+        return None
+    try:
+        return convert(row[column.place])
+    except DecodeError as error:
+        raise DecodeError(f"column {column.name!r} {error}") from None
+
+
+def _what_there_is(name: str, columns: list[str]) -> str:
+    """List the columns, with the one that was probably meant."""
+    listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
+    spellings = {column.casefold(): column for column in columns}
+    near = get_close_matches(name.casefold(), spellings, n=1)
+    return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")

@@ -1,0 +1,145 @@
+"""Open a source or a sink by the name of its file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Literal, TypeAlias, get_args
+
+from stream_osr.errors import ConnectorError
+
+from .base import Sink, Source
+from .csv_sink import CsvSink
+from .csv_source import CsvSource
+from .jsonl_sink import JsonLinesSink
+from .jsonl_source import JsonLinesSource
+from .lines import MAX_RECORD_BYTES
+from .values import LabelType
+
+Format: TypeAlias = Literal["csv", "tsv", "jsonl"]
+"""Comma-separated, tab-separated, and JSON Lines."""
+
+_BY_SUFFIX: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+
+
+def open_source(
+    path: str | os.PathLike[str],
+    *,
+    format: Format | None = None,
+    key: str | None = None,
+    time: str | None = None,
+    label: str | None = None,
+    features: Sequence[str] | None = None,
+    label_type: LabelType = "auto",
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> Source:
+    """Open a file, or standard input, as a source of records.
+
+    Parameters
+    ----------
+    path
+        The file; ``-`` is standard input, which needs a format.
+    format
+        ``"csv"``, ``"tsv"`` or ``"jsonl"``; if not given, it is told by the suffix: ``.csv``, ``.tsv``,
+        ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``.
+    key, time, label, features, label_type, max_record_bytes
+        As for `CsvSource` and `JsonLinesSource`.
+
+    Raises
+    ------
+    ConnectorError
+        If the format cannot be told, and as those two say.
+
+    Examples
+    --------
+    >>> open_source("readings.parquet")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    stream_osr.errors.ConnectorError: cannot tell the format of readings.parquet by its suffix ...
+    """
+    chosen = _format(path, format, standard=None)
+    if chosen == "jsonl":
+        return JsonLinesSource(
+            path,
+            key=key,
+            time=time,
+            label=label,
+            features=features,
+            label_type=label_type,
+            max_record_bytes=max_record_bytes,
+        )
+    return CsvSource(
+        path,
+        key=key,
+        time=time,
+        label=label,
+        features=features,
+        label_type=label_type,
+        delimiter="\t" if chosen == "tsv" else ",",
+        max_record_bytes=max_record_bytes,
+    )
+
+
+def open_sink(path: str | os.PathLike[str], *, format: Format | None = None) -> Sink:
+    """Open a file, or standard output, as a sink.
+
+    What the file held is replaced by the first `write` or `flush`, unless `truncate` says from where it
+    goes on.
+
+    Parameters
+    ----------
+    path
+        The file; ``-`` is standard output.
+    format
+        As for `open_source`; standard output gets JSON Lines if nothing is said.
+
+    Raises
+    ------
+    ConnectorError
+        If the format cannot be told, or the file cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "decisions.csv.gz")
+    ...     with open_sink(path) as sink:
+    ...         sink.write({"key": "a7", "probability": 0.5})
+    ...     with open_source(path, key="key") as source:
+    ...         record = next(source)
+    >>> record.key, record.features
+    ('a7', {'probability': 0.5})
+    """
+    chosen = _format(path, format, standard="jsonl")
+    if chosen == "jsonl":
+        return JsonLinesSink(path)
+    return CsvSink(path, delimiter="\t" if chosen == "tsv" else ",")
+
+
+def _format(path: str | os.PathLike[str], format: Format | None, standard: Format | None) -> Format:
+    """Choose the format; ``standard`` is that of the standard stream, ``None`` if it has to be given."""
+    known = get_args(Format)
+    if format is not None:
+        if format not in known:
+            raise ConnectorError(f"format {format!r} is not known; it is one of {', '.join(known)}")
+        return format
+    if os.fspath(path) == "-":
+        if standard is None:
+            raise ConnectorError(f"standard input has no suffix; say its format: one of {', '.join(known)}")
+        return standard
+    name = PurePath(path).name.lower().removesuffix(".gz")
+    found = _BY_SUFFIX.get(PurePath(name).suffix)
+    if found is None:
+        raise ConnectorError(
+            f"cannot tell the format of {os.fspath(path)} by its suffix (known: {', '.join(_BY_SUFFIX)}, "
+            f"each also with .gz); rename the file or say the format: one of {', '.join(known)}"
+        )
+    return found

@@ -1,0 +1,146 @@
+"""Records from JSON Lines: one object on each line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from .base import BadRecord, Position, Record
+from .line_source import LineSource
+from .lines import raw_text
+from .values import DecodeError, key_of, label_of_json, seconds, shown
+
+_T = TypeVar("_T")
+
+
+class JsonLinesSource(LineSource):
+    r"""Records from a JSON Lines file: one object on each line.
+
+    Features are the fields of the nested object ``"features"`` where there is one, otherwise all numeric
+    fields (``true`` and ``false`` included) that are not the key, the time or the label. Values pass as
+    JSON gives them; ``NaN`` is a missing value (``None``). A line that cannot be used becomes a
+    `BadRecord` and reading goes on with the next one; blank lines are skipped.
+
+    Delivery: every line once and in order, replayable from a file, not from standard input. Positions are
+    ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
+    counted in the decompressed content; a pipe has no hash.
+
+    Parameters
+    ----------
+    path
+        The file, read as UTF-8; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
+    key, time, label
+        Names of the fields that hold the key (text or a whole number), the event time (seconds since 1970
+        or an ISO 8601 timestamp, UTC unless it says otherwise) and the label (text, a whole number, true
+        or false). A line without the field has no key, time or label.
+    features
+        Names of the features, if not all others; a line without one of them lacks that value, and the
+        values may be of any type.
+    label_type
+        ``"auto"`` leaves a label what JSON says it is; ``"str"`` turns it into text, ``"int"`` into a whole
+        number, so that the labels equal those of another file.
+    max_record_bytes
+        Longest line that is accepted.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be opened, and while iterating if it cannot be read on, for instance because
+        its gzip data are cut off; everything before that was delivered.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sensors.jsonl")
+    ...     _ = path.write_text('{"id": 7, "a": 1.5, "b": NaN, "note": "ok"}\n{"id": 8\n')
+    ...     with JsonLinesSource(path, key="id", features=["a", "b"]) as source:
+    ...         good, bad = source
+    >>> good.key, good.features
+    (7, {'a': 1.5, 'b': None})
+    >>> bad.row, bad.reason
+    (2, "not JSON: expecting ',' delimiter at character 9")
+    """
+
+    def __next__(self) -> Record | BadRecord:
+        line = next(self._lines)
+        while line.is_blank():
+            line = next(self._lines)
+        position = self._lines.position_after(line)
+        try:
+            return self._record(_parse(line.text().rstrip()), position)
+        except DecodeError as error:
+            return BadRecord(position, line.row, raw_text([line]), str(error))
+
+    def _record(self, fields: Mapping[str, object], position: Position) -> Record:
+        features = self._features_of(fields)
+        # 1e999 is a number to JSON and becomes an infinite one
+        if math.inf in features.values() or -math.inf in features.values():
+            name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
+            raise DecodeError(
+                f"field {name!r} is infinite; leave it out or write null if the value is missing"
+            )
+        return Record(
+            features=features,
+            key=_read(fields, self._key, key_of),
+            time=_read(fields, self._time, seconds),
+            label=_read(fields, self._label, lambda value: label_of_json(value, self._label_type)),
+            position=position,
+        )
+
+    def _features_of(self, fields: Mapping[str, object]) -> dict[str, object]:
+        nested = fields.get("features")
+        if isinstance(nested, list):
+            raise DecodeError("'features' is a list; write an object that gives every feature a name")
+        inside = nested if isinstance(nested, dict) else None
+        if self._features is not None:
+            values = fields if inside is None else inside
+            return {name: values.get(name) for name in self._features}
+        if inside is not None:
+            return inside
+        named = (self._key, self._time, self._label)
+        # a null stays out: whether the field is ever numeric is not known, and absent means missing, too
+        return {
+            name: value
+            for name, value in fields.items()
+            if isinstance(value, int | float) and name not in named
+        }
+
+
+def _constant(name: str) -> None:
+    """Read the constants that Python's JSON knows and the standard does not."""
+    if name != "NaN":
+        raise DecodeError(f"{name} is not a number that can be used; write null if the value is missing")
+
+
+_decode: Callable[[str], object] = json.JSONDecoder(parse_constant=_constant).decode
+
+
+def _parse(text: str) -> dict[str, object]:
+    try:
+        value = _decode(text)
+    except DecodeError:
+        raise
+    except json.JSONDecodeError as error:
+        reason = error.msg[:1].lower() + error.msg[1:]
+        raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
+    except RecursionError:
+        raise DecodeError("the JSON is nested too deeply") from None
+    except ValueError as error:  # a whole number of thousands of digits
+        raise DecodeError(f"not usable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise DecodeError(f"the line holds {shown(value)}, not a JSON object of named fields")
+    return value
+
+
+def _read(fields: Mapping[str, object], name: str | None, convert: Callable[[object], _T]) -> _T | None:
+    """Convert one field; the reason of a failure names it."""
+    if name is None:
+        return None
+    try:
+        return convert(fields.get(name))
+    except DecodeError as error:
+        raise DecodeError(f"field {name!r} {error}") from None

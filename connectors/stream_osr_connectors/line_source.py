@@ -1,0 +1,83 @@
+"""What a source of records has to do besides decoding them: options, resuming, closing."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, get_args
+
+from stream_osr.errors import ConnectorError
+
+from .base import BadRecord, Position, Record
+from .lines import MAX_RECORD_BYTES, Line, LineReader
+from .values import LabelType
+
+
+class LineSource(ABC):
+    """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        key: str | None = None,
+        time: str | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        label_type: LabelType = "auto",
+        max_record_bytes: int = MAX_RECORD_BYTES,
+    ) -> None:
+        if label_type not in get_args(LabelType):
+            raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
+        if isinstance(features, str):  # list("abc") would pass for three names
+            raise ConnectorError(f"features is the text {features!r}; give a list of names")
+        if max_record_bytes < 1:
+            raise ConnectorError(f"max_record_bytes is {max_record_bytes}; it has to be at least 1")
+        if label is not None and features is not None and label in features:
+            raise ConnectorError(
+                f"{label!r} is named both as the label and as a feature, which would give the answer away; "
+                "leave it out of the features"
+            )
+        self._key, self._time, self._label = key, time, label
+        self._features = None if features is None else list(features)
+        self._label_type: LabelType = label_type
+        self._max_bytes = max_record_bytes
+        self._lines = LineReader(path, max_record_bytes)
+        self._first: Line | None = None  # the line after which the records begin
+
+    def __iter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __next__(self) -> Record | BadRecord: ...
+
+    def seek(self, position: Position | None) -> None:
+        """Go on after the record that carried this position; ``None`` is the beginning.
+
+        A plain file jumps there. A gzip file has to be decompressed again up to there, which takes as
+        long as reading it did.
+
+        Raises
+        ------
+        ConnectorError
+            If this is standard input or a pipe, which cannot resume; if it is not the file that the
+            position belongs to, or a shorter one; or if the position is none of a file.
+        """
+        self._lines.seek(self._lines.position_after(self._first) if position is None else position)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        self._lines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

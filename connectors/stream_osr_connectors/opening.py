@@ -1,0 +1,66 @@
+"""Open what a path names: a file, a gzip file, or the standard streams behind ``-``."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import zlib
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from stream_osr.errors import ConnectorError
+
+UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading raises: the system, gzip data that are cut off, gzip data that are damaged."""
+
+
+def is_standard(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the path means standard input or output."""
+    return os.fspath(path) == "-"
+
+
+def is_gzip(path: str | os.PathLike[str]) -> bool:
+    """Tell whether the path names a gzip file."""
+    return os.fspath(path).lower().endswith(".gz")
+
+
+def open_input(path: str | os.PathLike[str]) -> tuple[io.BufferedReader | None, io.BufferedIOBase]:
+    """Open the file, and the stream of what it contains; standard input has no file of ours to close."""
+    if is_standard(path):
+        return None, cast(io.BufferedIOBase, _bytes_of(sys.stdin, "standard input"))
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - the source owns it and closes it
+    except OSError as error:
+        raise ConnectorError(f"cannot open {os.fspath(path)}: {why(error)}; check the path") from None
+    return file, gzip.GzipFile(fileobj=file) if is_gzip(path) else file
+
+
+def open_output(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open the file for appending, or return standard output."""
+    if is_standard(path):
+        stream = _bytes_of(sys.stdout, "standard output")
+        sys.stdout.flush()  # what was printed before comes first
+        return stream
+    try:
+        # unbuffered: after a failed write nothing may be left that closing the file would write again
+        return Path(path).open("ab", buffering=0)
+    except OSError as error:
+        raise ConnectorError(
+            f"cannot open {os.fspath(path)} for writing: {why(error)}; check the path"
+        ) from None
+
+
+def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:
+    """Return the bytes below a standard stream, which a notebook or a service may have replaced."""
+    if not hasattr(stream, "buffer"):
+        raise ConnectorError(f"{name} does not exist here, or carries no bytes; use a file")
+    return cast(TextIO, stream).buffer
+
+
+def why(error: BaseException) -> str:
+    """Say the reason without the number that the operating system gives it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)

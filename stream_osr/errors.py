@@ -1,0 +1,81 @@
+"""Everything stream-osr raises on purpose.
+
+::
+
+    StreamOSRError
+    ├── InvalidInstance        one record is unusable: the stream can go on without it
+    │   └── InvalidFeature     ... because of one field of it
+    ├── InvalidLabel           a label that cannot be a known class (it equals the unknown label, say)
+    ├── InvalidParameter       a constructor argument or option out of its range
+    ├── NotTrained             the model was asked for something that needs training first
+    ├── PersistenceError       a saved model is missing, damaged, or of another version
+    ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
+    └── MissingExtra           an optional dependency is not installed
+
+Every message says what was found, what was expected, and what to do about it. The classes also derive
+from the built-in exception that a caller would expect (``ValueError``, ``OSError``, ...).
+"""
+
+from __future__ import annotations
+
+
+class StreamOSRError(Exception):
+    """Base of all errors that stream-osr raises on purpose."""
+
+
+class InvalidInstance(StreamOSRError, ValueError):
+    """One instance is unusable; the model is as it was before it."""
+
+
+class InvalidFeature(InvalidInstance):
+    """A field of an instance has a value that cannot be used.
+
+    Parameters
+    ----------
+    feature
+        Name of the offending field.
+    found
+        What stood there.
+    expected
+        What should have stood there, and the remedy.
+    row
+        Position in the data frame (or of the record in its file), if there is one.
+    """
+
+    def __init__(self, feature: object, found: object, expected: str, row: int | None = None) -> None:
+        self.feature = feature
+        self.found = found
+        self.expected = expected
+        self.row = row
+        super().__init__(feature, found, expected, row)
+
+    def __str__(self) -> str:
+        where = f"feature {self.feature!r}" + (f" of row {self.row}" if self.row is not None else "")
+        shown = repr(self.found)
+        if len(shown) > 60:
+            shown = shown[:57] + "..."
+        return f"{where} is {shown} ({type(self.found).__name__}): {self.expected}"
+
+
+class InvalidLabel(StreamOSRError, ValueError):
+    """A label that cannot name a known class."""
+
+
+class InvalidParameter(StreamOSRError, ValueError):
+    """An argument out of its range."""
+
+
+class NotTrained(StreamOSRError, RuntimeError):
+    """The model has to be trained before this can be answered."""
+
+
+class PersistenceError(StreamOSRError, OSError):
+    """A saved model cannot be read or written."""
+
+
+class ConnectorError(StreamOSRError, OSError):
+    """A source or a sink cannot be opened, read, written or resumed."""
+
+
+class MissingExtra(StreamOSRError, ImportError):
+    """An optional dependency is missing; the message names the extra to install."""

@@ -1,0 +1,250 @@
+"""How good an open-set recognizer is: micro-F over the known classes, and openness of the problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_osr.errors import InvalidLabel, InvalidParameter
+
+
+class OpenSetReport:
+    """Counts of right and wrong decisions, one decision at a time.
+
+    The known classes are the positive ones; an error is charged to them as follows:
+
+    ======================= ================= ===========================
+    true class              predicted         counts as
+    ======================= ================= ===========================
+    known *i*               known *i*         true positive
+    known *i*               known *j*         false positive *and* negative
+    known                   unknown           false negative
+    not known               known             false positive
+    not known               unknown           (right, but no positive)
+    ======================= ================= ===========================
+
+    Any true label outside `known` is an unknown class, whether it is the unknown label itself or the
+    name of a class that the model was not shown. A share of nothing is nan: the precision
+    of a model that never accepted an instance, for example.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    unknown
+        The label that stands for "none of them" in predictions.
+
+    Raises
+    ------
+    InvalidLabel
+        If the unknown label is one of the known classes.
+    InvalidParameter
+        If there are no known classes.
+
+    References
+    ----------
+    .. [1] P. R. Mendes Júnior et al., "Nearest neighbors distance ratio open-set classifier",
+       Machine Learning 106, 2017: the open-set micro-F-measure.
+
+    Examples
+    --------
+    >>> report = OpenSetReport(known=["a", "b"], unknown="unknown")
+    >>> report.update("a", "a")
+    >>> report.update("b", "a")
+    >>> report.update("b", "unknown")
+    >>> report.update("z", "unknown")
+    >>> report.update("z", "b")
+    >>> report.counts
+    {'known_right': 1, 'known_confused': 1, 'known_rejected': 1, 'unknown_rejected': 1, 'unknown_accepted': 1}
+    >>> round(report.precision, 3), round(report.recall, 3), round(report.micro_f, 3)
+    (0.333, 0.333, 0.333)
+    >>> report.accuracy, report.unknown_recall
+    (0.4, 0.5)
+    """
+
+    def __init__(self, known: Iterable[Hashable], unknown: Hashable) -> None:
+        self.known = frozenset(known)
+        self.unknown = unknown
+        if not self.known:
+            raise InvalidParameter("known is empty: at least one known class is needed to count decisions")
+        if unknown in self.known:
+            raise InvalidLabel(f"the unknown label {unknown!r} is one of the known classes: choose another")
+        self._known_right = 0
+        self._known_confused = 0
+        self._known_rejected = 0
+        self._unknown_rejected = 0
+        self._unknown_accepted = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"OpenSetReport(micro_f={self.micro_f:.3f}, recall={self.recall:.3f}, "
+            f"unknown_recall={self.unknown_recall:.3f}, n={self.n})"
+        )
+
+    def update(self, y_true: Hashable, y_pred: Hashable) -> None:
+        """Count one decision.
+
+        Raises
+        ------
+        InvalidLabel
+            If the prediction is neither a known class nor the unknown label; nothing is counted then.
+        """
+        accepted = y_pred in self.known
+        if not accepted and y_pred != self.unknown:
+            raise InvalidLabel(
+                f"prediction {y_pred!r} is neither a known class nor the unknown label {self.unknown!r}: "
+                "map it to one of them first"
+            )
+        if y_true not in self.known:
+            if accepted:
+                self._unknown_accepted += 1
+            else:
+                self._unknown_rejected += 1
+        elif not accepted:
+            self._known_rejected += 1
+        elif y_pred == y_true:
+            self._known_right += 1
+        else:
+            self._known_confused += 1
+
+    def update_many(self, y_true: Iterable[Hashable], y_pred: Iterable[Hashable]) -> None:
+        """Count a sequence of decisions; both must be of one length."""
+        for true, predicted in zip(y_true, y_pred, strict=True):
+            self.update(true, predicted)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The five kinds of decision and how often each was made."""
+        return {
+            "known_right": self._known_right,
+            "known_confused": self._known_confused,
+            "known_rejected": self._known_rejected,
+            "unknown_rejected": self._unknown_rejected,
+            "unknown_accepted": self._unknown_accepted,
+        }
+
+    @property
+    def confusion(self) -> NDArray[np.int64]:
+        """Array of shape (2, 2): rows true known, true unknown; columns called known, called unknown."""
+        return np.array(
+            [
+                [self._known_right + self._known_confused, self._known_rejected],
+                [self._unknown_accepted, self._unknown_rejected],
+            ],
+            dtype=np.int64,
+        )
+
+    @property
+    def n(self) -> int:
+        """Decisions counted so far."""
+        return sum(self.counts.values())
+
+    @property
+    def n_known(self) -> int:
+        """Decisions about instances of a known class."""
+        return self._known_right + self._known_confused + self._known_rejected
+
+    @property
+    def n_unknown(self) -> int:
+        """Decisions about instances of no known class."""
+        return self._unknown_accepted + self._unknown_rejected
+
+    @property
+    def true_positives(self) -> int:
+        """Known, and called by its name."""
+        return self._known_right
+
+    @property
+    def false_positives(self) -> int:
+        """Called by the name of a known class that it is not of."""
+        return self._unknown_accepted + self._known_confused
+
+    @property
+    def false_negatives(self) -> int:
+        """Known, and not called by its name."""
+        return self._known_rejected + self._known_confused
+
+    @property
+    def precision(self) -> float:
+        """``TP / (TP + FP)``."""
+        return _share(self.true_positives, self.true_positives + self.false_positives)
+
+    @property
+    def recall(self) -> float:
+        """``TP / (TP + FN)``."""
+        return _share(self.true_positives, self.true_positives + self.false_negatives)
+
+    @property
+    def micro_f(self) -> float:
+        """Harmonic mean of precision and recall, ``2 TP / (2 TP + FP + FN)``."""
+        twice = 2 * self.true_positives
+        return _share(twice, twice + self.false_positives + self.false_negatives)
+
+    @property
+    def known_accuracy(self) -> float:
+        """Share of the known instances called by their name; equals `recall`, under its name elsewhere."""
+        return _share(self._known_right, self.n_known)
+
+    @property
+    def unknown_recall(self) -> float:
+        """Share of the unknown instances called unknown."""
+        return _share(self._unknown_rejected, self.n_unknown)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of all decisions that were right: the known by their name, the unknown as unknown."""
+        return _share(self._known_right + self._unknown_rejected, self.n)
+
+
+def openness(n_train: int, n_target: int, n_test: int) -> float:
+    """How open a problem is, from 0 (closed) towards 1.
+
+    Equation (1) of Geng and Chen, after Scheirer et al. (2013):
+    ``1 - sqrt(2 n_train / (n_test + n_target))``.
+
+    Parameters
+    ----------
+    n_train
+        Number of classes trained on.
+    n_target
+        Number of classes to be recognised; in the paper's figures all those trained on.
+    n_test
+        Number of classes met in testing, known and unknown.
+
+    Returns
+    -------
+    float
+        In [0, 1).
+
+    Raises
+    ------
+    InvalidParameter
+        If a number is below 1, or testing and target classes are too few for the measure to be defined.
+
+    Examples
+    --------
+    The paper's medium openness, as percentages: LETTER has 10 known and 10 unknown classes, USPS 5 and 3.
+
+    >>> round(100 * openness(10, 10, 20), 2)
+    18.35
+    >>> round(100 * openness(5, 5, 8), 2)
+    12.29
+    >>> openness(5, 5, 5)
+    0.0
+    """
+    for name, value in (("n_train", n_train), ("n_target", n_target), ("n_test", n_test)):
+        if value < 1:
+            raise InvalidParameter(f"{name} is {value}: a number of classes is at least 1")
+    if n_test + n_target < 2 * n_train:
+        raise InvalidParameter(
+            f"openness is not defined for {n_train} training classes with only {n_target} target and "
+            f"{n_test} testing classes: testing should meet every class trained on"
+        )
+    return 1.0 - math.sqrt(2 * n_train / (n_test + n_target))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan

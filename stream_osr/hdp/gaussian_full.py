@@ -1,0 +1,204 @@
+"""One subclass with a full covariance matrix: normal-inverse-Wishart statistics in homogeneous coordinates.
+
+With ``x~ = (x, 1)`` the posterior of a subclass with mean m, precision r of the mean and scale matrix S is one
+matrix, ``M = [[S + r m m', r m], [r m', r]]``: the prior's matrix plus a plain sum of ``x~ x~'``. Its inverse Q
+gives the quadratic form ``h = x~' Q x~ = (x - m)' S^-1 (x - m) + 1/r``, and ``|M| = r |S|``, so that the
+Student-t posterior predictive needs neither mean nor Cholesky factor (``docs/inference.md``).
+
+Every function takes views of one subclass: ``matrix`` (M) and ``inverse`` (Q), arrays of shape (d + 1, d + 1);
+``x`` is a homogeneous row of length d + 1; ``n`` counts the instances in the statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.prior import Prior
+
+LOSES_DIGITS = 1e-3
+"""A removal that leaves less than this share of the determinant is redone from the stored sum."""
+
+
+@kernel
+def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
+    """Put the prior, exactly, in place of the statistics; return ``log|M|``."""
+    d = prior.n_features
+    matrix[:, :] = 0.0
+    inverse[:, :] = 0.0
+    for a in range(d):
+        matrix[a, a] = prior.psi
+        inverse[a, a] = 1.0 / prior.psi
+    matrix[d, d] = prior.beta
+    inverse[d, d] = 1.0 / prior.beta
+    return d * math.log(prior.psi) + math.log(prior.beta)
+
+
+@kernel
+def quadratic(inverse: np.ndarray, x: np.ndarray) -> float:
+    """``h = x~' Q x~``."""
+    h = 0.0
+    for a in range(x.shape[0]):
+        s = 0.0
+        for b in range(a):
+            s += inverse[a, b] * x[b]
+        h += x[a] * (2.0 * s + inverse[a, a] * x[a])
+    return max(h, 0.0)
+
+
+@kernel
+def log_constant(n: int, prior: Prior) -> float:
+    """Compute the part of the log predictive that depends on the number of instances alone."""
+    d = prior.n_features
+    nu = prior.nu + n
+    r = prior.beta + n
+    return (
+        -0.5 * d * math.log(math.pi)
+        + math.lgamma(0.5 * (nu + 1.0))
+        - math.lgamma(0.5 * (nu + 1.0 - d))
+        + 0.5 * d * math.log(r / (r + 1.0))
+        - 0.5 * nu * math.log(r)
+        + 0.5 * (nu + 1.0) * math.log(r + 1.0)
+    )
+
+
+@kernel
+def log_predictive(
+    inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
+) -> float:
+    """Log density of ``x`` under the Student-t posterior predictive; ``constant`` is ``log_constant(n)``."""
+    h = quadratic(inverse, x)
+    return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)
+
+
+@kernel
+def log_predictive_without(
+    matrix: np.ndarray,
+    inverse: np.ndarray,
+    log_det: float,
+    n: int,
+    constant: float,
+    x: np.ndarray,
+    prior: Prior,
+) -> float:
+    """Log predictive density of ``x``, one of the n instances, under the others.
+
+    ``constant`` is ``log_constant(n - 1)``.
+    """
+    left = 1.0 - quadratic(inverse, x)
+    if left < LOSES_DIGITS:
+        m = matrix - np.outer(x, x)
+        q = np.empty_like(m)
+        log_det_left = invert(m, q)
+        return log_predictive(q, log_det_left, n - 1, constant, x, prior)
+    return constant - 0.5 * log_det + 0.5 * (prior.nu + n - 1.0) * math.log(left)
+
+
+@kernel
+def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray) -> float:
+    """Put ``x`` into the statistics; return the new ``log|M|``."""
+    v = inverse @ x
+    h = max(x @ v, 0.0)
+    for a in range(x.shape[0]):
+        u = v[a] / (1.0 + h)
+        for b in range(x.shape[0]):
+            inverse[a, b] -= u * v[b]
+            matrix[a, b] += x[a] * x[b]
+    return log_det + math.log1p(h)
+
+
+@kernel
+def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray) -> float:
+    """Take ``x`` out of the statistics; return the new ``log|M|``."""
+    v = inverse @ x
+    left = 1.0 - x @ v
+    for a in range(x.shape[0]):
+        for b in range(x.shape[0]):
+            matrix[a, b] -= x[a] * x[b]
+    if left < LOSES_DIGITS:
+        return invert(matrix, inverse)
+    for a in range(x.shape[0]):
+        u = v[a] / left
+        for b in range(x.shape[0]):
+            inverse[a, b] += u * v[b]
+    return log_det + math.log(left)
+
+
+@kernel
+def invert(matrix: np.ndarray, inverse: np.ndarray) -> float:
+    """Write the inverse of a symmetric positive definite matrix; return its log-determinant.
+
+    Through the Cholesky factor; a pivot that rounding made non-positive is lifted to the smallest positive
+    share of its diagonal element that still means something.
+    """
+    size = matrix.shape[0]
+    lower = np.zeros((size, size))
+    log_det = 0.0
+    for a in range(size):
+        for b in range(a + 1):
+            s = matrix[a, b]
+            for c in range(b):
+                s -= lower[a, c] * lower[b, c]
+            if a == b:
+                s = max(s, 1e-15 * matrix[a, a], 1e-300)
+                lower[a, a] = math.sqrt(s)
+                log_det += math.log(s)
+            else:
+                lower[a, b] = s / lower[b, b]
+    # the inverse of the factor, column by column, in place of its lower triangle
+    half = np.zeros((size, size))
+    for b in range(size):
+        half[b, b] = 1.0 / lower[b, b]
+        for a in range(b + 1, size):
+            s = 0.0
+            for c in range(b, a):
+                s -= lower[a, c] * half[c, b]
+            half[a, b] = s / lower[a, a]
+    for a in range(size):
+        for b in range(a + 1):
+            s = 0.0
+            for c in range(a, size):
+                s += half[c, a] * half[c, b]
+            inverse[a, b] = s
+            inverse[b, a] = s
+    return log_det
+
+
+@kernel
+def log_marginal(log_det: float, n: int, prior: Prior) -> float:
+    """Log marginal likelihood of the n instances, up to what is equal for every partition of the same rows."""
+    d = prior.n_features
+    nu = prior.nu + n
+    r = prior.beta + n
+    total = 0.5 * nu * (math.log(r) - log_det) - 0.5 * d * math.log(r) - 0.5 * n * d * math.log(math.pi)
+    for a in range(d):
+        total += math.lgamma(0.5 * (nu - a))
+    return total
+
+
+@kernel
+def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
+    """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, d + 1).
+
+    By the determinant lemma while the block is smaller than the matrix, ``|I + sign X~ Q X~'|``, else afresh.
+    """
+    size, width = block.shape
+    if size < width:
+        gram = sign * (block @ inverse @ block.T)
+        for a in range(size):
+            gram[a, a] += 1.0
+        change = invert(gram, np.empty_like(gram))
+        if change > math.log(LOSES_DIGITS):
+            return log_det + change
+    m = matrix + sign * (block.T @ block)
+    return invert(m, np.empty_like(m))
+
+
+@kernel
+def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+    """Distance of ``x`` from the subclass, in standard deviations of its predictive scale matrix."""
+    r = prior.beta + n
+    df = prior.nu + n - prior.n_features + 1.0
+    return math.sqrt(max(quadratic(inverse, x) - 1.0 / r, 0.0) * df * r / (r + 1.0))

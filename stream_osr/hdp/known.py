@@ -1,0 +1,257 @@
+"""Known classes, summed up: what the training groups leave behind for the stream.
+
+For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
+subclasses that hold at least the share epsilon of it, and with the tables of the class for menu weight.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.hdp.dishes import (
+    Dishes,
+    add,
+    log_predictive,
+    log_predictive_without,
+    log_predictives,
+    log_prior_predictives,
+    select,
+)
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.prior import FULL, Prior
+
+N_RANKS = 101
+
+
+class Known(NamedTuple):
+    """J known classes made of K subclasses.
+
+    Attributes
+    ----------
+    prior
+        Base measure.
+    dishes
+        Statistics of the subclasses.
+    ids
+        Identity of each subclass, shape (K,).
+    seated
+        Instances of each class in each subclass, n_jk, shape (J, K).
+    tables
+        Tables of each class that serve each subclass, shape (J, K).
+    size
+        Instances of each class, those of dropped subclasses included, shape (J,).
+    alpha, gamma
+        Concentrations as trained.
+    epsilon
+        Share of its class below which a subclass does not count.
+    ranks
+        Evenly spaced quantiles of the leave-one-out log densities of each class, ascending, shape (J, 101).
+    """
+
+    prior: Prior
+    dishes: Dishes
+    ids: np.ndarray
+    seated: np.ndarray
+    tables: np.ndarray
+    size: np.ndarray
+    alpha: float
+    gamma: float
+    epsilon: float
+    ranks: np.ndarray
+
+
+class Densities(NamedTuple):
+    """What the frozen densities need, derived from :class:`Known` once per change.
+
+    Attributes
+    ----------
+    packed
+        Quadratic forms of the subclasses for one matrix product, shape ((d + 1) (d + 2) / 2, K); empty unless
+        the covariance is full.
+    log_weight
+        ``log(n_jk / (n_j + alpha0))``, minus infinity where the subclass is none of the class's, shape (J, K).
+    menu
+        Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
+    """
+
+    packed: np.ndarray
+    log_weight: np.ndarray
+    menu: np.ndarray
+
+
+def densities(known: Known) -> Densities:
+    """Derive the frozen densities."""
+    share = known.seated / np.maximum(known.size, 1.0)[:, None]
+    kept = (share >= known.epsilon) & (known.seated > 0)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
+    packed = np.empty((0, 0))
+    if known.prior.covariance == FULL:
+        a, b = np.triu_indices(known.prior.n_features + 1)
+        packed = np.ascontiguousarray((known.dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)).T)
+    return Densities(packed, log_weight, np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0))
+
+
+def log_subclass_densities(known: Known, frozen: Densities, rows: np.ndarray) -> np.ndarray:
+    """Log predictive density of homogeneous rows under every known subclass, shape (n, K).
+
+    With full covariances this is one matrix product: the quadratic forms are linear in the products of
+    coordinates.
+    """
+    if known.prior.covariance != FULL:
+        return log_predictives(rows, known.dishes, known.prior)
+    a, b = np.triu_indices(rows.shape[1])
+    h = (rows[:, a] * rows[:, b]) @ frozen.packed
+    count = known.dishes.size
+    power = 0.5 * (known.prior.nu + count + 1.0)
+    lowest = 1.0 / (known.prior.beta + count)  # rounding may not push h below its minimum
+    head = known.dishes.constant[:, 0] - 0.5 * known.dishes.log_det
+    return np.asarray(head - power * np.log1p(np.maximum(h, lowest)))
+
+
+@kernel
+def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mix subclass densities into class densities.
+
+    Parameters
+    ----------
+    log_subclass
+        Log density of each row under each subclass, shape (n, K).
+    log_weight
+        Log weight of each subclass in each class, shape (J, K).
+
+    Returns
+    -------
+    Log class densities, shape (n, J), and the most responsible subclass of each class, shape (n, J).
+    """
+    n, count = log_subclass.shape
+    classes = log_weight.shape[0]
+    out = np.full((n, classes), -np.inf)
+    best = np.zeros((n, classes), np.int64)
+    for i in range(n):
+        for j in range(classes):
+            peak = -np.inf
+            for k in range(count):
+                v = log_subclass[i, k] + log_weight[j, k]
+                if v > peak:
+                    peak = v
+                    best[i, j] = k
+            if peak > -np.inf:
+                total = 0.0
+                for k in range(count):
+                    total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)
+                out[i, j] = peak + np.log(total)
+    return out, best
+
+
+def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
+    log_density, responsible = mix(log_subclass_densities(known, frozen, rows), frozen.log_weight)
+    return log_density, responsible
+
+
+@kernel
+def leave_one_out(
+    rows: np.ndarray,
+    group: np.ndarray,
+    dish: np.ndarray,
+    dishes: Dishes,
+    log_weight: np.ndarray,
+    seated: np.ndarray,
+    size: np.ndarray,
+    alpha: float,
+    prior: Prior,
+) -> np.ndarray:
+    """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
+
+    Parameters
+    ----------
+    rows, group, dish
+        Homogeneous rows, the class and the kept subclass (-1: a dropped one) of each training instance.
+    dishes, log_weight, seated, size, alpha, prior
+        As in :class:`Known` and :class:`Densities`.
+    """
+    n = rows.shape[0]
+    classes, count = log_weight.shape
+    log_subclass = np.empty((1, count))
+    out = np.empty((n, classes))
+    weight = np.empty((1, count))
+    for i in range(n):
+        own, j = dish[i], group[i]
+        for k in range(count):
+            if k == own and dishes.size[k] > 1:
+                log_subclass[0, k] = log_predictive_without(dishes, k, rows[i], prior)
+            elif k == own:
+                log_subclass[0, k] = -np.inf
+            else:
+                log_subclass[0, k] = log_predictive(dishes, k, rows[i], prior)
+        mixed, _ = mix(log_subclass, log_weight)
+        out[i] = mixed[0]
+        for k in range(count):  # the instance's own class has one instance less
+            left = seated[j, k] - (1.0 if k == own else 0.0)
+            weight[0, k] = -np.inf
+            if log_weight[j, k] > -np.inf and left > 0.0:
+                weight[0, k] = np.log(left / (size[j] - 1.0 + alpha))
+        mixed, _ = mix(log_subclass, weight)
+        out[i, j] = mixed[0, 0]
+    return out
+
+
+def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Share of a class's training instances that are no denser than the given log densities, in [0, 1]."""
+    out = np.empty(len(label))
+    for i, j in enumerate(label):
+        out[i] = np.searchsorted(known.ranks[j], log_density[i], side="right") / N_RANKS
+    return out
+
+
+def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generator, next_id: int) -> Known:
+    """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
+
+    A sequential collapsed update: the subclass is drawn from those of the class and a new one, by equation
+    (10), and takes the instance into its statistics. ``j`` equal to the number of classes opens a class.
+
+    Returns
+    -------
+    The new summary; it has one subclass more, called ``next_id``, when one was opened.
+    """
+    prior = known.prior
+    seated, tables, size, ranks = (v.copy() for v in (known.seated, known.tables, known.size, known.ranks))
+    if j == len(size):
+        seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (seated, tables))
+        size = np.append(size, 0.0)
+        start = log_prior_predictives(row[None], prior)
+        ranks = np.vstack([ranks, np.full(N_RANKS, start[0])])
+    total = tables.sum() + known.gamma
+    own = np.flatnonzero(seated[j] > 0)
+    log_weight = np.append(
+        np.log(seated[j, own] + known.alpha * tables[:, own].sum(axis=0) / total),
+        np.log(known.alpha * known.gamma / total),
+    )
+    log_density = np.append(
+        [log_predictive(known.dishes, int(k), row, prior) for k in own],
+        log_prior_predictives(row[None], prior),
+    )
+    logits = log_weight + log_density
+    weights = np.exp(logits - logits.max())
+    pick = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+    pick = min(pick, len(own))
+    count = len(known.ids)
+    ids = known.ids
+    if pick == len(own):
+        k, new_table = count, True
+        dishes = select(known.dishes, np.arange(count), count + 1, prior)
+        seated, tables = (np.hstack([v, np.zeros((len(v), 1))]) for v in (seated, tables))
+        ids = np.append(ids, next_id)
+    else:
+        k = int(own[pick])
+        dishes = select(known.dishes, np.arange(count), count, prior)
+        fresh = known.alpha * tables[:, k].sum() / total
+        new_table = bool(rng.random() * (seated[j, k] + fresh) < fresh)
+    add(dishes, k, row, prior)
+    seated[j, k] += 1.0
+    tables[j, k] += float(new_table)
+    size[j] += 1.0
+    return known._replace(dishes=dishes, ids=ids, seated=seated, tables=tables, size=size, ranks=ranks)

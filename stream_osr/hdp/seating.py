@@ -1,0 +1,290 @@
+"""Gibbs seating in the Chinese restaurant franchise: equations (10) and (11) of the paper.
+
+One visit takes a guest from its table, weighs every dish on the menu and a new one, and seats it again. The
+dish is drawn first, from the seats and tables of that dish added up, then the table within the dish: the same
+distribution as drawing the table first. Tables of one dish in one restaurant differ in nothing but their size.
+
+The same visit serves training (the groups are the known classes, no dish is frozen), the stream (one group, the
+known classes are frozen dishes) and the co-clustering of the paper (all groups, all dishes open).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.hdp.dishes import (
+    Dishes,
+    add,
+    clear,
+    log_block_predictive,
+    log_predictive,
+    log_predictive_without,
+    remove,
+)
+from stream_osr.hdp.franchise import (
+    ANYONE,
+    CLOSED,
+    Franchise,
+    Guests,
+    free_dish,
+    free_table,
+    join,
+    leave,
+    menu_weight,
+    serve,
+)
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.prior import Prior
+
+
+@kernel
+def weigh_dishes(
+    x: np.ndarray,
+    group: int,
+    own: int,
+    log_frozen: np.ndarray,
+    log_new: float,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    weights: np.ndarray,
+) -> float:
+    """Conditional weights of one guest's dish given all other seats, up to a factor; returns their sum.
+
+    Parameters
+    ----------
+    x
+        Homogeneous row, shape (d + 1,).
+    group
+        Its restaurant.
+    own
+        Dish whose statistics contain ``x`` (it is weighed without it), or ``CLOSED``.
+    log_frozen
+        Log density of ``x`` under the C frozen dishes, shape (C,).
+    log_new
+        Log density of ``x`` under a new subclass.
+    franchise, dishes, prior
+        The state; the guest holds no seat in it.
+    weights
+        Output, shape (C + K + 1,): frozen dishes, Gaussian ones, a new one.
+    """
+    frozen = log_frozen.shape[0]
+    last = franchise.menu.shape[0]
+    menu, held, owner, seated = franchise.menu, franchise.held, franchise.owner, franchise.seated[group]
+    share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
+    peak = log_new
+    for k in range(last):
+        served = menu[k] > 0.0 or held[k]
+        if not served or (owner[k] != ANYONE and owner[k] != group):
+            weights[k] = -np.inf
+            continue
+        if k < frozen:
+            weights[k] = log_frozen[k]
+        elif k == own:
+            weights[k] = log_predictive_without(dishes, k - frozen, x, prior)
+        else:
+            weights[k] = log_predictive(dishes, k - frozen, x, prior)
+        peak = max(peak, weights[k])
+    total = 0.0
+    for k in range(last):
+        if weights[k] == -np.inf:
+            weights[k] = 0.0
+        else:
+            tables = max(menu[k], 1.0) if held[k] else menu[k]
+            weights[k] = (seated[k] + share * tables) * np.exp(weights[k] - peak)
+            total += weights[k]
+    weights[last] = share * franchise.gamma[0] * np.exp(log_new - peak)
+    return float(total + weights[last])
+
+
+@kernel
+def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
+    """Draw an index with probability proportional to its weight."""
+    u = rng.random() * total
+    last = 0
+    for k in range(weights.shape[0]):
+        if weights[k] > 0.0:
+            last = k
+            u -= weights[k]
+            if u < 0.0:
+                return k
+    return last  # rounding left a crumb
+
+
+@kernel
+def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish: int) -> int:
+    """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
+    share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
+    u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
+    for t in range(franchise.table_dish.shape[0]):
+        if franchise.table_dish[t] == dish and franchise.table_group[t] == group:
+            u -= franchise.table_mass[t]
+            if u < 0.0:
+                return t
+    return CLOSED
+
+
+@kernel
+def visit(
+    rng: np.random.Generator,
+    i: int,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+    weights: np.ndarray,
+) -> float:
+    """Re-seat guest i (seat it, when it has no table); ``weights`` holds the dish weights, their sum is returned."""
+    frozen = log_frozen.shape[1]
+    x = guests.rows[i]
+    group = guests.group[i]
+    old = CLOSED
+    own = CLOSED
+    if guests.table[i] != CLOSED:
+        old = leave(franchise, guests.table[i], guests.weight[i])
+        guests.table[i] = CLOSED
+        if old >= frozen:
+            own = old
+    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)
+    dish = draw(rng, weights, total)
+    new = dish == franchise.menu.shape[0]
+    if own != CLOSED and dish != own:
+        if menu_weight(franchise, own) > 0.0:
+            remove(dishes, own - frozen, x, prior)
+        elif new and dishes.size[own - frozen] == 1:
+            dish = own  # alone before and alone again: the same statistics
+        else:
+            clear(dishes, own - frozen, prior)
+    if new:
+        if dish != own:
+            dish = free_dish(franchise, frozen)
+            if dish == CLOSED:
+                return total
+        franchise.owner[dish] = group if exclusive else ANYONE
+    if dish >= frozen and dish != own:
+        add(dishes, dish - frozen, x, prior)
+    table = CLOSED if new else draw_table(rng, franchise, group, dish)
+    if table == CLOSED:
+        table = free_table(franchise)
+        if table == CLOSED:
+            return total
+    guests.table[i] = table
+    join(franchise, table, group, dish, guests.weight[i])
+    return total
+
+
+@kernel
+def redish(
+    rng: np.random.Generator,
+    table: int,
+    members: np.ndarray,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+    weights: np.ndarray,
+) -> None:
+    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests."""
+    frozen = log_frozen.shape[1]
+    last = franchise.menu.shape[0]
+    group = franchise.table_group[table]
+    old = franchise.table_dish[table]
+    mass = franchise.table_mass[table]
+    block = guests.rows[members]
+    serve(franchise, old, -1.0)
+    alone = menu_weight(franchise, old) == 0.0
+    menu, held, owner = franchise.menu, franchise.held, franchise.owner
+    for k in range(last):
+        tables = max(menu[k], 1.0) if held[k] else menu[k]
+        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
+            weights[k] = -np.inf
+        elif k < frozen:
+            weights[k] = np.log(tables)
+            for i in members:
+                weights[k] += log_frozen[i, k]
+        else:
+            weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
+    weights[last] = np.log(franchise.gamma[0]) + log_new_block(block, prior)
+    peak = np.max(weights)
+    for k in range(last + 1):
+        weights[k] = np.exp(weights[k] - peak)
+    dish = draw(rng, weights, np.sum(weights))
+    if dish == old or (dish == last and alone and old >= frozen and dishes.size[old - frozen] == len(members)):
+        serve(franchise, old, 1.0)
+        return
+    if dish == last:
+        dish = free_dish(franchise, frozen)
+        if dish == CLOSED:
+            return
+        franchise.owner[dish] = group if exclusive else ANYONE
+    if old >= frozen:
+        if alone:
+            clear(dishes, old - frozen, prior)
+        else:
+            for i in members:
+                remove(dishes, old - frozen, guests.rows[i], prior)
+    if dish >= frozen:
+        for i in members:
+            add(dishes, dish - frozen, guests.rows[i], prior)
+    franchise.seated[group, old] = 0.0 if franchise.menu[old] == 0.0 else franchise.seated[group, old] - mass
+    franchise.seated[group, dish] += mass
+    franchise.table_dish[table] = dish
+    serve(franchise, dish, 1.0)
+
+
+@kernel
+def log_new_block(block: np.ndarray, prior: Prior) -> float:
+    """Log marginal likelihood of a block of homogeneous rows that found a new subclass."""
+    return log_block_predictive(one_empty_dish(prior), 0, block, False, prior)
+
+
+@kernel
+def one_empty_dish(prior: Prior) -> Dishes:
+    """Make a single slot that holds the prior."""
+    d = prior.n_features
+    a, b = d + 1, d + 1
+    if prior.covariance != 0:
+        a, b = (2 if prior.covariance == 1 else 1), d
+    out = Dishes(
+        np.zeros(1, np.int64),
+        np.zeros((1, a, b)),
+        np.zeros((1, a, b)),
+        np.zeros(1),
+        np.zeros((1, 2)),
+        np.zeros(1, np.int64),
+    )
+    clear(out, 0, prior)
+    return out
+
+
+@kernel
+def redish_tables(
+    rng: np.random.Generator,
+    first: int,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+    weights: np.ndarray,
+) -> None:
+    """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
+
+    A table of one is left out: a visit to its guest has just done the same.
+    """
+    tables = franchise.table_dish.shape[0]
+    young = np.zeros(tables, np.bool_)
+    for i in range(first, guests.table.shape[0]):
+        young[guests.table[i]] = True
+    for t in range(tables):
+        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:
+            members = np.flatnonzero(guests.table == t)
+            redish(rng, t, members, guests, log_frozen, franchise, dishes, prior, exclusive, weights)
+            if franchise.overflow[0]:
+                return

@@ -1,0 +1,119 @@
+"""Sweeps of the sampler over a set of guests: the loops around :mod:`stream_osr.hdp.seating`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.hdp.concentration import (
+    ALPHA_RATE,
+    ALPHA_SHAPE,
+    GAMMA_RATE,
+    GAMMA_SHAPE,
+    resample_alpha,
+    resample_gamma,
+)
+from stream_osr.hdp.dishes import Dishes
+from stream_osr.hdp.franchise import Franchise, Guests
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.seating import redish_tables, visit
+
+
+@kernel
+def sweep_groups(
+    rng: np.random.Generator,
+    guests: Guests,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+) -> None:
+    """One sweep over labelled groups: re-seat every guest, re-dish every table, draw alpha0 and gamma.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    guests
+        All instances of all groups; those without a table are seated.
+    log_new
+        Log density of each under a new subclass, shape (n,).
+    franchise, dishes
+        The state, changed in place. When ``franchise.overflow`` is set the state is void.
+    prior
+        Base measure.
+    exclusive
+        A subclass belongs to the group that opened it.
+    """
+    n = guests.table.shape[0]
+    log_frozen = np.empty((n, 0))
+    weights = np.empty(franchise.menu.shape[0] + 1)
+    for i in range(n):
+        visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, exclusive, weights)
+        if franchise.overflow[0]:
+            return
+    redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, exclusive, weights)
+    resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)
+    resample_gamma(rng, franchise, GAMMA_SHAPE, GAMMA_RATE)
+
+
+@kernel
+def sweep_batch(
+    rng: np.random.Generator,
+    first: int,
+    sweeps: int,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+) -> np.ndarray:
+    """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    first
+        Guests before this number are the window (seated); from it on, the batch.
+    sweeps
+        Re-seating sweeps after the first pass. alpha0 is drawn after each; gamma stays as trained.
+    guests, franchise, dishes
+        The state, changed in place. When ``franchise.overflow`` is set it is void.
+    log_frozen
+        Log density of each guest under each frozen dish, shape (n, C).
+    log_new
+        Log density of each guest under a new subclass, shape (n,).
+    prior
+        Base measure.
+
+    Returns
+    -------
+    Conditional probability of each frozen dish, and (last column) of everything else, averaged over the later
+    half of the sweeps, shape (n, C + 1).
+    """
+    n, frozen = log_frozen.shape
+    weights = np.empty(franchise.menu.shape[0] + 1)
+    probabilities = np.zeros((n, frozen + 1))
+    counted_from = (sweeps + 1) // 2
+    counted = sweeps - counted_from + 1
+    for s in range(sweeps + 1):
+        for i in range(first if s == 0 else 0, n):
+            total = visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
+            if franchise.overflow[0]:
+                return probabilities
+            if s >= counted_from:
+                rest = 1.0
+                for c in range(frozen):
+                    p = weights[c] / total
+                    probabilities[i, c] += p / counted
+                    rest -= p
+                probabilities[i, frozen] += max(rest, 0.0) / counted
+        if s > 0:
+            redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights)
+            if franchise.overflow[0]:
+                return probabilities
+        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)
+    return probabilities

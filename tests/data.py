@@ -1,0 +1,23 @@
+"""Benchmark data for tests that need it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from stream_osr.evaluation.datasets import Dataset, DatasetNotFoundError, data_directory, load
+
+
+def need_data(name: str, *, full: bool = False) -> Dataset:
+    """The data set, or a skipped test; under continuous integration (``CI=true``) a failed one.
+
+    A machine that is there to run the tests must not pass because the data went missing.
+    """
+    try:
+        return load(name, full=full)
+    except DatasetNotFoundError:
+        message = f"{name} not found at {data_directory()}; set STREAM_OSR_DATA"
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)

@@ -1,0 +1,216 @@
+"""Conjugate Gaussian base measures in whitened coordinates, straight from the textbook.
+
+The prior mean is 0 and the prior scale matrix ``psi * I`` (``psi = nu * scale``). A *block* is the set of
+instances served one dish: an array of shape (n, d), where n may be 0. Each class below has
+
+- ``log_predictive(x, rows)``: log density of one new instance ``x`` given the block ``rows``;
+- ``log_marginal(rows)``: log density of the whole block, parameters integrated out, in closed form;
+- ``log_marginal_chained(rows)``: the same as a product of predictives;
+- ``draw_parameters(rng)`` and ``draw_rows(n, rng)``: from the prior, and a block from one draw of it.
+
+Sources: Murphy, "Conjugate Bayesian analysis of the Gaussian distribution" (2007), sections 3, 8 and 9;
+Gelman et al., "Bayesian Data Analysis", 3rd edition, section 3.6.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from scipy.special import gammaln, multigammaln
+
+Array = NDArray[np.float64]
+
+
+class NIWPosterior(NamedTuple):
+    """Parameters of a normal-inverse-Wishart law: (mu_n, beta_n, nu_n, Psi_n)."""
+
+    mean: Array
+    beta: float
+    nu: float
+    scale_matrix: Array
+
+
+class BaseMeasure:
+    """What the three covariance structures have in common."""
+
+    dimension: int
+
+    def block(self, rows: ArrayLike) -> Array:
+        """Rows as an array of shape (n, d), also when there are none."""
+        return np.asarray(rows, dtype=np.float64).reshape(-1, self.dimension)
+
+    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
+        raise NotImplementedError
+
+    def log_marginal(self, rows: ArrayLike) -> float:
+        raise NotImplementedError
+
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def log_marginal_chained(self, rows: ArrayLike) -> float:
+        """``sum_i log p(x_i | x_1 .. x_{i-1})``."""
+        rows = self.block(rows)
+        return float(sum(self.log_predictive(rows[i], rows[:i]) for i in range(len(rows))))
+
+    def draw_rows(self, n: int, rng: np.random.Generator) -> Array:
+        """A block of n instances that share one draw of mean and covariance."""
+        mean, covariance = self.draw_parameters(rng)
+        return rng.multivariate_normal(mean, covariance, size=n, method="cholesky")
+
+
+class Full(BaseMeasure):
+    """Any covariance: ``Sigma ~ IW(psi I, nu)``, ``mean | Sigma ~ N(0, Sigma / beta)``; needs nu > d - 1."""
+
+    def __init__(self, dimension: int, psi: float, nu: float, beta: float) -> None:
+        self.dimension = dimension
+        self.psi = psi
+        self.nu = nu
+        self.beta = beta
+
+    def posterior(self, rows: ArrayLike) -> NIWPosterior:
+        """Parameters after a block.
+
+        ``beta_n = beta + n``, ``nu_n = nu + n``, ``mu_n = n xbar / beta_n`` and
+        ``Psi_n = psi I + sum_i (x_i - xbar)(x_i - xbar)' + (beta n / beta_n) xbar xbar'``.
+        """
+        rows = self.block(rows)
+        n = len(rows)
+        prior_scale = self.psi * np.eye(self.dimension)
+        if n == 0:
+            return NIWPosterior(np.zeros(self.dimension), self.beta, self.nu, prior_scale)
+        average = rows.mean(axis=0)
+        centred = rows - average
+        beta_n = self.beta + n
+        scale_matrix = prior_scale + centred.T @ centred + self.beta * n / beta_n * np.outer(average, average)
+        return NIWPosterior(n * average / beta_n, beta_n, self.nu + n, scale_matrix)
+
+    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
+        """Student t with ``nu_n - d + 1`` degrees of freedom around ``mu_n``.
+
+        Its shape matrix is ``Psi_n (beta_n + 1) / (beta_n (nu_n - d + 1))``.
+        """
+        mean, beta, nu, scale_matrix = self.posterior(rows)
+        freedom = nu - self.dimension + 1
+        shape = scale_matrix * (beta + 1) / (beta * freedom)
+        return float(stats.multivariate_t.logpdf(np.asarray(x), loc=mean, shape=shape, df=freedom))
+
+    def log_marginal(self, rows: ArrayLike) -> float:
+        """``pi^(-nd/2) G_d(nu_n/2)/G_d(nu/2) |psi I|^(nu/2)/|Psi_n|^(nu_n/2) (beta/beta_n)^(d/2)``."""
+        rows = self.block(rows)
+        n, d = rows.shape
+        _, beta_n, nu_n, scale_matrix = self.posterior(rows)
+        return float(
+            -n * d / 2 * np.log(np.pi)
+            + multigammaln(nu_n / 2, d)
+            - multigammaln(self.nu / 2, d)
+            + self.nu / 2 * d * np.log(self.psi)
+            - nu_n / 2 * np.linalg.slogdet(scale_matrix)[1]
+            + d / 2 * np.log(self.beta / beta_n)
+        )
+
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A mean (d,) and a covariance (d, d) from the prior.
+
+        ``Sigma^-1 ~ Wishart(nu, I / psi)``, drawn as ``A A' / psi`` with A lower triangular, standard normals
+        below the diagonal and ``A_ii^2 ~ chi2(nu - i)``, i = 0 .. d - 1 (Bartlett); it allows any nu > d - 1.
+        """
+        d = self.dimension
+        factor = np.tril(rng.standard_normal((d, d)), k=-1)
+        factor[np.diag_indices(d)] = np.sqrt(rng.chisquare(self.nu - np.arange(d)))
+        covariance = np.linalg.inv(factor @ factor.T / self.psi)
+        covariance = (covariance + covariance.T) / 2
+        return rng.multivariate_normal(np.zeros(d), covariance / self.beta, method="cholesky"), covariance
+
+
+class Diagonal(BaseMeasure):
+    """Independent features, each with the marginal prior that it has under `Full`.
+
+    A diagonal element of ``Sigma ~ IW(psi I, nu)`` is inverse-Wishart in one dimension with
+    ``nu1 = nu - d + 1`` degrees of freedom: ``variance ~ InvGamma(nu1 / 2, psi / 2)``,
+    ``mean | variance ~ N(0, variance / beta)``.
+    """
+
+    def __init__(self, dimension: int, psi: float, nu: float, beta: float) -> None:
+        self.dimension = dimension
+        self.psi = psi
+        self.nu1 = nu - dimension + 1
+        self.beta = beta
+
+    def posterior(self, rows: ArrayLike) -> NIWPosterior:
+        """(mu_n, beta_n, nu1_n, psi_n): mu_n and psi_n are of shape (d,), one entry a feature."""
+        rows = self.block(rows)
+        n = len(rows)
+        if n == 0:
+            return NIWPosterior(
+                np.zeros(self.dimension), self.beta, self.nu1, np.full(self.dimension, self.psi)
+            )
+        average = rows.mean(axis=0)
+        beta_n = self.beta + n
+        squares = ((rows - average) ** 2).sum(axis=0)
+        psi_n = self.psi + squares + self.beta * n / beta_n * average**2
+        return NIWPosterior(n * average / beta_n, beta_n, self.nu1 + n, psi_n)
+
+    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
+        """Product over the features of Student t with nu1_n degrees of freedom."""
+        mean, beta, nu1, psi = self.posterior(rows)
+        scale = np.sqrt(psi * (beta + 1) / (beta * nu1))
+        return float(stats.t.logpdf(np.asarray(x), df=nu1, loc=mean, scale=scale).sum())
+
+    def log_marginal(self, rows: ArrayLike) -> float:
+        """Per feature ``pi^(-n/2) G(nu1_n/2)/G(nu1/2) psi^(nu1/2)/psi_n^(nu1_n/2) (beta/beta_n)^(1/2)``."""
+        rows = self.block(rows)
+        n = len(rows)
+        _, beta_n, nu1_n, psi_n = self.posterior(rows)
+        per_feature = (
+            -n / 2 * np.log(np.pi)
+            + gammaln(nu1_n / 2)
+            - gammaln(self.nu1 / 2)
+            + self.nu1 / 2 * np.log(self.psi)
+            - nu1_n / 2 * np.log(psi_n)
+            + 1 / 2 * np.log(self.beta / beta_n)
+        )
+        return float(per_feature.sum())
+
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A mean (d,) and a diagonal covariance (d, d) from the prior."""
+        # 1 / variance ~ Gamma(shape nu1 / 2, rate psi / 2)
+        variance = 1 / rng.gamma(self.nu1 / 2, 2 / self.psi, size=self.dimension)
+        return rng.normal(0, np.sqrt(variance / self.beta)), np.diag(variance)
+
+
+class Tied(BaseMeasure):
+    """One known covariance for all dishes: ``mean ~ N(0, Sigma / beta)``, ``x ~ N(mean, Sigma)``."""
+
+    def __init__(self, sigma: ArrayLike, beta: float) -> None:
+        self.sigma = np.asarray(sigma, dtype=np.float64)
+        self.dimension = len(self.sigma)
+        self.beta = beta
+
+    def posterior(self, rows: ArrayLike) -> tuple[Array, float]:
+        """(mu_n, beta_n): the mean of the dish is ``N(mu_n, Sigma / beta_n)``."""
+        rows = self.block(rows)
+        beta_n = self.beta + len(rows)
+        return rows.sum(axis=0) / beta_n, beta_n
+
+    def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
+        """``N(mu_n, Sigma (1 + 1 / beta_n))``."""
+        mean, beta = self.posterior(rows)
+        return float(stats.multivariate_normal.logpdf(np.asarray(x), mean, self.sigma * (1 + 1 / beta)))
+
+    def log_marginal(self, rows: ArrayLike) -> float:
+        """All rows jointly Gaussian: ``cov(x_i, x_k) = Sigma (1[i = k] + 1 / beta)``."""
+        rows = self.block(rows)
+        n = len(rows)
+        if n == 0:
+            return 0.0
+        joint = np.kron(np.eye(n) + np.ones((n, n)) / self.beta, self.sigma)
+        return float(stats.multivariate_normal.logpdf(rows.ravel(), np.zeros(rows.size), joint))
+
+    def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A mean (d,) from the prior, and the covariance as given."""
+        mean = rng.multivariate_normal(np.zeros(self.dimension), self.sigma / self.beta, method="cholesky")
+        return mean, self.sigma
