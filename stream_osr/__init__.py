@@ -1,0 +1,31 @@
+"""Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.
+
+``OpenSetRecognizer`` is the way in; ``docs/architecture.md`` shows the rest.
+"""
+
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import (
+    Event,
+    NewClassesChanged,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassGrew,
+)
+from stream_osr.discovery.summary import Summary
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.trained import TrainedModel, TrainingReport
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Decision",
+    "Event",
+    "NewClassesChanged",
+    "OpenSetRecognizer",
+    "SubclassEmerged",
+    "SubclassForgotten",
+    "SubclassGrew",
+    "Summary",
+    "TrainedModel",
+    "TrainingReport",
+]

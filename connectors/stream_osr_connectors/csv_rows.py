@@ -84,6 +84,4 @@ class _RowLines:
 def check_delimiter(delimiter: str) -> None:
     """Refuse what cannot stand between the fields of a table."""
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
-        raise ConnectorError(
-            f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab"
-        )
+        raise ConnectorError(f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab")

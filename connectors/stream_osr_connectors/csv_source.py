@@ -118,9 +118,7 @@ class CsvSource(LineSource):
 
     def _record(self, row: list[str], position: Position) -> Record:
         if len(row) != self._width:
-            raise DecodeError(
-                f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes"
-            )
+            raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
             features={column.name: _read(row, column, number) for column in self._feature_columns},
             key=_read(row, self._key_column, lambda text: text or None),
@@ -145,9 +143,7 @@ class CsvSource(LineSource):
         source = self._lines.name
         repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
         if repeated:
-            raise ConnectorError(
-                f"{source}: the header has {', '.join(repeated)} more than once; rename the columns"
-            )
+            raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
         if "" in header and self._features is None:
             raise ConnectorError(
                 f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
@@ -165,9 +161,7 @@ class CsvSource(LineSource):
         self._time_column = None if self._time is None else column(self._time)
         self._label_column = None if self._label is None else column(self._label)
         others = (name for name in header if name not in (self._key, self._time, self._label))
-        self._feature_columns = [
-            column(name) for name in (others if self._features is None else self._features)
-        ]
+        self._feature_columns = [column(name) for name in (others if self._features is None else self._features)]
 
 
 def _read(row: list[str], column: _Column | None, convert: Callable[[str], _T]) -> _T | None:

@@ -80,9 +80,7 @@ class JsonLinesSource(LineSource):
         # 1e999 is a number to JSON and becomes an infinite one
         if math.inf in features.values() or -math.inf in features.values():
             name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
-            raise DecodeError(
-                f"field {name!r} is infinite; leave it out or write null if the value is missing"
-            )
+            raise DecodeError(f"field {name!r} is infinite; leave it out or write null if the value is missing")
         return Record(
             features=features,
             key=_read(fields, self._key, key_of),
@@ -103,11 +101,7 @@ class JsonLinesSource(LineSource):
             return inside
         named = (self._key, self._time, self._label)
         # a null stays out: whether the field is ever numeric is not known, and absent means missing, too
-        return {
-            name: value
-            for name, value in fields.items()
-            if isinstance(value, int | float) and name not in named
-        }
+        return {name: value for name, value in fields.items() if isinstance(value, int | float) and name not in named}
 
 
 def _constant(name: str) -> None:

@@ -161,8 +161,7 @@ class LineReader:
             if (offset, row) == (self._offset, self._row) and not self._returned:
                 return
             raise ConnectorError(
-                f"{self.name} cannot resume: what was read from it is gone; "
-                "save the input to a file and use that"
+                f"{self.name} cannot resume: what was read from it is gone; save the input to a file and use that"
             )
         try:
             self._go_to(offset, _whole(position, "hashed"), position.get("sha256"))
@@ -192,8 +191,7 @@ class LineReader:
                 raise EOFError(f"the file ends before byte {offset}")
         except UNREADABLE as error:
             raise ConnectorError(
-                f"{self.name}: cannot go to byte {offset}: {why(error)}; "
-                "give the whole file that was being read"
+                f"{self.name}: cannot go to byte {offset}: {why(error)}; give the whole file that was being read"
             ) from None
 
     def _skip_line(self) -> int:

@@ -47,9 +47,7 @@ def open_output(path: str | os.PathLike[str]) -> BinaryIO:
         # unbuffered: after a failed write nothing may be left that closing the file would write again
         return Path(path).open("ab", buffering=0)
     except OSError as error:
-        raise ConnectorError(
-            f"cannot open {os.fspath(path)} for writing: {why(error)}; check the path"
-        ) from None
+        raise ConnectorError(f"cannot open {os.fspath(path)} for writing: {why(error)}; check the path") from None
 
 
 def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:

@@ -182,6 +182,4 @@ def plain(value: object) -> object:
         converted: object = value.tolist()
         if type(converted) is not type(value):  # extended precision converts to itself
             return plain(converted)
-    raise TypeError(
-        f"{shown(value)} is a {type(value).__name__}; text, numbers, lists and mappings can be written"
-    )
+    raise TypeError(f"{shown(value)} is a {type(value).__name__}; text, numbers, lists and mappings can be written")

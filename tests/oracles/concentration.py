@@ -58,8 +58,18 @@ def log_mass(prior: Prior, count: float, sizes: Sequence[float]) -> float:
 
 def mean(prior: Prior, count: float, sizes: Sequence[float]) -> float:
     """Posterior mean of a, given the counts."""
+    return moment(prior, count, sizes, 1)
+
+
+def moment(prior: Prior, count: float, sizes: Sequence[float], power: float) -> float:
+    """Posterior mean of ``a^power``, given the counts."""
     a, log_terms = _log_terms(prior, count, tuple(sizes))
-    return float(np.exp(logsumexp(log_terms, b=a) - logsumexp(log_terms)))
+    return float(np.exp(logsumexp(log_terms, b=a**power) - logsumexp(log_terms)))
+
+
+def cumulative(prior: Prior, count: float, sizes: Sequence[float]) -> tuple[NDArray[np.float64], ...]:
+    """Values of a and the posterior probability of one no larger than each."""
+    return _cumulative(prior, count, tuple(sizes))
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ instances served one dish: an array of shape (n, d), where n may be 0. Each clas
 - ``log_predictive(x, rows)``: log density of one new instance ``x`` given the block ``rows``;
 - ``log_marginal(rows)``: log density of the whole block, parameters integrated out, in closed form;
 - ``log_marginal_chained(rows)``: the same as a product of predictives;
+- ``mahalanobis(x, rows)``: distance of ``x`` from the centre of the predictive;
 - ``draw_parameters(rng)`` and ``draw_rows(n, rng)``: from the prior, and a block from one draw of it.
 
 Sources: Murphy, "Conjugate Bayesian analysis of the Gaussian distribution" (2007), sections 3, 8 and 9;
@@ -48,8 +49,18 @@ class BaseMeasure:
     def log_marginal(self, rows: ArrayLike) -> float:
         raise NotImplementedError
 
+    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
+        """Location (d,) and shape or covariance matrix (d, d) of the predictive given the block."""
+        raise NotImplementedError
+
     def draw_parameters(self, rng: np.random.Generator) -> tuple[Array, Array]:
         raise NotImplementedError
+
+    def mahalanobis(self, x: ArrayLike, rows: ArrayLike) -> float:
+        """Distance of ``x`` from the location of the predictive, measured by its scale matrix."""
+        location, scale = self.predictive_scale(rows)
+        off = np.asarray(x, dtype=np.float64) - location
+        return float(np.sqrt(off @ np.linalg.solve(scale, off)))
 
     def log_marginal_chained(self, rows: ArrayLike) -> float:
         """``sum_i log p(x_i | x_1 .. x_{i-1})``."""
@@ -87,6 +98,10 @@ class Full(BaseMeasure):
         beta_n = self.beta + n
         scale_matrix = prior_scale + centred.T @ centred + self.beta * n / beta_n * np.outer(average, average)
         return NIWPosterior(n * average / beta_n, beta_n, self.nu + n, scale_matrix)
+
+    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
+        mean, beta, nu, scale_matrix = self.posterior(rows)
+        return mean, scale_matrix * (beta + 1) / (beta * (nu - self.dimension + 1))
 
     def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
         """Student t with ``nu_n - d + 1`` degrees of freedom around ``mu_n``.
@@ -154,6 +169,10 @@ class Diagonal(BaseMeasure):
         psi_n = self.psi + squares + self.beta * n / beta_n * average**2
         return NIWPosterior(n * average / beta_n, beta_n, self.nu1 + n, psi_n)
 
+    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
+        mean, beta, nu1, psi = self.posterior(rows)
+        return mean, np.diag(psi * (beta + 1) / (beta * nu1))
+
     def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
         """Product over the features of Student t with nu1_n degrees of freedom."""
         mean, beta, nu1, psi = self.posterior(rows)
@@ -195,6 +214,10 @@ class Tied(BaseMeasure):
         rows = self.block(rows)
         beta_n = self.beta + len(rows)
         return rows.sum(axis=0) / beta_n, beta_n
+
+    def predictive_scale(self, rows: ArrayLike) -> tuple[Array, Array]:
+        mean, beta = self.posterior(rows)
+        return mean, self.sigma * (1 + 1 / beta)
 
     def log_predictive(self, x: ArrayLike, rows: ArrayLike) -> float:
         """``N(mu_n, Sigma (1 + 1 / beta_n))``."""

@@ -30,7 +30,7 @@ says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -198,17 +198,26 @@ def target(state: StreamState, rows: ArrayLike, log_known: ArrayLike = ()) -> St
         Log density of every instance under every known class, of shape (n, C).
     """
     rows = state.base.block(rows)
-    seatings = enumerate_stream_seatings(len(rows), len(state.tables), state.n_dishes)
+    return _law(state, len(rows), lambda seating: log_likelihood(seating, state, rows, log_known))
+
+
+def prior(state: StreamState, n: int) -> StreamExact:
+    """The law of the seating of a batch of n before it is looked at; its evidence is 1."""
+    return _law(state, n, lambda seating: 0.0)
+
+
+def _law(state: StreamState, n: int, log_factor: Callable[[Seating], float]) -> StreamExact:
+    seatings = enumerate_stream_seatings(n, len(state.tables), state.n_dishes)
     alpha0, log_mass = state.alpha_grid()
     log_joint = np.empty(len(seatings))
     means = np.empty(len(seatings))
     for i, seating in enumerate(seatings):
         terms = log_mass + log_prior(seating, state, alpha0)
-        log_joint[i] = logsumexp(terms) + log_likelihood(seating, state, rows, log_known)
+        log_joint[i] = logsumexp(terms) + log_factor(seating)
         means[i] = np.exp(logsumexp(terms, b=alpha0) - logsumexp(terms))
     log_evidence = float(logsumexp(log_joint))
     probabilities = np.exp(log_joint - log_evidence)
-    eats = np.zeros((len(rows), state.n_dishes + 1))
+    eats = np.zeros((n, state.n_dishes + 1))
     for seating, probability in zip(seatings, probabilities, strict=True):
         for i, dish in enumerate(dish_of_items(seating, state)):
             eats[i, min(dish, state.n_dishes)] += probability

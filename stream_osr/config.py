@@ -1,0 +1,85 @@
+"""Parameters of the recognizer, checked once and in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stream_osr.errors import InvalidParameter
+
+Label = bool | int | str
+
+Positive = Annotated[float, Field(gt=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Parameters(BaseModel):
+    """Arguments of :class:`stream_osr.OpenSetRecognizer`; what they mean is said there.
+
+    Examples
+    --------
+    >>> parameters(batch_size=64).batch_size
+    64
+    >>> parameters(batch_size=0)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidParameter: batch_size is 0: input should be greater than or equal to 1
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    batch_size: AtLeastOne = 256
+    max_wait: Positive | None = None
+    unknown: Label | None = None
+    covariance: Literal["full", "diagonal", "tied"] = "full"
+    pca_components: AtLeastOne | None = None
+    pca_variance: Share | None = None
+    nu: Positive | None = None
+    scale: Positive | None = None
+    beta: Positive | None = None
+    epsilon: Annotated[float, Field(ge=0, lt=1)] = 0.01
+    exclusive: bool = True
+    training_sweeps: NotNegative = 25
+    sweeps: NotNegative = 5
+    window: NotNegative = 256
+    half_life: Positive = 200.0
+    max_training: AtLeastOne = 5000
+    max_subclasses: AtLeastOne = 200
+    label_horizon: NotNegative = 10_000
+    freezing: Literal["auto", "manual"] = "auto"
+    on_missing: Literal["impute", "error", "skip"] = "impute"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _one_pca(self) -> Parameters:
+        if self.pca_components is not None and self.pca_variance is not None:
+            raise ValueError("pca_components and pca_variance are both given: give one of them")
+        return self
+
+
+def parameters(**values: object) -> Parameters:
+    """Check the values of parameters; anything left out has its default.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the parameter, what was found and what was expected.
+    """
+    try:
+        return Parameters.model_validate(_numbers(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        name = ".".join(str(part) for part in first["loc"][:1])
+        if not name:
+            raise InvalidParameter(message) from None
+        raise InvalidParameter(f"{name} is {first['input']!r}: {message[:1].lower()}{message[1:]}") from None
+
+
+def _numbers(values: Mapping[str, object]) -> dict[str, object]:
+    """Take numpy's scalars for Python's: a parameter often comes out of a grid."""
+    return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}

@@ -1,0 +1,57 @@
+"""The final word on one instance."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stream_osr.config import Label
+
+
+class Decision(NamedTuple):
+    """What the recognizer decided about one instance, and why.
+
+    Attributes
+    ----------
+    key, t
+        As the caller gave them.
+    label
+        The most probable known class, or the unknown label.
+    probability
+        Probability of that label.
+    p_unknown
+        Probability of being unknown: mass on emerging subclasses plus mass on a new one.
+    probabilities
+        Probability of each known class and of unknown; they sum to 1.
+    subclass_id
+        Of an unknown instance the emerging subclass it sits in (an id that never means anything else), of a
+        known one the most responsible subclass of its class; None when an unknown one sits in none.
+    nearest_class
+        The known class under which it is densest, whatever the label.
+    distance
+        Mahalanobis distance from the nearest subclass of that class, in standard deviations of its predictive.
+    density_rank
+        Share of that class's training instances that are no denser: near 0 it is odd for the class.
+    batch
+        Number of the micro-batch, from 0.
+    seq
+        Position in the stream, from 0.
+    """
+
+    key: Any
+    t: float | None
+    label: Label
+    probability: float
+    p_unknown: float
+    probabilities: dict[Label, float]
+    subclass_id: int | None
+    nearest_class: Label
+    distance: float
+    density_rank: float
+    batch: int
+    seq: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the decision as a dict of plain values, labels named by text."""
+        out = self._asdict()
+        out["probabilities"] = {str(label): p for label, p in self.probabilities.items()}
+        return out

@@ -1,0 +1,161 @@
+"""Events: frozen records, one kind for each fact that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+
+class Moment(NamedTuple):
+    """A place in the stream.
+
+    Attributes
+    ----------
+    seq
+        Position of the instance, from 0.
+    t
+        Its time, as the caller gave it.
+    key
+        Its key, as the caller gave it.
+    """
+
+    seq: int
+    t: float | None
+    key: Any
+
+
+class Explanation(NamedTuple):
+    """What a subclass is like, beside the known ones.
+
+    Attributes
+    ----------
+    mean
+        Mean of each feature, in the caller's units.
+    shift
+        Mean of each feature minus that of the nearest known subclass, in that one's standard deviations.
+    nearest_class
+        Label of the known class nearest to it.
+    nearest_subclass
+        Identity of the known subclass nearest to it.
+    distance
+        Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive.
+    """
+
+    mean: dict[Hashable, float]
+    shift: dict[Hashable, float]
+    nearest_class: Any
+    nearest_subclass: int
+    distance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that an operator may want to know; each fact is told once.
+
+    Attributes
+    ----------
+    batch
+        Number of the micro-batch after which it was known.
+    seq
+        Position of the last instance of that batch.
+    model
+        Fingerprint of the trained model.
+    """
+
+    batch: int
+    seq: int
+    model: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as nested dicts of plain values, ``type`` first."""
+        out: dict[str, Any] = {"type": type(self).__name__}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            out[f.name] = value._asdict() if hasattr(value, "_asdict") else value
+        for name, value in out.items():
+            if isinstance(value, dict):
+                out[name] = {k: _texts(v) for k, v in value.items()}
+        return out
+
+
+def _texts(value: Any) -> Any:
+    """Name features by text: JSON has no other keys."""
+    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassEvent(Event):
+    """Something about one emerging subclass.
+
+    Attributes
+    ----------
+    subclass_id
+        Its identity: stable, never used again for another.
+    first_seen, last_seen
+        First and latest instance that arrived in it.
+    size
+        Instances in it now.
+    share
+        Its share of the stream so far.
+    support
+        Its seats in the stream now, faded: how present it is at the moment.
+    exemplars
+        Keys of some of its instances, the latest last.
+    explanation
+        What it is like.
+    """
+
+    subclass_id: int
+    first_seen: Moment
+    last_seen: Moment
+    size: int
+    share: float
+    support: float
+    exemplars: tuple[Any, ...]
+    explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassEmerged(SubclassEvent):
+    """A subclass of unknown instances has enough support to be announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassGrew(SubclassEvent):
+    """An emerged subclass has doubled since it was last announced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassForgotten(Event):
+    """An emerged subclass has left the model: too many others have more support.
+
+    Attributes
+    ----------
+    subclass_id
+        Its identity.
+    last_seen
+        Latest instance that arrived in it.
+    """
+
+    subclass_id: int
+    last_seen: Moment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewClassesChanged(Event):
+    """The estimated number of new classes has changed.
+
+    Attributes
+    ----------
+    delta
+        Estimate by equation (14) of the paper, on emerged subclasses.
+    before
+        The estimate until now.
+    subclasses
+        Identities of the emerged subclasses.
+    """
+
+    delta: int
+    before: int
+    subclasses: tuple[int, ...]

@@ -1,0 +1,42 @@
+"""What an emerging subclass is like, in the caller's units and beside the nearest known subclass."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_osr.discovery.events import Explanation
+from stream_osr.hdp.dishes import Dishes, mahalanobis, means_and_scales, select
+from stream_osr.hdp.known import Densities, Known
+from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.space import Space, raw_scale, unwhiten
+
+
+def explain(
+    dishes: Dishes,
+    slot: int,
+    known: Known,
+    frozen: Densities,
+    space: Space,
+    names: Sequence[Hashable],
+    labels: Sequence[Any],
+) -> Explanation:
+    """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
+    mean, _ = means_and_scales(select(dishes, np.array([slot]), 1, known.prior), known.prior)
+    row = homogeneous(mean)[0]
+    distances = np.array([mahalanobis(known.dishes, k, row, known.prior) for k in range(len(known.ids))])
+    kept = np.isfinite(frozen.log_weight).any(axis=0)
+    near = int(np.argmin(np.where(kept, distances, np.inf)))
+    near_mean, near_covariance = means_and_scales(select(known.dishes, np.array([near]), 1, known.prior), known.prior)
+    raw = unwhiten(space, mean)[0]
+    shift = (raw - unwhiten(space, near_mean)[0]) / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
+    owner = int(np.argmax(known.seated[:, near]))
+    return Explanation(
+        mean=dict(zip(names, raw.tolist(), strict=True)),
+        shift=dict(zip(names, shift.tolist(), strict=True)),
+        nearest_class=labels[owner],
+        nearest_subclass=int(known.ids[near]),
+        distance=float(distances[near]),
+    )

@@ -1,0 +1,79 @@
+"""The discovery table of the paper: groups, their subclasses, their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name
+        Label of the known class, or ``None`` for the stream.
+    size
+        Instances.
+    subclasses
+        Identity and share (of the group) of each subclass, the largest first.
+    """
+
+    name: Any
+    size: int
+    subclasses: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Known classes, and what the stream is made of.
+
+    Attributes
+    ----------
+    known
+        One group for each known class.
+    stream_size
+        Instances of the stream that have been decided.
+    known_share, unknown_share
+        Shares of the stream decided as known and as unknown.
+    emerging
+        Identity, size and emerged or not of each emerging subclass, the largest first.
+    delta
+        Estimated number of new classes, equation (14).
+    """
+
+    known: tuple[Group, ...]
+    stream_size: int
+    known_share: float
+    unknown_share: float
+    emerging: tuple[tuple[int, int, bool], ...]
+    delta: int
+
+    def __str__(self) -> str:
+        rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
+        for group in self.known:
+            rows.append((str(group.name), str(group.size), str(len(group.subclasses)), _shares(group.subclasses)))
+        emerged = [(key, size) for key, size, announced in self.emerging if announced]
+        candidates = len(self.emerging) - len(emerged)
+        rows.append(("stream, known", _percent(self.known_share), "", ""))
+        shares = [(key, size / max(self.stream_size, 1)) for key, size in emerged]
+        rows.append(("stream, new", _percent(self.unknown_share), str(len(emerged)), _shares(shares)))
+        widths = [max(len(row[c]) for row in rows) for c in range(3)]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+        lines.insert(1, "-" * max(map(len, lines)))
+        lines.append(
+            f"{self.stream_size} instances of the stream decided; {len(emerged)} new subclasses emerged"
+            f" ({candidates} more without support yet); estimated number of new classes: {self.delta}"
+        )
+        return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
+    shown = "  ".join(f"S{key} {100 * share:.2f}" for key, share in subclasses[:most])
+    return shown + (f"  and {len(subclasses) - most} more" if len(subclasses) > most else "")

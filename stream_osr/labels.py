@@ -1,0 +1,68 @@
+"""Labels of the known classes, and the one that says *unknown*."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stream_osr.config import Label
+from stream_osr.errors import InvalidLabel
+
+
+def clean_label(y: object) -> Label:
+    """Reduce a label to a plain ``str``, ``int`` or ``bool``.
+
+    Raises
+    ------
+    InvalidLabel
+        For anything else: it could not be saved, nor compared with what comes back.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> clean_label(np.int64(3)), clean_label(np.str_("cat"))
+    (3, 'cat')
+    """
+    value = y.item() if hasattr(y, "item") else y
+    if isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise InvalidLabel(f"label {value!r} is of type {type(value).__name__}; expected str, int or bool")
+
+
+def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
+    """Return the label of unknown instances: the given one, or what fits the known labels.
+
+    Examples
+    --------
+    >>> unknown_label(None, ["cat", "dog"]), unknown_label(None, [0, 1]), unknown_label(None, [])
+    ('unknown', -1, 'unknown')
+    """
+    if given is not None:
+        return given
+    return -1 if known and not isinstance(known[0], str) else "unknown"
+
+
+def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label:
+    """Clean a label and check that it can name a known class beside the others.
+
+    Raises
+    ------
+    InvalidLabel
+        If it equals the unknown label, or mixes strings with numbers.
+    """
+    label = clean_label(y)
+    others = known or [label]
+    unknown = unknown_label(given, others)
+    if label == unknown and isinstance(label, str) == isinstance(unknown, str):
+        raise InvalidLabel(
+            f"label {label!r} is the label of unknown instances; rename the class, or pass another one as unknown=..."
+        )
+    if isinstance(label, str) != isinstance(others[0], str):
+        raise InvalidLabel(
+            f"label {label!r} is of type {type(label).__name__}, but the known labels are like {others[0]!r}; "
+            "use labels of one type"
+        )
+    return label

@@ -1,0 +1,230 @@
+"""Saving and loading: an archive of arrays and a JSON manifest. Nothing in it is executed.
+
+The file is numpy's ``.npz``: the entry ``manifest`` is JSON, the others are the arrays that it refers to. Values
+are plain ones, arrays, and the record types named in ``_RECORDS``; a record that occurs twice is written once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections import Counter, deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_osr import engine
+from stream_osr.decision import Decision
+from stream_osr.discovery import events, lifecycle
+from stream_osr.errors import PersistenceError, StreamOSRError
+from stream_osr.hdp import dishes, franchise, known, prior, space, stream
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.trained import TrainedModel, TrainingReport
+from stream_osr.training_set import TrainingSet
+
+FORMAT = "stream-osr"
+VERSION = 1
+
+_RECORDS: dict[str, type[Any]] = {
+    record.__name__: record
+    for record in (
+        prior.Prior,
+        dishes.Dishes,
+        franchise.Franchise,
+        franchise.Guests,
+        known.Known,
+        known.Densities,
+        space.Space,
+        stream.StreamState,
+        lifecycle.Lifecycle,
+        lifecycle.Subclass,
+        events.Moment,
+        events.Explanation,
+        events.SubclassEmerged,
+        events.SubclassGrew,
+        events.SubclassForgotten,
+        events.NewClassesChanged,
+        engine.Arrived,
+        engine.Evidence,
+        engine.Past,
+        engine.Stream,
+        Decision,
+        TrainingReport,
+        TrainedModel,
+    )
+}
+
+
+class _Writer:
+    """Turns values into JSON trees and collects the arrays."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._written: dict[int, int] = {}
+        self._alive: list[Any] = []  # an id is only good while its object lives
+
+    def tree(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, np.generic):
+            return self.tree(value.item())
+        if id(value) in self._written:
+            return {"same": self._written[id(value)]}
+        if isinstance(value, np.ndarray):
+            name = f"a{len(self.arrays)}"
+            self.arrays[name] = value
+            return self._shared(value, {"array": name})
+        kind = type(value).__name__
+        if _RECORDS.get(kind) is type(value):
+            names = value._fields if hasattr(value, "_fields") else [f.name for f in fields(value)]
+            return self._shared(value, {"record": kind, "values": {n: self.tree(getattr(value, n)) for n in names}})
+        if isinstance(value, tuple | list):
+            return {type(value).__name__: [self.tree(v) for v in value]}
+        if isinstance(value, Mapping):
+            return {"dict": [[self.tree(k), self.tree(v)] for k, v in value.items()]}
+        raise PersistenceError(
+            f"{value!r} of type {kind} cannot be saved; use str, int or float for keys, times and feature names"
+        )
+
+    def _shared(self, value: Any, tree: dict[str, Any]) -> dict[str, Any]:
+        self._written[id(value)] = len(self._alive)
+        self._alive.append(value)
+        return {**tree, "number": self._written[id(value)]}
+
+
+class _Reader:
+    """Turns JSON trees back into values."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = arrays
+        self._read: dict[int, Any] = {}
+
+    def value(self, tree: Any) -> Any:
+        if not isinstance(tree, dict):
+            return tree
+        if "same" in tree:
+            return self._read[tree["same"]]
+        out: Any
+        if "array" in tree:
+            out = self._arrays[tree["array"]]
+        elif "record" in tree:
+            record = _RECORDS[tree["record"]]
+            out = record(**{name: self.value(v) for name, v in tree["values"].items()})
+        elif "tuple" in tree:
+            return tuple(self.value(v) for v in tree["tuple"])
+        elif "list" in tree:
+            return [self.value(v) for v in tree["list"]]
+        else:
+            return {self.value(k): self.value(v) for k, v in tree["dict"]}
+        self._read[tree["number"]] = out
+        return out
+
+
+def write_archive(path: str | PathLike[str], kind: str, content: Any) -> None:
+    """Write a value under a name that appears only when it is complete.
+
+    Raises
+    ------
+    PersistenceError
+        If a value cannot be saved or the file cannot be written; what stood there before is untouched.
+    """
+    target = Path(path)
+    writer = _Writer()
+    manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": writer.tree(content)}
+    arrays = {"manifest": np.array(json.dumps(manifest)), **writer.arrays}
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            temporary = Path(file.name)
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+        raise PersistenceError(
+            f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
+        ) from error
+
+
+def read_archive(path: str | PathLike[str], kind: str) -> Any:
+    """Read what :func:`write_archive` wrote.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is missing, damaged, of another kind or of a newer version.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        manifest = json.loads(str(arrays["manifest"]))
+        if manifest["format"] != FORMAT:
+            raise KeyError("format")
+    except FileNotFoundError:
+        raise PersistenceError(f"there is no file {path}; check the path") from None
+    except IsADirectoryError:
+        raise PersistenceError(f"{path} is a folder, not a saved model") from None
+    except PermissionError as error:
+        raise PersistenceError(f"cannot read {path}: {error.strerror}") from None
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
+    if manifest["version"] > VERSION:
+        raise PersistenceError(
+            f"{path} has format version {manifest['version']}, this program reads up to {VERSION}; upgrade stream-osr"
+        )
+    if manifest["kind"] != kind:
+        raise PersistenceError(f"{path} holds a {manifest['kind']}, not a {kind}")
+    try:
+        return _Reader(arrays).value(manifest["content"])
+    except (KeyError, TypeError, StreamOSRError) as error:
+        raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
+
+
+def save_recognizer(model: OpenSetRecognizer, path: str | PathLike[str]) -> None:
+    """Write a recognizer: both its parts, buffer and what has not been drained yet."""
+    training = model._training
+    state = {
+        "arguments": model._get_params(),
+        "counters": dict(model.counters),
+        "training": None if training is None else training.as_state(),
+        "trained": model._trained,
+        "stream": model._stream,
+        "buffer": model._buffer,
+        "evidence": model._evidence,
+        "decisions": list(model._decisions),
+        "events": list(model._events),
+    }
+    write_archive(path, "recognizer", state)
+
+
+def load_recognizer(path: str | PathLike[str]) -> OpenSetRecognizer:
+    """Read a recognizer, which goes on bit for bit as the saved one would have."""
+    state = read_archive(path, "recognizer")
+    model = OpenSetRecognizer(**state["arguments"])
+    model.counters = Counter(state["counters"])
+    model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
+    model._trained, model._stream = state["trained"], state["stream"]
+    model._buffer, model._evidence = state["buffer"], state["evidence"]
+    model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
+    return model
+
+
+def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
+    """Write the trained part alone, to be shared by several recognizers."""
+    write_archive(path, "trained model", trained)
+
+
+def load_trained(path: str | PathLike[str]) -> TrainedModel:
+    """Read a trained part."""
+    trained: TrainedModel = read_archive(path, "trained model")
+    return trained

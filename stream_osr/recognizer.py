@@ -1,0 +1,545 @@
+"""The river component: phases, buffering, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal
+
+import numpy as np
+from river.base import MiniBatchClassifier
+
+from stream_osr.config import Label, Parameters, parameters
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import Event
+from stream_osr.discovery.summary import Group, Summary
+from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
+from stream_osr.errors import InvalidFeature, NotTrained
+from stream_osr.features import Features, check_mapping, column_values, frame_rows
+from stream_osr.hdp.blas import one_thread
+from stream_osr.hdp.space import whiten
+from stream_osr.hdp.stream import immediate
+from stream_osr.labels import check_label, unknown_label
+from stream_osr.trained import TrainedModel, TrainingReport, train_model
+from stream_osr.training_set import TrainingSet
+
+PROVISIONAL_SWEEPS = 5
+
+
+class OpenSetRecognizer(MiniBatchClassifier):
+    """Open-set recognition of a stream: which known class, or *unknown*, and what the unknown is made of.
+
+    Labelled instances train the known classes. The first unlabelled one (or :meth:`freeze`) ends training; from
+    then on the stream is decided in micro-batches, collectively: an instance that resembles none of the known
+    classes is unknown, and unknown instances that resemble each other gather in emerging subclasses, which keep
+    their ids as the stream runs. No threshold is set anywhere. The model is a hierarchical Dirichlet process over
+    Gaussians [1]_ whose training groups are frozen.
+
+    With full covariances and no PCA the model is affine-invariant: scaling the features changes nothing, and a
+    scaler in front of it that keeps moving (``StandardScaler``) moves the coordinates under frozen classes. It does
+    not hurt much; it is not needed.
+
+    Parameters
+    ----------
+    batch_size
+        Instances of a micro-batch.
+    max_wait
+        Close a batch before an instance whose ``t`` is this much later than that of the batch's first; ``None``:
+        batches close by count alone. Time is what the caller says, never the clock.
+    unknown
+        Label of unknown instances; ``None``: ``"unknown"`` beside string labels, ``-1`` beside others.
+    covariance
+        ``"full"``, ``"diagonal"``, or ``"tied"`` (one covariance, estimated in training, for all subclasses).
+    pca_components, pca_variance
+        Project to so many principal components of the training instances, or to as many as hold this share of
+        their variance. For high dimensions; not both.
+    nu, scale, beta
+        Normal-inverse-Wishart base measure: degrees of freedom (above d - 1), prior covariance as a multiple of
+        the pooled within-class one, precision of the prior mean. ``None``: d + 20, 0.1, 0.1.
+    epsilon
+        A known subclass with less than this share of its class is dropped when training ends.
+    exclusive
+        A subclass belongs to one known class only.
+    training_sweeps
+        Gibbs sweeps of training.
+    sweeps
+        Re-seating sweeps over each micro-batch; probabilities are averaged over the later half.
+    window
+        Latest instances that are re-seated together with each micro-batch.
+    half_life
+        Instances after which a seat in the stream's restaurant weighs half. It keeps the model from ageing: with
+        seats that never fade, nothing new is seen after a million instances.
+    max_training
+        Training instances kept of each class (a uniform sample beyond it).
+    max_subclasses
+        Emerged subclasses that stay in the model however long nothing arrives in them.
+    label_horizon
+        Decided instances that are remembered for labels that come late (:meth:`learn_label`).
+    freezing
+        ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
+    on_missing
+        Missing or NaN features: ``"impute"`` the training mean, raise an ``"error"``, or ``"skip"`` the instance.
+    seed
+        All randomness flows from it: the same seed, input and flushes give the same bits.
+
+    Attributes
+    ----------
+    counters
+        What happened to the data: ``missing`` values imputed, ``extra`` features ignored, instances ``skipped``,
+        ``unknown_keys`` of late labels.
+
+    References
+    ----------
+    .. [1] Geng, C. and Chen, S., 2020. Collective Decision for Open Set Recognition. IEEE TKDE (arXiv 1806.11258).
+
+    Examples
+    --------
+    Three of the seven classes of river's ImageSegments are known; then *sky* turns up.
+
+    >>> from collections import Counter
+    >>> from river import datasets
+    >>> from stream_osr import OpenSetRecognizer
+    >>> known = {"grass", "path", "cement"}
+    >>> data = list(datasets.ImageSegments())
+    >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+    >>> for x, y in data[:1200]:
+    ...     if y in known:
+    ...         model.learn_one(x, y)
+    >>> print(model.freeze())  # doctest: +ELLIPSIS
+    trained on ... instances of 3 classes, ...
+    >>> decisions = Counter()
+    >>> for x, y in data[1200:]:
+    ...     if y in known or y == "sky":
+    ...         model.learn_one(x)
+    ...         decisions.update((y, d.label) for d in model.drain() if False)
+    """
+
+    def __init__(
+        self,
+        batch_size: int = 256,
+        max_wait: float | None = None,
+        unknown: Label | None = None,
+        covariance: Literal["full", "diagonal", "tied"] = "full",
+        pca_components: int | None = None,
+        pca_variance: float | None = None,
+        nu: float | None = None,
+        scale: float | None = None,
+        beta: float | None = None,
+        epsilon: float = 0.01,
+        exclusive: bool = True,
+        training_sweeps: int = 25,
+        sweeps: int = 5,
+        window: int = 256,
+        half_life: float = 200.0,
+        max_training: int = 5000,
+        max_subclasses: int = 200,
+        label_horizon: int = 10_000,
+        freezing: Literal["auto", "manual"] = "auto",
+        on_missing: Literal["impute", "error", "skip"] = "impute",
+        seed: int = 0,
+    ) -> None:
+        self.batch_size = batch_size
+        self.max_wait = max_wait
+        self.unknown = unknown
+        self.covariance = covariance
+        self.pca_components = pca_components
+        self.pca_variance = pca_variance
+        self.nu = nu
+        self.scale = scale
+        self.beta = beta
+        self.epsilon = epsilon
+        self.exclusive = exclusive
+        self.training_sweeps = training_sweeps
+        self.sweeps = sweeps
+        self.window = window
+        self.half_life = half_life
+        self.max_training = max_training
+        self.max_subclasses = max_subclasses
+        self.label_horizon = label_horizon
+        self.freezing = freezing
+        self.on_missing = on_missing
+        self.seed = seed
+        self._parameters: Parameters = parameters(**self._get_params())
+        self.counters: Counter[str] = Counter()
+        self._training: TrainingSet | None = TrainingSet(self._parameters.max_training, self._parameters.seed)
+        self._trained: TrainedModel | None = None
+        self._stream: Stream | None = None
+        self._buffer: list[Arrived] = []
+        self._evidence: list[Evidence] = []
+        self._decisions: deque[Decision] = deque()
+        self._events: deque[Event] = deque()
+
+    # What river asks about an estimator.
+
+    @property
+    def _multiclass(self) -> bool:
+        return True
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"batch_size": 16}
+
+    # Learning.
+
+    def learn_one(
+        self, x: Mapping[Any, Any], y: Label | None = None, *, t: float | None = None, key: Any = None
+    ) -> None:
+        """Take in one instance: with a label as evidence, without one as a question for the next micro-batch.
+
+        Parameters
+        ----------
+        x
+            Features and their values.
+        y
+            Label, or ``None``.
+        t
+            Time, for ``max_wait`` and for decisions and events; any unit.
+        key
+            Handed through to the decision; by it a label can come late.
+
+        Raises
+        ------
+        InvalidFeature, InvalidLabel, InvalidInstance
+            Nothing is learnt then.
+        NotTrained
+            If it is unlabelled and ``freezing="manual"`` awaits :meth:`freeze`, or nothing was ever labelled.
+        """
+        self._learn(self._read(check_mapping(x), y), y, t, key)
+
+    def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
+        """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
+
+        Parameters
+        ----------
+        X
+            Features in columns.
+        y, t, key
+            Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
+            are unlabelled.
+        """
+        _, records = frame_rows(X)
+        n = len(records)
+        labels, times, keys = (column_values(v, n, name) for v, name in ((y, "y"), (t, "t"), (key, "key")))
+        before = self.counters.copy()
+        rows: list[tuple[Features, np.ndarray] | None] = []
+        earlier: list[Any] = []
+        try:
+            for number, (record, label) in enumerate(zip(records, labels, strict=True)):
+                rows.append(self._read(record, label, number, earlier))
+                if label is not None:
+                    earlier.append(label)
+        except Exception:
+            self.counters = before
+            raise
+        for row, label, time, name in zip(rows, labels, times, keys, strict=True):
+            self._learn(row, label, time, name)
+
+    def _read(
+        self, x: Mapping[Any, Any], y: object, number: int | None = None, earlier: Sequence[Any] = ()
+    ) -> tuple[Features, np.ndarray] | None:
+        """Check an instance wholly before anything changes; ``None``: it is to be skipped.
+
+        ``earlier`` are the labels of earlier rows of the same frame, which will have been learnt by then.
+        """
+        labels = [*self._known_labels(), *earlier[:1]]
+        if y is not None:
+            check_label(y, labels, self.unknown)
+        elif self._training is not None and self.freezing == "manual":
+            raise NotTrained(
+                "an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first"
+            )
+        elif not labels:
+            raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
+        if self._training is None:
+            features = self._frozen()[0].features
+        else:
+            features = self._training.features
+            if y is not None or earlier:
+                features = features.joined(x)
+        row = features.row(x, number)
+        if row.missing and self.on_missing == "error":
+            name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
+            remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
+            raise InvalidFeature(name, x.get(name), remedy, number)
+        if row.missing and self.on_missing == "skip":
+            self.counters["skipped"] += 1
+            return None
+        self.counters["missing"] += row.missing
+        self.counters["extra"] += row.extra
+        return features, row.values
+
+    def _learn(self, read: tuple[Features, np.ndarray] | None, y: Any, t: float | None, key: Any) -> None:
+        if read is None:
+            return
+        features, values = read
+        if self._training is not None and y is not None:
+            label = check_label(y, self._known_labels(), self.unknown)
+            self._learn_training(self._training, features, values, label)
+            return
+        self.freeze()
+        trained, stream = self._frozen()
+        row = self._whitened(trained, features, values)
+        if y is not None:
+            self._evidence.append(Evidence(check_label(y, stream.labels, self.unknown), row))
+            return
+        if self._buffer and self._waited(t):
+            self._close()
+        self._buffer.append(Arrived(row, t, key))
+        if len(self._buffer) >= self.batch_size:
+            self._close()
+
+    @staticmethod
+    def _whitened(trained: TrainedModel, features: Features, values: np.ndarray) -> np.ndarray:
+        """Whiten a row that was read before, perhaps over other features than the model was trained on."""
+        if features.names != trained.names:
+            values = trained.features.row(dict(zip(features.names, values.tolist(), strict=True))).values
+        return np.asarray(whiten(trained.space, values[None])[0])
+
+    def _waited(self, t: float | None) -> bool:
+        first = self._buffer[0].t
+        return self.max_wait is not None and t is not None and first is not None and t - first >= self.max_wait
+
+    def learn_label(self, key: Any, y: Label) -> None:
+        """Take in a label that comes late, for an instance that was decided earlier.
+
+        From the next micro-batch on the instance counts for its class, and no longer for the emerging subclass it
+        sat in. Keys beyond ``label_horizon`` (or never seen) are counted, not fatal.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(batch_size=1)
+        >>> for i in range(40):
+        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
+        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
+        >>> model.learn_one({"a": 90, "b": 2}, key="first")
+        >>> [decision.label for decision in model.drain()]
+        ['unknown']
+        >>> model.learn_label("first", "far")
+        >>> model.flush()
+        >>> "far" in model.predict_proba_one({"a": 90, "b": 2})
+        True
+        """
+        _, stream = self._frozen()
+        pending = [e.label for e in self._evidence]
+        self._evidence.append(Evidence(check_label(y, [*stream.labels, *pending], self.unknown), None, key))
+
+    def _learn_training(self, training: TrainingSet, features: Features, values: np.ndarray, label: Label) -> None:
+        """Keep a training instance; extend the provisional model by micro-batches, re-train it on doubling."""
+        new_class = label not in training.labels
+        training.add(features, values, label)
+        n = sum(training.seen)
+        if self._trained is None or n & (n - 1) == 0:
+            self._evidence.clear()
+            self._trained = self._train(training, sweeps=min(PROVISIONAL_SWEEPS, self.training_sweeps))
+            self._stream = open_stream(self._trained)
+            return
+        self._evidence.append(Evidence(label, self._whitened(self._trained, features, values)))
+        if new_class or len(self._evidence) >= self.batch_size:
+            self._close()
+
+    def _train(
+        self, training: TrainingSet, sweeps: int | None = None, progress: Callable[[int], None] | None = None
+    ) -> TrainedModel:
+        features, X, group = training.matrix()
+        labels = tuple(training.labels)
+        return train_model(features, X, group, labels, self._parameters, sweeps=sweeps, progress=progress)
+
+    def freeze(self, progress: Callable[[int], None] | None = None) -> TrainingReport:
+        """End training: sweep the training groups, sum them up, let the instances go.
+
+        Parameters
+        ----------
+        progress
+            Called with the number of each finished sweep.
+
+        Returns
+        -------
+        What training found. When training has ended already, the same report again.
+
+        Raises
+        ------
+        NotTrained
+            If no labelled instance came before.
+        """
+        if self._training is None:
+            return self._frozen()[0].report
+        if not len(self._training):
+            raise NotTrained("freeze() needs labelled instances; learn some first")
+        self._trained = self._train(self._training, progress=progress)
+        self._stream = open_stream(self._trained)
+        self._training = None
+        self._evidence.clear()
+        return self._trained.report
+
+    @classmethod
+    def from_trained(cls, trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+        """Make a recognizer over a trained model, which it shares and never changes.
+
+        Parameters
+        ----------
+        trained
+            From :attr:`trained` of another recognizer, or loaded from a file.
+        arguments
+            Of the constructor; those that concern training alone have no effect.
+        """
+        model = cls(**arguments)
+        for label in trained.labels:
+            check_label(label, trained.labels, model.unknown)
+        model._training = None
+        model._trained = trained
+        model._stream = open_stream(trained)
+        return model
+
+    @property
+    def trained(self) -> TrainedModel:
+        """The frozen known classes, to be shared with other recognizers."""
+        return self._frozen()[0]
+
+    # The stream.
+
+    def _frozen(self) -> tuple[TrainedModel, Stream]:
+        if self._training is not None or self._trained is None or self._stream is None:
+            raise NotTrained("training has not ended; call freeze() first")
+        return self._trained, self._stream
+
+    def _close(self) -> None:
+        """Decide the buffered instances and let buffered labels take effect; on an error all stays as it is."""
+        assert self._trained is not None
+        assert self._stream is not None
+        waiting = {a.key for a in self._buffer if _hashable(a.key)}
+        later = [e for e in self._evidence if e.row is None and _hashable(e.key) and e.key in waiting]
+        now = [e for e in self._evidence if e not in later] if later else self._evidence
+        self._stream, batch = close_batch(self._trained, self._stream, self._buffer, now, self._parameters)
+        self._buffer = []
+        self._evidence = later
+        self._decisions.extend(batch.decisions)
+        self._events.extend(batch.events)
+        self.counters["unknown_keys"] += len(batch.unknown_keys)
+
+    def flush(self) -> None:
+        """Close the micro-batch as it is, however few instances it has."""
+        if self._stream is not None and (self._buffer or self._evidence):
+            self._close()
+            if self._evidence:
+                self._close()
+
+    def drain(self) -> Iterator[Decision]:
+        """Yield the decisions of finished micro-batches, in order of arrival, each once."""
+        while self._decisions:
+            yield self._decisions.popleft()
+
+    def drain_events(self) -> Iterator[Event]:
+        """Yield the events of finished micro-batches, each once."""
+        while self._events:
+            yield self._events.popleft()
+
+    @property
+    def pending(self) -> int:
+        """Instances that wait for their micro-batch to be full."""
+        return len(self._buffer)
+
+    # Prediction: immediate, pure.
+
+    def _known_labels(self) -> Sequence[Label]:
+        if self._training is not None:
+            return self._training.labels
+        return self._stream.labels if self._stream is not None else ()
+
+    def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Label, float]:
+        """Predict from the present state alone, without waiting for a batch; nothing changes.
+
+        Returns
+        -------
+        Probability of each known class and of the unknown label; empty before anything was learnt.
+        """
+        if self._trained is None:
+            return {}
+        return self._proba(self._trained.features.row(check_mapping(x)).values[None])[0]
+
+    def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Label | None:
+        """Predict the label: a known class or the unknown label; ``None`` before anything was learnt."""
+        probabilities = self.predict_proba_one(x)
+        return max(probabilities, key=probabilities.__getitem__) if probabilities else None
+
+    def _proba(self, values: np.ndarray) -> list[dict[Label, float]]:
+        assert self._trained is not None
+        assert self._stream is not None
+        stream = self._stream
+        names = (*stream.labels, unknown_label(self.unknown, stream.labels))
+        with one_thread():
+            rows = whiten(self._trained.space, values)
+            out = immediate(stream.known, stream.frozen, stream.state, rows)
+        return [dict(zip(names, row, strict=True)) for row in out.tolist()]
+
+    def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
+        """Predict for the rows of a data frame; a frame of the same kind, a column for each label."""
+        from river.utils.dataframe import into_frame, to_native_frame
+
+        _, records = frame_rows(X)
+        frame = into_frame(X)
+        if self._trained is None:
+            return to_native_frame({}, like=frame)
+        features = self._trained.features
+        values = np.array([features.row(r, i).values for i, r in enumerate(records)]).reshape(-1, len(features.names))
+        names = (*self._known_labels(), unknown_label(self.unknown, self._known_labels()))
+        out = self._proba(values)
+        return to_native_frame({name: np.array([row[name] for row in out]) for name in names}, like=frame)
+
+    def predict_many(self, X: Any, **kwargs: Any) -> Any:
+        """Predict the label of each row of a data frame; a series of the same kind."""
+        from river.utils.dataframe import into_frame, to_native_series
+
+        _, records = frame_rows(X)
+        labels = [self.predict_one(record) for record in records]
+        return to_native_series(labels, name=None, like=into_frame(X))
+
+    # What the model looks like.
+
+    def summary(self) -> Summary:
+        """Sum up the known classes and what the stream is made of: the discovery table of the paper."""
+        if self._stream is None:
+            raise NotTrained("there is nothing to sum up before anything was learnt")
+        stream = self._stream
+        known = stream.known
+        groups = []
+        for j, label in enumerate(stream.labels):
+            shares = {int(known.ids[k]): float(known.seated[j, k] / known.size[j]) for k in _members(known.seated[j])}
+            largest = sorted(shares.items(), key=lambda item: -item[1])
+            groups.append(Group(label, int(known.size[j]), tuple(largest)))
+        emerging = [
+            (int(key), int(size), key in stream.life.subclasses and stream.life.subclasses[int(key)].emerged)
+            for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)
+        ]
+        emerging.sort(key=lambda item: (-item[1], item[0]))
+        total = sum(stream.decided)
+        unknown = stream.decided[-1] / total if total else 0.0
+        return Summary(
+            known=tuple(groups),
+            stream_size=total,
+            known_share=1.0 - unknown if total else 0.0,
+            unknown_share=unknown,
+            emerging=tuple(emerging),
+            delta=stream.life.delta,
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""
+        from stream_osr.persistence import save_recognizer
+
+        save_recognizer(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> OpenSetRecognizer:
+        """Load what :meth:`save` wrote. Nothing in the file is executed."""
+        from stream_osr.persistence import load_recognizer
+
+        return load_recognizer(path)
+
+
+def _members(seated: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(seated > 0)
+
+
+def _hashable(key: Any) -> bool:
+    return key is not None and getattr(key, "__hash__", None) is not None

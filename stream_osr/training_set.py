@@ -1,0 +1,88 @@
+"""The labelled instances that training sweeps re-seat: bounded, a uniform reservoir for each class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stream_osr.config import Label
+from stream_osr.features import Features, Name
+
+
+class TrainingSet:
+    """Labelled rows over the union of the features seen so far.
+
+    Parameters
+    ----------
+    capacity
+        Rows kept of each class; beyond it each further row replaces a random one with the probability that
+        keeps the sample uniform (Vitter's algorithm R).
+    seed
+        Of the reservoirs. Which row is replaced depends on the seed, the class and the number of the row only.
+    """
+
+    def __init__(self, capacity: int, seed: int) -> None:
+        self.capacity = capacity
+        self.seed = seed
+        self.names: list[Name] = []
+        self.labels: list[Label] = []
+        self.seen: list[int] = []
+        self.rows: list[list[np.ndarray]] = []
+        self.features = Features(())
+        self._position: dict[Name, int] = {}
+
+    def __len__(self) -> int:
+        return sum(len(rows) for rows in self.rows)
+
+    def add(self, features: Features, values: np.ndarray, label: Label) -> None:
+        """Keep one row, given as the values of some features."""
+        self.features = self.features.joined(features.names)
+        for name in features.names:
+            if name not in self._position:
+                self._position[name] = len(self.names)
+                self.names.append(name)
+        row = np.full(len(self.names), np.nan)
+        row[[self._position[name] for name in features.names]] = values
+        if label not in self.labels:
+            self.labels.append(label)
+            self.seen.append(0)
+            self.rows.append([])
+        j = self.labels.index(label)
+        self.seen[j] += 1
+        if len(self.rows[j]) < self.capacity:
+            self.rows[j].append(row)
+            return
+        at = int(np.random.default_rng([self.seed, j, self.seen[j]]).integers(self.seen[j]))
+        if at < self.capacity:
+            self.rows[j][at] = row
+
+    def as_state(self) -> tuple[Any, ...]:
+        """Return everything as plain values and one array for each class, for :meth:`from_state`."""
+        width = len(self.names)
+        arrays = tuple(
+            np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
+            for rows in self.rows
+        )
+        return self.capacity, self.seed, tuple(self.names), tuple(self.labels), tuple(self.seen), arrays
+
+    @classmethod
+    def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
+        """Build the training set that :meth:`as_state` described."""
+        capacity, seed, names, labels, seen, arrays = state
+        out = cls(capacity, seed)
+        out.names, out.labels, out.seen = list(names), list(labels), list(seen)
+        out.rows = [list(array) for array in arrays]
+        out.features = Features(names)
+        out._position = {name: i for i, name in enumerate(names)}
+        return out
+
+    def matrix(self) -> tuple[Features, np.ndarray, np.ndarray]:
+        """Return features, rows with NaN for what is missing, shape (n, p), and class numbers, shape (n,)."""
+        features = self.features
+        order = [self._position[name] for name in features.names]
+        wide = np.full((len(self), len(self.names)), np.nan)
+        for i, row in enumerate(row for rows in self.rows for row in rows):
+            wide[i, : len(row)] = row
+        group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])
+        return features, wide[:, order], group

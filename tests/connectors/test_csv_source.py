@@ -1,0 +1,292 @@
+"""Reading tables: every row becomes a record or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import BadRecord, CsvSource, Record
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    def read(content: str | bytes, **options: Any) -> list[Record | BadRecord]:
+        path = tmp_path / "in.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with CsvSource(path, **options) as source:
+            return list(source)
+
+    return read
+
+
+def reasons(records: list[Record | BadRecord]) -> dict[int, str]:
+    return {record.row: record.reason for record in records if isinstance(record, BadRecord)}
+
+
+def features(records: list[Record | BadRecord]) -> list[dict[str, object]]:
+    return [dict(record.features) for record in records if isinstance(record, Record)]
+
+
+def test_columns_go_where_they_are_named(read: Any) -> None:
+    text = "id,when,a,b,class\nk1,10.5,1,-2e3,red\nk2,2024-01-01T00:00:00Z,3,4,\n"
+    one, two = read(text, key="id", time="when", label="class")
+    assert one[:4] == ({"a": 1.0, "b": -2000.0}, "k1", 10.5, "red")
+    assert two[:4] == ({"a": 3.0, "b": 4.0}, "k2", 1704067200.0, None)
+
+
+def test_positions_count_bytes_and_lines(read: Any) -> None:
+    one, two = read("ä,b\n1,2\n3,4\n")
+    assert one.position["offset"] == 9
+    assert one.position["row"] == 2
+    assert two.position["offset"] == 13
+    assert one.position["hashed"] == 13
+    assert len(one.position["sha256"]) == 64
+
+
+def test_unnamed_options_mean_none(read: Any) -> None:
+    assert read("key,label\n1,2\n")[0][:4] == ({"key": 1.0, "label": 2.0}, None, None, None)
+
+
+def test_features_can_be_named_and_the_rest_is_free_text(read: Any) -> None:
+    assert features(read("a,note,b\n1,hello,2\n", features=["b"])) == [{"b": 2.0}]
+
+
+@pytest.mark.parametrize("text", ["", "NA", "nan", "NaN", "-nan", "null", "NULL", "None", " ", " na "])
+def test_missing_values(read: Any, text: str) -> None:
+    assert features(read(f"a,b\n{text},1\n")) == [{"a": None, "b": 1.0}]
+
+
+@pytest.mark.parametrize("text", ["warm", "inf", "-Infinity", "1e999", "1_000", "1;2", "0x10", "1+2j", "true"])
+def test_values_that_are_no_finite_numbers(read: Any, text: str) -> None:
+    good, bad = read(f"a,b\n1,2\n1,{text}\n")
+    assert isinstance(good, Record)
+    assert bad.row == 3
+    assert bad.raw == f"1,{text}"
+    assert "column 'b'" in bad.reason
+    assert repr(text) in bad.reason
+    assert "leave it empty" in bad.reason
+
+
+@pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3", 3), ("1,2,", 3), ("   ", 1)])
+def test_rows_of_another_length(read: Any, row: str, count: int) -> None:
+    records = read(f"a,b\n{row}\n3,4\n")
+    assert reasons(records) == {2: f"the row has {count} fields, the header 2; check delimiters and quotes"}
+    assert features(records) == [{"a": 3.0, "b": 4.0}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "label"),
+    [
+        ("auto", "7", 7),
+        ("auto", "-7", -7),
+        ("auto", "7.0", "7.0"),
+        ("auto", "true", "true"),
+        ("auto", "NA", "NA"),
+        ("auto", "None", "None"),
+        ("auto", "٣", "٣"),
+        ("auto", "", None),
+        ("str", "007", "007"),
+        ("str", "", None),
+        ("int", "007", 7),
+        ("int", "7.0", 7),
+        ("int", "", None),
+    ],
+)
+def test_labels(read: Any, kind: str, text: str, label: object) -> None:
+    (record,) = read(f"a,y\n1,{text}\n", label="y", label_type=kind)
+    assert record.label == label
+    assert type(record.label) is type(label)
+
+
+@pytest.mark.parametrize("text", ["red", "7.5", "nan", "inf", "1_0"])
+def test_labels_that_should_be_whole_numbers(read: Any, text: str) -> None:
+    assert "column 'y'" in reasons(read(f"a,y\n1,{text}\n", label="y", label_type="int"))[2]
+
+
+def test_a_label_of_thousands_of_digits_is_a_bad_record(read: Any) -> None:
+    assert "not a whole number" in reasons(read(f"a,y\n1,{'9' * 5000}\n", label="y"))[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("", None),
+        ("NA", None),
+        ("1970-01-02", 86400.0),
+        ("1970-01-01 00:00:01.5", 1.5),
+        ("1970-01-01T02:00:00+02:00", 0.0),
+        ("1970-01-01T00:00:00Z", 0.0),
+    ],
+)
+def test_times(read: Any, text: str, seconds: float | None) -> None:
+    assert read(f"a,t\n1,{text}\n", time="t")[0].time == seconds
+
+
+@pytest.mark.parametrize("text", ["yesterday", "inf", "2024-13-01"])
+def test_times_that_are_none(read: Any, text: str) -> None:
+    assert "column 't'" in reasons(read(f"a,t\n1,{text}\n", time="t"))[2]
+
+
+def test_an_empty_key_is_none(read: Any) -> None:
+    assert [record.key for record in read("k,a\n,1\n007,2\n", key="k")] == [None, "007"]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "\ufeff", " "])
+def test_no_header(read: Any, content: str) -> None:
+    if content == " ":
+        assert read(content) == []  # a column with that name
+        return
+    with pytest.raises(ConnectorError, match="is empty; a CSV file begins with a row of column names"):
+        read(content)
+
+
+def test_header_only(read: Any) -> None:
+    assert read("a,b\n") == []
+    assert read("a,b") == []
+
+
+def test_repeated_columns(read: Any) -> None:
+    with pytest.raises(ConnectorError, match="'a', 'b' more than once"):
+        read("a,b,a,b,c\n")
+
+
+def test_nameless_columns_need_the_features_named(read: Any) -> None:
+    with pytest.raises(ConnectorError, match="column 1 has no name"):
+        read(",a,\n0,1,2\n")
+    assert features(read(",a,\n0,1,2\n", features=["a"])) == [{"a": 1.0}]
+
+
+@pytest.mark.parametrize("option", ["key", "time", "label"])
+def test_named_columns_must_exist(read: Any, option: str) -> None:
+    with pytest.raises(ConnectorError, match=r"no column 'CLAS'; its columns are 'a', 'class'; did you mean 'class'"):
+        read("a,class\n1,2\n", **{option: "CLAS"})
+
+
+def test_named_features_must_exist(read: Any) -> None:
+    with pytest.raises(ConnectorError, match=r"no column 'zzz'; its columns are 'a', 'class'$"):
+        read("a,class\n1,2\n", features=["a", "zzz"])
+    with pytest.raises(ConnectorError, match="no column ''"):
+        read("a,\n1,2\n", features=["a", ""])
+
+
+def test_many_columns_are_not_all_listed(read: Any) -> None:
+    with pytest.raises(ConnectorError) as caught:
+        read(",".join(f"c{i}" for i in range(1000)) + "\n", label="y")
+    assert len(str(caught.value)) < 500
+
+
+def test_options_that_contradict_themselves(read: Any) -> None:
+    with pytest.raises(ConnectorError, match="both as the label and as a feature"):
+        read("a,y\n1,2\n", label="y", features=["a", "y"])
+    with pytest.raises(ConnectorError, match="give a list of names"):
+        read("a,y\n1,2\n", features="ay")
+    with pytest.raises(ConnectorError, match="none of auto, str, int"):
+        read("a\n1\n", label_type="float")
+    with pytest.raises(ConnectorError, match="at least 1"):
+        read("a\n1\n", max_record_bytes=0)
+    with pytest.raises(ConnectorError, match="delimiter ',,' cannot be used"):
+        read("a\n1\n", delimiter=",,")
+
+
+def test_other_delimiters(read: Any) -> None:
+    assert features(read("a;b\n1;2\n", delimiter=";")) == [{"a": 1.0, "b": 2.0}]
+
+
+def test_byte_order_mark_line_ends_and_blank_lines(read: Any) -> None:
+    records = read(b'\xef\xbb\xbf"a",b\r\n1,2\r\n\r\n\n3,4')
+    assert features(records) == [{"a": 1.0, "b": 2.0}, {"a": 3.0, "b": 4.0}]
+    assert [record.position["row"] for record in records] == [2, 5]
+    assert records[0].position["offset"] == 15
+    assert records[-1].position["offset"] == 21
+
+
+def test_quoted_fields_may_hold_line_breaks(read: Any) -> None:
+    one, two, bad = read('k,"a\nb"\n"x\ny, ""z""\r\n",1\nw,2\n"v\nu",\n"t\ns",x\n', key="k")[0:2] + read(
+        'k,a\n"t\r\ns",x\n', key="k"
+    )
+    assert one[:2] == ({"a\nb": 1.0}, 'x\ny, "z"\r\n')
+    assert one.position["row"] == 5
+    assert two[:2] == ({"a\nb": 2.0}, "w")
+    assert bad.row == 2
+    assert bad.raw == '"t\r\ns",x'
+    assert bad.position["row"] == 3
+
+
+def test_a_quote_that_is_never_closed_costs_one_line(read: Any) -> None:
+    records = read('k,a\n"x,1\ny,2\nz,3\n', key="k")
+    assert [record.key for record in records[1:]] == ["y", "z"]
+    assert records[0].row == 2
+    assert records[0].raw == '"x,1'
+    assert records[0].position["row"] == 2
+    assert "not closed" in records[0].reason
+
+
+def test_a_quote_that_is_never_closed_on_the_last_line(read: Any) -> None:
+    assert "not closed" in reasons(read('k,a\nx,1\n"y,2', key="k"))[3]
+
+
+@pytest.mark.parametrize("filler", ["y,2\n", "y" * 100 + ",2\n"])
+def test_an_open_quote_is_not_followed_for_ever(read: Any, filler: str) -> None:
+    count = 3000
+    records = read('k,a\n"x,1\n' + filler * count, key="k", max_record_bytes=50_000)
+    assert [isinstance(record, BadRecord) for record in records[:2]] == [True, False]
+    assert len(records) == 1 + count
+
+
+def test_text_after_a_closing_quote(read: Any) -> None:
+    records = read('k,a\n"x"y,1\nz,2\n', key="k")
+    assert "not CSV" in reasons(records)[2]
+    assert len(records) == 2
+
+
+def test_a_field_longer_than_csv_allows(read: Any) -> None:
+    records = read(f"k,a\n{'x' * 200_000},1\nz,2\n", key="k")
+    assert "field larger than field limit" in reasons(records)[2]
+    assert len(records) == 2
+
+
+def test_bytes_that_are_not_utf8(read: Any) -> None:
+    bad, good = read(b"k,a\ncaf\xe9,1\nz,2\n", key="k")
+    assert good.key == "z"
+    assert bad.raw.encode("utf-8", "surrogateescape") == b"caf\xe9,1"
+    assert "byte 4 of the line, 0xe9, is not UTF-8" in bad.reason
+
+
+def test_bytes_that_are_not_utf8_inside_a_quoted_field(read: Any) -> None:
+    records = read(b'k,a\n"x\n\xe9",1\nz,2\n', key="k")
+    assert sorted(reasons(records)) == [2, 3]
+    assert records[-1].key == "z"
+
+
+def test_nul_bytes(read: Any) -> None:
+    bad, good = read(b"k,a\nx\0,1\nz,2\n", key="k")
+    assert "NUL" in bad.reason
+    assert good.key == "z"
+
+
+def test_a_line_without_end_is_cut(read: Any) -> None:
+    bad, good = read("a\n" + "1" * 5000 + "\n2\n", max_record_bytes=100)
+    assert bad.raw == "1" * 100
+    assert "5001 bytes, more than the 100" in bad.reason
+    assert bad.position["offset"] == 5003
+    assert good.features == {"a": 2.0}
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfea\0,\0b\0\n\0", b"a\0,b\n", b"a\rb\r1\r2", b'"a,b\n1,2\n', b"x" * 2_000_000]
+)
+def test_headers_that_cannot_be_read(read: Any, content: bytes) -> None:
+    with pytest.raises(ConnectorError, match="the header cannot be read"):
+        read(content)
+
+
+def test_reading_a_closed_source(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a\n1\n")
+    source = CsvSource(tmp_path / "in.csv")
+    source.close()
+    with pytest.raises(ValueError, match="closed"):
+        next(source)

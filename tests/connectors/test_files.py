@@ -1,0 +1,69 @@
+"""Which connector a file name means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import CsvSink, CsvSource, JsonLinesSink, JsonLinesSource, Record, open_sink, open_source
+
+SUFFIXES = [
+    (".csv", CsvSource, CsvSink),
+    (".CSV", CsvSource, CsvSink),
+    (".csv.gz", CsvSource, CsvSink),
+    (".tsv", CsvSource, CsvSink),
+    (".tsv.gz", CsvSource, CsvSink),
+    (".jsonl", JsonLinesSource, JsonLinesSink),
+    (".ndjson", JsonLinesSource, JsonLinesSink),
+    (".json", JsonLinesSource, JsonLinesSink),
+    (".json.gz", JsonLinesSource, JsonLinesSink),
+    (".jsonl.GZ", JsonLinesSource, JsonLinesSink),
+]
+
+
+@pytest.mark.parametrize(("suffix", "source_type", "sink_type"), SUFFIXES)
+@pytest.mark.parametrize("kind", [str, Path])
+def test_suffixes(tmp_path: Path, suffix: str, source_type: type, sink_type: type, kind: Any) -> None:
+    path = kind(tmp_path / f"some.data{suffix}")
+    with open_sink(path) as sink:
+        assert type(sink) is sink_type
+        sink.write({"k": "x", "a": 1.5})
+    with open_source(path, key="k", label_type="str", max_record_bytes=1000) as source:
+        assert type(source) is source_type
+        assert [record[:2] for record in source if isinstance(record, Record)] == [({"a": 1.5}, "x")]
+    packed = Path(path).read_bytes().startswith(b"\x1f\x8b")
+    assert packed == suffix.lower().endswith(".gz")
+
+
+def test_tabs(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "out.tsv") as sink:
+        sink.write({"a": "x,y", "b": 1})
+    assert (tmp_path / "out.tsv").read_text() == "a\tb\nx,y\t1\n"
+
+
+def test_the_format_can_be_said(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "out.txt", format="csv") as sink:
+        sink.write({"a": 1})
+    with open_source(tmp_path / "out.txt", format="csv") as source:
+        assert [record.features for record in source if isinstance(record, Record)] == [{"a": 1.0}]
+
+
+@pytest.mark.parametrize("name", ["data.parquet", "data", "data.gz", ".csv", "csv"])
+def test_suffixes_that_mean_nothing(tmp_path: Path, name: str) -> None:
+    for open_it in (open_source, open_sink):
+        with pytest.raises(ConnectorError, match=r"cannot tell the format of .*csv, tsv, jsonl"):
+            open_it(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_formats_that_are_not_known(tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError, match="format 'xml' is not known"):
+        open_source(tmp_path / "data.csv", format="xml")  # type: ignore[arg-type]
+
+
+def test_standard_input_needs_a_format() -> None:
+    with pytest.raises(ConnectorError, match="standard input has no suffix; say its format"):
+        open_source("-")

@@ -1,0 +1,190 @@
+"""Reading JSON Lines: every line becomes a record or says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import BadRecord, JsonLinesSource, Record
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    def read(content: str | bytes, **options: Any) -> list[Record | BadRecord]:
+        path = tmp_path / "in.jsonl"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with JsonLinesSource(path, **options) as source:
+            return list(source)
+
+    return read
+
+
+def test_numeric_fields_are_the_features(read: Any) -> None:
+    (record,) = read('{"id": "k", "t": 5, "y": 3, "a": 1, "b": 2.5, "on": true, "note": "x", "c": null, "d": [1]}\n'
+                     , key="id", time="t", label="y")  # fmt: skip
+    assert record[:4] == ({"a": 1, "b": 2.5, "on": True}, "k", 5.0, 3)
+
+
+def test_a_nested_object_holds_the_features(read: Any) -> None:
+    (record,) = read('{"id": 7, "n": 3, "features": {"a": 1, "b": null, "c": "text"}}', key="id")
+    assert record[:2] == ({"a": 1, "b": None, "c": "text"}, 7)
+
+
+@pytest.mark.parametrize("line", ['{"a": 1, "b": "x", "c": 2}', '{"features": {"a": 1, "b": "x", "c": 2}, "d": 0}'])
+def test_features_can_be_named(read: Any, line: str) -> None:
+    assert read(line, features=["d", "b", "a"])[0].features == {"d": None, "b": "x", "a": 1}
+
+
+def test_a_list_of_features_is_not_dropped_silently(read: Any) -> None:
+    assert "gives every feature a name" in read('{"features": [1, 2]}')[0].reason
+
+
+def test_a_number_or_null_called_features(read: Any) -> None:
+    assert [record.features for record in read('{"features": 3}\n{"features": null, "a": 1}')] == [
+        {"features": 3},
+        {"a": 1},
+    ]
+
+
+def test_absent_fields_are_none(read: Any) -> None:
+    assert read('{"a": 1}', key="k", time="t", label="y")[0][:4] == ({"a": 1}, None, None, None)
+
+
+def test_a_record_may_be_a_label_alone(read: Any) -> None:
+    assert read('{"k": "x", "y": "red"}', key="k", label="y")[0][:4] == ({}, "x", None, "red")
+
+
+def test_nan_is_missing(read: Any) -> None:
+    one, two, three = read(
+        '{"a": NaN, "b": 1}\n{"features": {"a": NaN}, "t": NaN}\n{"a": NaN}', time="t", features=None
+    )
+    assert one.features == {"b": 1}
+    assert two[:3] == ({"a": None}, None, None)
+    assert three.features == {}
+
+
+@pytest.mark.parametrize("text", ["Infinity", "-Infinity", "1e999", "-1e999"])
+def test_infinite_values(read: Any, text: str) -> None:
+    bad, nested, good = read(f'{{"a": {text}}}\n{{"features": {{"a": {text}}}}}\n{{"a": 1}}')
+    for record in (bad, nested):
+        assert isinstance(record, BadRecord)
+        assert "write null" in record.reason
+    assert good.features == {"a": 1}
+
+
+def test_huge_whole_numbers_do_no_harm(read: Any) -> None:
+    one, two, three = read(f'{{"a": {"9" * 400}}}\n{{"a": {"9" * 5000}}}\n{{"t": {"9" * 400}}}', time="t")
+    assert one.features == {"a": int("9" * 400)}
+    assert "not usable JSON" in two.reason
+    assert "field 't'" in three.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"a": 1', "not JSON: expecting ',' delimiter at character 8"),
+        ("a,b", "not JSON: expecting value at character 1"),
+        ('{"a": 1} x', "not JSON: extra data at character 10"),
+        ("{'a': 1}", "not JSON"),
+        ("[1, 2]", "the line holds [1, 2], not a JSON object"),
+        ("3", "the line holds 3"),
+        ("null", "the line holds None"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested too deeply"),
+        ("[" * 900 + "]" * 900, "not a JSON object"),
+    ],
+)
+def test_lines_that_are_no_objects(read: Any, line: str, reason: str) -> None:
+    bad, good = read(f'{line}\n{{"a": 1}}\n')
+    assert reason in bad.reason
+    assert len(bad.reason) < 200
+    assert (bad.row, bad.raw) == (1, line)
+    assert good.features == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ('{"a": 1, "f": 1.5}', "key"),
+        ('{"a": 1, "f": true}', "key"),
+        ('{"a": 1, "f": [1]}', "key"),
+        ('{"a": 1, "f": true}', "time"),
+        ('{"a": 1, "f": "soon"}', "time"),
+        ('{"a": 1, "f": 1e999}', "time"),
+        ('{"a": 1, "f": 3.5}', "label"),
+        ('{"a": 1, "f": {"b": 1}}', "label"),
+    ],
+)
+def test_keys_times_and_labels_of_another_type(read: Any, line: str, option: str) -> None:
+    (bad,) = read(line, **{option: "f"})
+    assert "field 'f' holds" in bad.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "label"),
+    [
+        ("auto", "3", 3),
+        ("auto", '"3"', "3"),
+        ("auto", "true", True),
+        ("auto", "null", None),
+        ("auto", '""', None),
+        ("str", "3", "3"),
+        ("str", "true", "true"),
+        ("str", '"x"', "x"),
+        ("int", "3", 3),
+        ("int", '"3"', 3),
+        ("int", "3.0", 3),
+        ("int", "true", 1),
+    ],
+)
+def test_labels(read: Any, kind: str, text: str, label: object) -> None:
+    (record,) = read(f'{{"y": {text}}}', label="y", label_type=kind)
+    assert record.label == label
+    assert type(record.label) is type(label)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [('"1970-01-01T00:00:01"', 1.0), ('"2.5"', 2.5), ("3", 3.0), ('""', None)]
+)
+def test_times(read: Any, text: str, seconds: float | None) -> None:
+    assert read(f'{{"t": {text}}}', time="t")[0].time == seconds
+
+
+def test_blank_lines_line_ends_and_byte_order_mark(read: Any) -> None:
+    records = read(b'\xef\xbb\xbf{"a": 1}\r\n\n  \t\n{"a": 2}')
+    assert [record.features for record in records] == [{"a": 1}, {"a": 2}]
+    assert [(record.position["offset"], record.position["row"]) for record in records] == [(13, 1), (26, 4)]
+
+
+def test_an_empty_file_has_no_records(read: Any) -> None:
+    assert read("") == []
+    assert read("\n\n") == []
+
+
+def test_line_separators_of_unicode_are_no_line_ends(read: Any) -> None:
+    assert read('{"k": "a\u2028b\x85c"}', key="k")[0].key == "a\u2028b\x85c"
+
+
+def test_bytes_that_are_not_utf8(read: Any) -> None:
+    bad, good = read(b'{"a": "\xff"}\n{"a": 1}\n')
+    assert "not UTF-8" in bad.reason
+    assert bad.raw.encode("utf-8", "surrogateescape") == b'{"a": "\xff"}'
+    assert good.features == {"a": 1}
+
+
+def test_nul_bytes(read: Any) -> None:
+    assert "NUL" in read(b"\0\0\0\n")[0].reason
+
+
+def test_a_line_without_end_is_cut_even_if_it_begins_with_nothing(read: Any) -> None:
+    bad, good = read(" " * 200 + '{"a": 1}\n{"a": 2}\n', max_record_bytes=50)
+    assert "209 bytes, more than the 50" in bad.reason
+    assert good.features == {"a": 2}
+
+
+def test_options_that_contradict_themselves(read: Any) -> None:
+    with pytest.raises(ConnectorError, match="both as the label and as a feature"):
+        read("", label="y", features=["a", "y"])

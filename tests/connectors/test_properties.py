@@ -1,0 +1,158 @@
+"""What has to hold for any content: nothing lost, nothing doubled, whatever the place of a crash."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr_connectors import BadRecord, Record, Source, open_sink, open_source
+
+NAMES = ["data.csv", "data.csv.gz", "data.jsonl", "data.jsonl.gz"]
+
+few = settings(max_examples=60, deadline=None)
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+numbers = st.floats(allow_nan=False, allow_infinity=False) | st.none()
+columns = st.lists(text.filter(bool), min_size=1, max_size=4, unique=True).map(
+    lambda names: [name for name in names if name not in ("key", "time", "label")]
+)
+
+
+@contextmanager
+def file(name: str, content: bytes = b"") -> Iterator[Path]:
+    """Make a file in a folder of its own: hypothesis runs many examples in one call of a test."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        yield path
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[Record]:
+    names = draw(columns)
+    row = st.builds(
+        Record,
+        features=st.fixed_dictionaries(dict.fromkeys(names, numbers)),
+        key=text.filter(bool),
+        time=numbers,
+        label=text.filter(str.strip) | st.none(),
+    )
+    return draw(st.lists(row, max_size=6))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@few
+@given(rows())
+def test_what_is_written_is_read(name: str, rows: list[Record]) -> None:
+    with file(name) as path:
+        with open_sink(path) as sink:
+            for row in rows:
+                common: dict[str, object] = {"key": row.key, "time": row.time, "label": row.label}
+                sink.write({**common, **row.features} if "csv" in name else {**common, "features": row.features})
+        if not rows:
+            assert path.stat().st_size == 0
+            return
+        with open_source(path, key="key", time="time", label="label", label_type="str") as source:
+            assert [record[:4] for record in source] == [row[:4] for row in rows]
+
+
+def broken(*pieces: bytes) -> st.SearchStrategy[bytes]:
+    """Content made of good and of bad lines, of halves of them, and of anything at all."""
+    return st.lists(st.sampled_from(pieces) | st.binary(max_size=6), max_size=12).map(b"".join)
+
+
+CSV = broken(
+    *(b"1,2\n", b"3,4\r\n", b"\n", b"1,\n", b"1\n", b"x,1\n"),
+    *(b'"', b'"5",6\n', b'"a\nb",1\n', b"\xff,1\n", b"9" * 50),
+)
+JSONL = broken(
+    *(b'{"a":1}\n', b'{"a":2,"b":3}\r\n', b"\n", b"{\n", b"[]\n", b'{"a":NaN}'),
+    *(b'"', b"\xff\n", b'{"a":Infinity}\n', b"9" * 50),
+)
+
+
+def open_any(path: Path) -> Source:
+    return open_source(path, max_record_bytes=40)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@few
+@given(st.data())
+def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject) -> None:
+    content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
+    with file(name, content) as path:
+        with open_any(path) as source:
+            records = list(source)
+        with open_any(path) as source:
+            for i, record in enumerate(records):
+                source.seek(json.loads(json.dumps(record.position)))
+                assert list(source) == records[i + 1 :]
+            source.seek(None)
+            assert list(source) == records
+
+
+@pytest.mark.parametrize("name", NAMES)
+@few
+@given(st.data())
+def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
+    content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
+    with file(name, content) as path, open_any(path) as source:
+        end = 4 if "csv" in name else 0
+        for record in source:
+            assert isinstance(record, Record | BadRecord)
+            offset: Any = (record.position or {})["offset"]
+            piece = content[end:offset]
+            if isinstance(record, BadRecord):
+                found = record.raw.encode("utf-8", "surrogateescape")
+                assert found in piece
+                assert record.row > content[:end].count(b"\n")
+            assert piece.strip()
+            end = offset
+        assert not content[end:].strip(b"\r\n\t\v\f ")
+
+
+batches = st.lists(st.lists(st.tuples(text, numbers), max_size=4), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@few
+@given(batches, st.data())
+def test_going_on_after_a_crash_equals_no_crash(name: str, batches: list[list[Any]], data: st.DataObject) -> None:
+    crash = data.draw(st.integers(0, len(batches)))
+    lost = data.draw(batches_after(batches, crash))
+    with file(name) as path, file(name) as interrupted:
+        with open_sink(path) as sink:
+            for batch in batches:
+                for word, value in batch:
+                    sink.write({"word": word, "value": value})
+                sink.flush()
+        with open_sink(interrupted) as sink:
+            for batch in batches[:crash]:
+                for word, value in batch:
+                    sink.write({"word": word, "value": value})
+                sink.flush()
+            checkpoint = json.loads(json.dumps(sink.position()))
+            for batch in lost:
+                for word, value in batch:
+                    sink.write({"word": word, "value": value})
+                sink.flush()
+        with open_sink(interrupted) as sink:
+            sink.truncate(checkpoint)
+            for batch in batches[crash:]:
+                for word, value in batch:
+                    sink.write({"word": word, "value": value})
+                sink.flush()
+        assert interrupted.read_bytes() == path.read_bytes()
+
+
+def batches_after(batches: list[list[Any]], crash: int) -> st.SearchStrategy[list[list[Any]]]:
+    """What was written between the checkpoint and the crash: the batches that follow, or some of them."""
+    return st.integers(crash, len(batches)).map(lambda end: batches[crash:end])

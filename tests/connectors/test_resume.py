@@ -1,0 +1,225 @@
+"""What all sources of files share: gzip, standard input, positions and memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import BadRecord, Record, open_source
+
+NAMES = ["in.csv", "in.csv.gz", "in.jsonl", "in.jsonl.gz"]
+
+
+def table(name: str, rows: int, start: int = 0) -> bytes:
+    """Build rows that do not compress well, so that damage hits some of them and not all."""
+    values = [f"{(i * 0.6180339887498949) % 1:.17f}" for i in range(start, start + rows)]
+    if "csv" in name:
+        return ("" if start else "a\n").encode() + b"".join(f"{value}\n".encode() for value in values)
+    return b"".join(f'{{"a":{value}}}\n'.encode() for value in values)
+
+
+def save(path: Path, content: bytes) -> None:
+    path.write_bytes(gzip.compress(content) if path.name.endswith(".gz") else content)
+
+
+def read(path: Path) -> list[Record | BadRecord]:
+    with open_source(path) as source:
+        return list(source)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resume_in_a_newly_opened_source(tmp_path: Path, name: str) -> None:
+    save(tmp_path / name, table(name, 2000))
+    records = read(tmp_path / name)
+    assert len(records) == 2000
+    for i in (0, 1, 777, 1998, 1999):
+        with open_source(tmp_path / name) as source:
+            source.seek(json.loads(json.dumps(records[i].position)))
+            assert list(source) == records[i + 1 :]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_grew_is_still_the_same(tmp_path: Path, name: str) -> None:
+    save(tmp_path / name, table(name, 3))
+    position = read(tmp_path / name)[-1].position
+    save(tmp_path / name, table(name, 3) + table(name, 1000, start=3))
+    with open_source(tmp_path / name) as source:
+        source.seek(position)
+        assert len(list(source)) == 1000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_file_is_refused(tmp_path: Path, name: str) -> None:
+    save(tmp_path / name, table(name, 10))
+    position = read(tmp_path / name)[-1].position
+    save(tmp_path / name, table(name, 20).replace(b"0.6", b"0.7"))
+    with open_source(tmp_path / name) as source:
+        first = next(source)
+        with pytest.raises(ConnectorError, match="this is not the file that was being read"):
+            source.seek(position)
+        assert [first, *source] == read(tmp_path / name)  # a refused position changes nothing
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("left", "message"), [(300, "cannot go to byte"), (3, "this is not the file")])
+def test_a_shorter_file_is_refused(tmp_path: Path, name: str, left: int, message: str) -> None:
+    save(tmp_path / name, table(name, 1000))
+    position = read(tmp_path / name)[-1].position
+    save(tmp_path / name, table(name, left))
+    with open_source(tmp_path / name) as source:
+        with pytest.raises(ConnectorError, match=message):
+            source.seek(position)
+        assert len(list(source)) == left
+
+
+@pytest.mark.parametrize("change", [{"offset": -1}, {"offset": "5"}, {"row": None}, {"row": True}, {"hashed": 1.5}])
+def test_positions_of_something_else_are_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    save(tmp_path / "in.csv", table("in.csv", 3))
+    position = read(tmp_path / "in.csv")[0].position
+    with open_source(tmp_path / "in.csv") as source:
+        with pytest.raises(ConnectorError, match="is not a position in a file"):
+            source.seek({**(position or {}), **change})
+        with pytest.raises(ConnectorError, match="is not a position in a file"):
+            source.seek({"index": 3})
+
+
+@pytest.mark.parametrize("name", ["in.csv.gz", "in.jsonl.gz"])
+@pytest.mark.parametrize("rows", [2, 5000])
+def test_a_truncated_gzip_file_delivers_what_it_has(tmp_path: Path, name: str, rows: int) -> None:
+    path = tmp_path / name
+    save(path, table(name, rows))
+    whole = read(path)
+    path.write_bytes(path.read_bytes()[: -9 if rows == 2 else -20_000])
+    records: list[Record | BadRecord] = []
+    message = r"in\.\w+\.gz: reading stopped at byte \d+, line \d+: .* delivered"
+    with open_source(path) as source, pytest.raises(ConnectorError, match=message):
+        records.extend(source)
+    assert 0 < len(records) <= len(whole)
+    assert [record[:4] for record in records] == [record[:4] for record in whole[: len(records)]]
+    path_of_whole = tmp_path / f"whole-{name}"
+    save(path_of_whole, table(name, rows))
+    with open_source(path_of_whole) as source:
+        source.seek(records[-1].position)
+        assert len(list(source)) == rows - len(records)
+
+
+def test_a_damaged_gzip_file(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv.gz"
+    save(path, table("in.csv", 5000))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 100] = bytes(100)
+    path.write_bytes(data)
+    with open_source(path) as source:
+        assert isinstance(next(source), Record)
+        with pytest.raises(ConnectorError, match="reading stopped"):
+            list(source)
+
+
+@pytest.mark.parametrize("name", ["in.csv.gz", "in.jsonl.gz"])
+def test_a_file_that_is_not_gzip(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(table(name, 3))
+    with pytest.raises(ConnectorError, match=r"cannot read .*Not a gzipped file"):
+        open_source(tmp_path / name)
+
+
+def test_an_empty_gzip_file(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl.gz").touch()
+    assert read(tmp_path / "in.jsonl.gz") == []
+
+
+@pytest.mark.parametrize("name", ["missing.csv", "missing.jsonl.gz", "folder.csv"])
+def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(ConnectorError, match=r"cannot open .*check the path"):
+        open_source(tmp_path / name)
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def stdin(content: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+    return stdin
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl"])
+def test_standard_input_is_read_but_cannot_resume(stdin: Any, name: str) -> None:
+    stdin(table(name, 3))
+    with open_source("-", format="csv" if "csv" in name else "jsonl") as source:
+        source.seek(None)  # nothing is lost yet
+        one, two, three = source
+        assert one.position == {"offset": len(table(name, 1)), "row": 2 if "csv" in name else 1}
+        assert isinstance(two, Record)
+        source.seek(three.position)  # where it is
+        for position in (None, one.position):
+            with pytest.raises(ConnectorError, match=r"standard input cannot resume.*use that"):
+                source.seek(position)
+
+
+def test_standard_input_stays_open(stdin: Any) -> None:
+    stdin(b"")
+    open_source("-", format="jsonl").close()
+    with open_source("-", format="jsonl") as source:
+        assert list(source) == []
+
+
+def test_standard_input_without_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\n1\n"))
+    with pytest.raises(ConnectorError, match="standard input does not exist here"):
+        open_source("-", format="csv")
+
+
+def test_a_broken_row_of_standard_input_costs_one_line(stdin: Any) -> None:
+    stdin(b'k,a\n"x,1\ny,2\nz,3\n')
+    with open_source("-", format="csv", key="k") as source:
+        bad, one, two = source
+    assert isinstance(bad, BadRecord)
+    assert (one.key, two.key) == ("y", "z")  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_pipe_is_read_but_cannot_resume(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    writer = threading.Thread(target=save, args=(tmp_path / name, table(name, 3)))
+    writer.start()
+    with open_source(tmp_path / name) as source:
+        one, _, three = source
+        assert "sha256" not in (three.position or {})
+        with pytest.raises(ConnectorError, match="cannot resume"):
+            source.seek(one.position)
+    writer.join()
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl.gz"])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, name: str) -> None:
+    save(tmp_path / name, table(name, 50_000))
+    tracemalloc.start()
+    with open_source(tmp_path / name) as source:
+        count = sum(1 for _ in source)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 50_000
+    assert peak < 400_000
+
+
+@pytest.mark.parametrize("content", [b"a" * 30_000_000, b'a\n"' + b"1\n" * 2_000_000])
+def test_memory_does_not_grow_with_a_line_or_an_open_quote(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "in.csv.gz"
+    save(path, b"a\n1\n" + content)
+    tracemalloc.start()
+    with open_source(path) as source:
+        records = [next(source), next(source)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(records[1], BadRecord)
+    assert peak < 8_000_000

@@ -1,0 +1,424 @@
+"""Writing files: durable at a flush, cut back exactly, never silently incomplete."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import gzip
+import io
+import json
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import CsvSink, JsonLinesSink, Sink, open_sink
+
+NAMES = ["out.csv", "out.csv.gz", "out.jsonl", "out.jsonl.gz"]
+
+
+def content(path: Path) -> str:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.name.endswith(".gz") else data).decode()
+
+
+def expected(name: str, *values: int) -> str:
+    if "csv" in name:
+        return "".join(["n,s\n" if values else "", *(f"{value},x\n" for value in values)])
+    return "".join(f'{{"n":{value},"s":"x"}}\n' for value in values)
+
+
+def write(sink: Sink, *values: int) -> None:
+    for value in values:
+        sink.write({"n": value, "s": "x"})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_write_and_close(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1, 2)
+    assert content(tmp_path / name) == expected(name, 1, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flush_is_enough_for_another_reader(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        for value in (1, 2, 3):
+            write(sink, value)
+            sink.flush()
+            sink.flush()
+            assert content(tmp_path / name) == expected(name, *range(1, value + 1))
+
+
+def test_gzip_starts_a_member_with_each_flush_that_has_data(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl.gz"
+    with open_sink(path) as sink:
+        for value in (1, 2):
+            write(sink, value)
+            sink.flush()
+            sink.flush()
+            assert sink.position() == {"offset": path.stat().st_size}
+    assert path.read_bytes().count(b"\x1f\x8b\x08") == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_truncate_in_the_same_process(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1)
+        sink.flush()
+        position = sink.position()
+        write(sink, 2)
+        sink.flush()
+        write(sink, 3)
+        sink.truncate(position)
+        write(sink, 4)
+    assert content(tmp_path / name) == expected(name, 1, 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_truncate_after_a_crash(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1)
+        sink.flush()
+        position = json.loads(json.dumps(sink.position()))
+        write(sink, 2)
+    with open_sink(tmp_path / name) as sink:
+        sink.truncate(position)
+        write(sink, 3)
+    assert content(tmp_path / name) == expected(name, 1, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_truncate_to_the_beginning(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        start = sink.position()
+        write(sink, 1)
+        sink.flush()
+        sink.truncate(start)
+        write(sink, 2)
+        sink.truncate(None)
+        write(sink, 3)
+    assert content(tmp_path / name) == expected(name, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_opening_replaces_a_file_only_once_something_is_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("old")
+    sink = open_sink(path)
+    assert path.read_text() == "old"
+    sink.close()
+    assert path.read_text() == "old"
+
+    def fails() -> None:
+        with open_sink(path):
+            raise RuntimeError("before the sink could resume")
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert path.read_text() == "old"
+    with open_sink(path):
+        pass  # a run that had nothing to say
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_error_in_the_block_keeps_what_was_written(tmp_path: Path, name: str) -> None:
+    def fails() -> None:
+        with open_sink(tmp_path / name) as sink:
+            write(sink, 1)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fails()
+    assert content(tmp_path / name) == expected(name, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shorter_file_is_not_cut(tmp_path: Path, name: str) -> None:
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1)
+        sink.flush()
+        position = sink.position()
+    (tmp_path / name).write_text("?")
+    with open_sink(tmp_path / name) as sink, pytest.raises(ConnectorError, match="has 1 bytes and cannot be cut"):
+        sink.truncate(position)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("position", [{}, {"offset": -1}, {"offset": "1"}, {"offset": True}, {"index": 0}])
+def test_positions_of_something_else_are_refused(tmp_path: Path, name: str, position: dict[str, object]) -> None:
+    with open_sink(tmp_path / name) as sink, pytest.raises(ConnectorError, match="is not a position of"):
+        sink.truncate({"fields": ["n"], **position})
+
+
+@pytest.mark.parametrize("fields", [None, "ns", [1]])
+def test_a_csv_position_without_its_header_is_refused(tmp_path: Path, fields: object) -> None:
+    with CsvSink(tmp_path / "out.csv") as sink:
+        write(sink, 1)
+        sink.flush()
+        with pytest.raises(ConnectorError, match="'fields' should be the names in its header"):
+            sink.truncate({"offset": 4, "fields": fields})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_closed_sink_takes_nothing(tmp_path: Path, name: str) -> None:
+    sink = open_sink(tmp_path / name)
+    sink.close()
+    actions: list[Callable[[], None]] = [lambda: write(sink, 1), sink.flush, lambda: sink.truncate(None)]
+    for action in actions:
+        with pytest.raises(ConnectorError, match="is closed"):
+            action()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConnectorError, match=r"cannot open .* for writing: No such file or directory"):
+        open_sink(tmp_path / "missing" / name)
+
+
+# --- full disks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_a_full_disk_is_reported_once_and_plainly(format: Any) -> None:
+    sink = open_sink("/dev/full", format=format)
+    write(sink, 1)
+    for _ in range(2):  # the data are in doubt, so it stays an error
+        with pytest.raises(
+            ConnectorError, match=r"cannot write to /dev/full: No space left.*free some space"
+        ) as caught:
+            sink.flush()
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    with pytest.raises(ConnectorError, match="No space left"):
+        write(sink, 2)
+    sink.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_noticed_without_a_flush() -> None:
+    with pytest.raises(ConnectorError, match="No space left"), open_sink("/dev/full", format="jsonl") as sink:
+        write(sink, *range(10_000))
+    with pytest.raises(ConnectorError, match="No space left"), open_sink("/dev/full", format="jsonl") as sink:
+        write(sink, 1)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_closing_reports_a_full_disk_that_nobody_knew_of() -> None:
+    sink = open_sink("/dev/full", format="jsonl")
+    write(sink, 1)
+    with pytest.raises(ConnectorError, match="No space left"):
+        sink.close()
+    sink.close()
+
+
+class SmallDisk(io.FileIO):
+    """A file on a disk that takes so many bytes and no more."""
+
+    room = 100
+
+    def write(self, data: Any) -> int:
+        size = os.fstat(self.fileno()).st_size
+        if size >= self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data[: self.room - size]) or 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_going_on_after_a_full_disk_was_cleared(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream_osr_connectors.byte_sink.open_output", lambda path: SmallDisk(path, "ab"))
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1)
+        sink.flush()
+        position = sink.position()
+        write(sink, *range(2, 1000))
+        with pytest.raises(ConnectorError, match="No space left"):
+            sink.flush()
+        assert (tmp_path / name).stat().st_size == SmallDisk.room  # half a record
+        assert sink.position() == position
+        sink.truncate(position)
+        write(sink, 2)
+    assert content(tmp_path / name) == expected(name, 1, 2)
+
+
+# --- standard output and devices --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("format", [None, "csv", "jsonl"])
+def test_standard_output(capsysbinary: pytest.CaptureFixture[bytes], format: Any) -> None:
+    print("before")  # noqa: T201 - the order of text and bytes is what is tested
+    with open_sink("-", format=format) as sink:
+        sink.truncate(None)  # nothing is lost yet
+        write(sink, 1)
+        sink.flush()
+        assert capsysbinary.readouterr().out.decode() == "before\n" + expected(format or "jsonl", 1)
+        for position in (None, sink.position()):
+            with pytest.raises(ConnectorError, match="standard output cannot take back"):
+                sink.truncate(position)
+        write(sink, 2)
+    both = expected(format or "jsonl", 1, 2)
+    assert capsysbinary.readouterr().out.decode() == both.removeprefix(expected(format or "jsonl", 1))
+    print("after")  # noqa: T201 - standard output is still open
+
+
+def test_standard_output_without_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    with pytest.raises(ConnectorError, match="standard output does not exist here"):
+        open_sink("-")
+
+
+def test_standard_output_whose_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    raw = io.FileIO(write_end, "w")
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(raw)))
+    sink = open_sink("-")
+    write(sink, 1)
+    with pytest.raises(ConnectorError, match="cannot write to standard output: Broken pipe"):
+        sink.flush()
+    sink.close()
+    raw.close()
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no null device")
+def test_a_device_cannot_take_back() -> None:
+    with open_sink("/dev/null", format="jsonl") as sink:
+        sink.truncate(None)
+        write(sink, 1)
+        sink.flush()
+        with pytest.raises(ConnectorError, match="cannot take back"):
+            sink.truncate(sink.position())
+
+
+# --- what is written --------------------------------------------------------------------------------
+
+
+def lines(tmp_path: Path, *records: Mapping[str, object]) -> list[str]:
+    with JsonLinesSink(tmp_path / "out.jsonl") as sink:
+        for record in records:
+            sink.write(record)
+    return (tmp_path / "out.jsonl").read_text().splitlines()
+
+
+def test_json_is_compact_and_keeps_the_order(tmp_path: Path) -> None:
+    assert lines(tmp_path, {"b": 1, "a": {"z": 0.1, "y": [None, True]}}) == ['{"b":1,"a":{"z":0.1,"y":[null,true]}}']
+
+
+def test_json_has_no_nan_and_no_infinity(tmp_path: Path) -> None:
+    record = {"a": math.nan, "b": [math.inf], "c": {"d": -math.inf}, "e": np.float32("nan")}
+    assert lines(tmp_path, record) == ['{"a":null,"b":[null],"c":{"d":null},"e":null}']
+
+
+def test_json_of_numpy(tmp_path: Path) -> None:
+    record = {
+        "a": np.float64(0.1),
+        "b": np.float32(0.5),
+        "c": np.int64(3),
+        "d": np.bool_(True),
+        "e": np.str_("x"),
+        "f": np.array([[1, 2], [3, 4]]),
+        "g": {np.int64(1): np.float64(0.25), 2: 0.75},
+        "h": OrderedDict(a=(1, 2)),
+    }
+    assert lines(tmp_path, record) == [
+        '{"a":0.1,"b":0.5,"c":3,"d":true,"e":"x","f":[[1,2],[3,4]],"g":{"1":0.25,"2":0.75},"h":{"a":[1,2]}}'
+    ]
+
+
+def test_json_of_any_text_is_ascii(tmp_path: Path) -> None:
+    record = {"a": "é\u2028\udcff\ud800\0"}
+    (line,) = lines(tmp_path, record)
+    assert line.isascii()
+    assert json.loads(line) == record
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), {1, 2}, b"x", 1j, np.longdouble(1), np.datetime64("2024-01-01"), [10**5000]],
+    ids=["object", "set", "bytes", "complex", "extended", "date", "huge"],
+)
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_values_that_have_no_form(tmp_path: Path, name: str, value: object) -> None:
+    with open_sink(tmp_path / name) as sink:
+        write(sink, 1)
+        with pytest.raises(ConnectorError, match=r"cannot write .* as JSON"):
+            sink.write({"n": value, "s": "x"})
+        write(sink, 2)  # nothing of the refused record is in the file
+    assert content(tmp_path / name) == expected(name, 1, 2)
+
+
+def test_csv_cells(tmp_path: Path) -> None:
+    record = {
+        "a": None,
+        "b": math.nan,
+        "c": -math.inf,
+        "d": 0.1,
+        "e": np.float64(0.1),
+        "f": np.float32(0.5),
+        "g": True,
+        "h": 10**20,
+        "i": {"x": [1, "y"]},
+        "j": 'quote " comma , line\nend\r',
+        "k": "",
+        "l": "\rx",
+    }
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.write(record)
+    with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
+        header, row = csv.reader(file)
+    assert header == list(record)
+    assert row == ["", "", "", "0.1", "0.1", "0.5", "true", str(10**20), '{"x":[1,"y"]}', record["j"], "", "\rx"]
+
+
+def test_csv_of_text_that_is_no_text(tmp_path: Path) -> None:
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.write({"raw": "a\udcffb\ud800"})
+    assert (tmp_path / "out.csv").read_text() == "raw\na\\udcffb\\ud800\n"
+
+
+def test_csv_fields_by_the_first_record(tmp_path: Path) -> None:
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.write({"b": 1, "a": 2})
+        sink.write({"a": 3})
+        with pytest.raises(ConnectorError, match=r"the header has no 'c'; name all fields"):
+            sink.write({"a": 4, "c": 5})
+        sink.write({"a": 6, "b": 7})
+    assert (tmp_path / "out.csv").read_text() == "b,a\n1,2\n,3\n7,6\n"
+
+
+def test_csv_fields_by_name(tmp_path: Path) -> None:
+    with CsvSink(tmp_path / "out.csv", fields=["a", "b"], delimiter="\t") as sink:
+        assert sink.position() == {"offset": 0, "fields": ["a", "b"]}
+        sink.flush()
+        assert (tmp_path / "out.csv").read_text() == "a\tb\n"  # a table although there is no row
+        position = sink.position()
+        sink.write({"b": 1})
+        sink.truncate(position)
+        sink.write({"b": 2})
+        sink.truncate(None)
+        sink.write({"b": 3})
+    assert (tmp_path / "out.csv").read_text() == "a\tb\n\t3\n"
+
+
+def test_csv_header_goes_on_after_a_crash(tmp_path: Path) -> None:
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.write({"b": 1, "a": 2})
+        sink.flush()
+        position = sink.position()
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.truncate(position)
+        sink.write({"a": 3, "b": 4})
+    assert (tmp_path / "out.csv").read_text() == "b,a\n1,2\n4,3\n"
+
+
+def test_csv_of_one_empty_field_is_no_blank_line(tmp_path: Path) -> None:
+    with CsvSink(tmp_path / "out.csv") as sink:
+        sink.write({"a": None})
+    assert (tmp_path / "out.csv").read_text() == 'a\n""\n'
