@@ -190,10 +190,10 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
 
 
-def save_recognizer(model: OpenSetRecognizer, path: str | PathLike[str]) -> None:
-    """Write a recognizer: both its parts, buffer and what has not been drained yet."""
+def recognizer_state(model: OpenSetRecognizer) -> dict[str, Any]:
+    """Return a recognizer as plain values and records: both its parts, buffer and what was not drained yet."""
     training = model._training
-    state = {
+    return {
         "arguments": model._get_params(),
         "counters": dict(model.counters),
         "training": None if training is None else training.as_state(),
@@ -204,12 +204,10 @@ def save_recognizer(model: OpenSetRecognizer, path: str | PathLike[str]) -> None
         "decisions": list(model._decisions),
         "events": list(model._events),
     }
-    write_archive(path, "recognizer", state)
 
 
-def load_recognizer(path: str | PathLike[str]) -> OpenSetRecognizer:
-    """Read a recognizer, which goes on bit for bit as the saved one would have."""
-    state = read_archive(path, "recognizer")
+def recognizer_from_state(state: Mapping[str, Any]) -> OpenSetRecognizer:
+    """Make the recognizer that :func:`recognizer_state` described."""
     model = OpenSetRecognizer(**state["arguments"])
     model.counters = Counter(state["counters"])
     model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
@@ -217,6 +215,16 @@ def load_recognizer(path: str | PathLike[str]) -> OpenSetRecognizer:
     model._buffer, model._evidence = state["buffer"], state["evidence"]
     model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
     return model
+
+
+def save_recognizer(model: OpenSetRecognizer, path: str | PathLike[str]) -> None:
+    """Write a recognizer."""
+    write_archive(path, "recognizer", recognizer_state(model))
+
+
+def load_recognizer(path: str | PathLike[str]) -> OpenSetRecognizer:
+    """Read a recognizer, which goes on bit for bit as the saved one would have."""
+    return recognizer_from_state(read_archive(path, "recognizer"))
 
 
 def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:

@@ -10,6 +10,7 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
@@ -36,7 +37,10 @@ def shown(value: object) -> str:
     >>> shown("warm"), shown("x" * 100)
     ("'warm'", "'xxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxx'")
     """
-    return _shortening.repr(value)
+    try:
+        return _shortening.repr(value)
+    except ValueError:  # Python does not write out whole numbers of thousands of digits
+        return f"a {type(value).__name__} too large to show"
 
 
 def number(text: str) -> float | None:
@@ -81,20 +85,23 @@ def seconds(value: object) -> float | None:
         except DecodeError:
             return _timestamp(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if isinstance(value, float) and math.isnan(value):
-            return None
-        if abs(value) < 1e300:  # neither infinite nor a whole number beyond the range of floats
-            return float(value)
-    raise DecodeError(f"holds {shown(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp")
+        with suppress(OverflowError):  # a whole number beyond the range of floats
+            if math.isnan(value):
+                return None
+            if math.isfinite(value):
+                return float(value)
+    raise _no_time(value)
+
+
+def _no_time(value: object) -> DecodeError:
+    return DecodeError(f"holds {shown(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp")
 
 
 def _timestamp(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise DecodeError(
-            f"holds {shown(text)}, which is neither seconds since 1970 nor an ISO 8601 timestamp"
-        ) from None
+        raise _no_time(text) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

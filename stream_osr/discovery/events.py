@@ -128,7 +128,7 @@ class SubclassGrew(SubclassEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassForgotten(Event):
-    """An emerged subclass has left the model: too many others have more support.
+    """An emerged subclass has left the model: others have more support, or its instances moved to others.
 
     Attributes
     ----------

@@ -19,6 +19,8 @@ EMERGES_WITHIN = 640
 """... within so many instances of the stream ..."""
 EMERGES_ABOVE = 0.9
 """... with at least this mean probability of being unknown, and it is announced."""
+HELD_WITH = EMERGES_WITH // 2
+"""An emerged subclass with fewer instances (the others have moved) is not held on the menu."""
 EXEMPLARS = 5
 
 
@@ -111,9 +113,10 @@ def _has_support(subclass: Subclass) -> bool:
 def to_hold(life: Lifecycle, support: Mapping[int, float], sizes: Mapping[int, int], most: int) -> set[int]:
     """Choose the emerged subclasses that stay on the menu however their seats fade: the ``most`` best supported.
 
-    A subclass that is not chosen lives on until its last table is cleared.
+    A subclass that is not chosen lives on until its last table is cleared. One whose instances have nearly all
+    moved to others is not chosen: with none left it would be one more door to "something new".
     """
-    emerged = [k for k, s in life.subclasses.items() if s.emerged]
+    emerged = [k for k, s in life.subclasses.items() if s.emerged and sizes[k] >= HELD_WITH]
     emerged.sort(key=lambda k: (support[k], sizes[k], k), reverse=True)
     return set(emerged[:most])
 

@@ -147,7 +147,7 @@ def test_labels(read: Any, kind: str, text: str, label: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [('"1970-01-01T00:00:01"', 1.0), ('"2.5"', 2.5), ("3", 3.0), ('""', None)]
+    ("text", "seconds"), [('"1970-01-01T00:00:01"', 1.0), ('"2.5"', 2.5), ("3", 3.0), ("1e308", 1e308), ('""', None)]
 )
 def test_times(read: Any, text: str, seconds: float | None) -> None:
     assert read(f'{{"t": {text}}}', time="t")[0].time == seconds

@@ -19,11 +19,17 @@ from stream_osr_connectors import BadRecord, Record, Source, open_sink, open_sou
 NAMES = ["data.csv", "data.csv.gz", "data.jsonl", "data.jsonl.gz"]
 
 few = settings(max_examples=60, deadline=None)
-text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+some_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False) | st.none()
-columns = st.lists(text.filter(bool), min_size=1, max_size=4, unique=True).map(
-    lambda names: [name for name in names if name not in ("key", "time", "label")]
-)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Hundreds of files are written here, and none has to outlive the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda file: None)
+        yield
 
 
 @contextmanager
@@ -37,15 +43,13 @@ def file(name: str, content: bytes = b"") -> Iterator[Path]:
 
 @st.composite
 def rows(draw: st.DrawFn) -> list[Record]:
-    names = draw(columns)
-    row = st.builds(
-        Record,
-        features=st.fixed_dictionaries(dict.fromkeys(names, numbers)),
-        key=text.filter(bool),
-        time=numbers,
-        label=text.filter(str.strip) | st.none(),
-    )
-    return draw(st.lists(row, max_size=6))
+    names = draw(st.lists(some_text, max_size=3, unique=True))
+    values = st.lists(numbers, min_size=len(names), max_size=len(names))
+    labels = some_text.filter(str.strip) | st.none()
+    drawn = draw(st.lists(st.tuples(values, some_text, numbers, labels), max_size=6))
+    # a name of its own for each feature, different from those of the other columns
+    features = [f"{name}_" for name in names]
+    return [Record(dict(zip(features, row, strict=True)), key, time, label) for row, key, time, label in drawn]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,7 +109,7 @@ def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject
 def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
     content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
     with file(name, content) as path, open_any(path) as source:
-        end = 4 if "csv" in name else 0
+        end = 4 if "csv" in name else 3 if content.startswith(b"\xef\xbb\xbf") else 0
         for record in source:
             assert isinstance(record, Record | BadRecord)
             offset: Any = (record.position or {})["offset"]
@@ -114,7 +118,7 @@ def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
                 found = record.raw.encode("utf-8", "surrogateescape")
                 assert found in piece
                 assert record.row > content[:end].count(b"\n")
-            assert piece.strip()
+            assert piece
             end = offset
         assert not content[end:].strip(b"\r\n\t\v\f ")
 

@@ -110,29 +110,28 @@ class Sources(NamedTuple):
 
 @numba.njit
 def draw_blocks(
-    rng: np.random.Generator, guests: Guests, franchise: Franchise, covariance: int, sources: Sources, n: int
+    rng: np.random.Generator, rows: np.ndarray, slot: np.ndarray, covariance: int, sources: Sources
 ) -> None:
-    """Draw the rows of the guests of Gaussian dishes given the seating.
+    """Draw rows given the Gaussian slot of each (negative: let be): parameters for each slot, then its rows.
 
-    Each dish draws its parameters, then its rows. The source of dish k is number k, if there is one (k < n),
-    else the last.
+    The source of slot k is number k; slots beyond have the last one.
     """
     d = sources.mean.shape[1]
     factor = np.empty((d, d))
     mean = np.empty(d)
     last = sources.mean.shape[0] - 1
-    for dish in range(franchise.menu.shape[0]):
+    for k in range(slot.max() + 1):
+        source = min(k, last)
         fresh = True
-        k = dish if dish < n else last
-        for i in range(guests.table.shape[0]):
-            if franchise.table_dish[guests.table[i]] == dish:
+        for i in range(slot.shape[0]):
+            if slot[i] == k:
                 if fresh:
                     fresh = False
-                    draw_factor(rng, covariance, sources.nu[k], factor)
-                    mean[:] = sources.mean[k]
-                    draw_normal(rng, factor, sources.lower[k], sources.r[k], mean)
-                guests.rows[i, :d] = mean
-                draw_normal(rng, factor, sources.lower[k], 1.0, guests.rows[i, :d])
+                    draw_factor(rng, covariance, sources.nu[source], factor)
+                    mean[:] = sources.mean[source]
+                    draw_normal(rng, factor, sources.lower[source], sources.r[source], mean)
+                rows[i, :d] = mean
+                draw_normal(rng, factor, sources.lower[source], 1.0, rows[i, :d])
 
 
 # Training
@@ -165,7 +164,7 @@ def training_loop(
     )
     for s in range(sweeps):
         if redraw:
-            draw_blocks(rng, guests, franchise, prior.covariance, base, 0)
+            draw_blocks(rng, guests.rows, franchise.table_dish[guests.table], prior.covariance, base)
             rows[s] = guests.rows[:, :d]
             log_new = log_prior_predictives(guests.rows, prior)
             clear_all(dishes, prior)
@@ -283,14 +282,11 @@ def stream_loop(
     probabilities = np.empty((steps, n, n_frozen + 1))
     log_new = log_prior_predictives(guests.rows, prior)
     log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
-    shifted = franchise._replace(
-        menu=franchise.menu[n_frozen:], table_dish=franchise.table_dish - n_frozen
-    )
     for s in range(steps):
         if redraw:
             draw_known(rng, guests, franchise, frozen, prior.covariance)
-            shifted.table_dish[:] = franchise.table_dish - n_frozen
-            draw_blocks(rng, guests, shifted, prior.covariance, emerging, emerging.mean.shape[0] - 1)
+            slot = franchise.table_dish[guests.table] - n_frozen
+            draw_blocks(rng, guests.rows, slot, prior.covariance, emerging)
             rows[s] = guests.rows[:, :d]
             log_new = log_prior_predictives(guests.rows, prior)
             log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)

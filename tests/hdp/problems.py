@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
 from stream_osr.hdp.dishes import Dishes, add, empty_dishes
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.hdp.prior import Prior, homogeneous, make_prior
-from tests.oracles import niw
+from tests.hdp import chains
+from tests.oracles import crf, niw, stream
 
 COVARIANCES = ["full", "diagonal", "tied"]
 
@@ -191,3 +194,137 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
     if exclusive:
         serving = f.table_dish[used]
         np.testing.assert_array_equal(f.owner[serving], f.table_group[used])
+
+
+# A few instances, seated as an oracle's seating says: for the statistical tests
+
+
+def seat(
+    seating: crf.Seating,
+    rows: np.ndarray,
+    groups: Sequence[int],
+    prior: Prior,
+    *,
+    alpha: float,
+    gamma: float,
+    exclusive: bool,
+) -> tuple[Guests, Franchise, Dishes]:
+    """Training groups whose guests sit as told; tables and dishes keep the seating's numbers."""
+    n = len(groups)
+    franchise = empty_franchise(max(groups) + 1, n + 2, n + 2, alpha, gamma)
+    dishes = empty_dishes(n + 2, prior)
+    guests = Guests(homogeneous(rows), np.array(groups, np.int64), np.ones(n), np.array(seating.tables, np.int64))
+    for i, table in enumerate(seating.tables):
+        dish = seating.dishes[table]
+        franchise.owner[dish] = groups[i] if exclusive else ANYONE
+        join(franchise, table, groups[i], dish, 1.0)
+        add(dishes, dish, guests.rows[i], prior)
+    return guests, franchise, dishes
+
+
+class StreamProblem(NamedTuple):
+    """A stream's restaurant with a past, and a few instances to be seated in it, for library and oracle.
+
+    Two known classes (of two subclasses and of one), one emerging subclass with settled rows, and two tables.
+    """
+
+    oracle: stream.StreamState
+    known_blocks: list[np.ndarray]
+    prior: Prior
+    guests: Guests
+    franchise: Franchise
+    dishes: Dishes
+    frozen: chains.Frozen
+    settled: chains.Settled
+    emerging: chains.Sources
+
+    def run(
+        self, rng: np.random.Generator, steps: int, first: int = 0, *, redraw: bool = False
+    ) -> chains.Record:
+        return chains.stream_chain(
+            rng,
+            steps,
+            first,
+            self.guests,
+            self.franchise,
+            self.dishes,
+            self.prior,
+            self.frozen,
+            self.settled,
+            self.emerging,
+            redraw=redraw,
+        )
+
+    def log_known(self) -> np.ndarray:
+        """Log density of every guest under every known class, by the oracle, shape (n, C)."""
+        base = self.oracle.base
+        each = np.array(
+            [[base.log_predictive(row, block) for block in self.known_blocks] for row in self.guests.rows[:, :-1]]
+        )
+        return np.asarray(np.logaddexp.reduce(each[:, None, :] + self.frozen.log_weight, axis=2))
+
+
+def sources(base: niw.Full, blocks: list[np.ndarray]) -> chains.Sources:
+    """Laws of mean and covariance after each block."""
+    posteriors = [base.posterior(block) for block in blocks]
+    return chains.Sources(
+        np.array([p.mean for p in posteriors]),
+        np.array([np.linalg.cholesky(p.scale_matrix) for p in posteriors]),
+        np.array([p.nu for p in posteriors]),
+        np.array([p.beta for p in posteriors]),
+    )
+
+
+def stream_problem(
+    rows: np.ndarray, seating: crf.Seating, *, nu: float, psi: float = 0.4, beta: float = 0.1
+) -> StreamProblem:
+    """The batch ``rows`` of shape (n, d) seated as told; d is 1 or 2, the covariances are full."""
+    n, d = rows.shape
+    prior, base = make_base("full", d, nu=nu, psi=psi, beta=beta)
+    assert isinstance(base, niw.Full)
+    shape = np.array([[1.0, 0.4]])[:, :d]
+    known_blocks = [
+        shape + np.linspace(-0.6, 0.6, 5)[:, None],
+        -shape + np.array([[0.2, 0.1], [-0.3, 0.2], [0.1, -0.2]])[:, :d],
+        -1.5 * shape + np.array([[0.5, -0.5], [-0.2, 0.0], [0.1, 0.3], [0.0, 0.1]])[:, :d],
+    ]
+    settled_rows = 2.5 * shape + np.array([[0.2, -0.3], [-0.2, 0.1], [0.3, 0.4]])[:, :d]
+    oracle = stream.StreamState(
+        base=base,
+        alpha=(ALPHA_SHAPE, ALPHA_RATE),
+        gamma=3.0,
+        known_weights=[4.0, 2.5],
+        emerging_rows=[settled_rows],
+        emerging_weights=[1.25],
+        tables=[(0, 2.75), (2, 1.125)],
+    )
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(np.array([[0.6, 0.4, 0.0], [0.0, 0.0, 1.0]]))
+    franchise = empty_franchise(1, 3 + n + 1, 2 + n + 1, 10.0, oracle.gamma)
+    dishes = fill(prior, [settled_rows], n + 2)
+    franchise.held[:2] = True
+    franchise.menu[:3] = [*oracle.known_weights, *oracle.emerging_weights]
+    franchise.total[0] = franchise.menu.sum()
+    for t, (dish, seats) in enumerate(oracle.tables):
+        franchise.table_dish[t] = dish
+        franchise.table_residual[t] = franchise.table_mass[t] = seats
+        franchise.seated[0, dish] += seats
+    guests = Guests(
+        homogeneous(rows), np.zeros(n, np.int64), np.ones(n), np.array(seating.tables, np.int64)
+    )
+    for i, table in enumerate(seating.tables):
+        dish = int(franchise.table_dish[table]) if table < 2 else seating.dishes[table - 2]
+        join(franchise, table, 0, dish, 1.0)
+        if dish >= 2:
+            add(dishes, dish - 2, guests.rows[i], prior)
+    return StreamProblem(
+        oracle,
+        known_blocks,
+        prior,
+        guests,
+        franchise,
+        dishes,
+        chains.Frozen(fill(prior, known_blocks), sources(base, known_blocks), log_weight),
+        chains.Settled(homogeneous(settled_rows), np.zeros(len(settled_rows), np.int64)),
+        sources(base, [settled_rows, np.empty((0, d))]),
+    )

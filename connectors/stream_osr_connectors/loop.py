@@ -1,0 +1,215 @@
+"""A recognizer between a source and its sinks, with checkpoints that resume exactly once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel
+from stream_osr.persistence import read_archive, recognizer_from_state, recognizer_state, write_archive
+
+from .base import BadRecord, Position, Record, Sink, Source
+
+
+class Sinks(NamedTuple):
+    """Where decisions, events and unusable records go.
+
+    Attributes
+    ----------
+    decisions
+        Takes :meth:`stream_osr.Decision.as_dict` of every decision.
+    events
+        Takes :meth:`stream_osr.Event.as_dict` of every event; ``None``: they are counted only.
+    errors
+        Takes ``row``, ``reason`` and ``raw`` of every record that is set aside; ``None``: they are counted only.
+    """
+
+    decisions: Sink
+    events: Sink | None = None
+    errors: Sink | None = None
+
+
+class Checkpoint(NamedTuple):
+    """Everything that a run needs to go on as if it had not been interrupted.
+
+    Attributes
+    ----------
+    model
+        The recognizer, its unfinished micro-batch included.
+    source
+        Position of the source after the last record that the model has seen.
+    sinks
+        Positions of the sinks (in the order of :class:`Sinks`), flushed; ``None`` where there is none.
+    totals
+        Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far.
+    """
+
+    model: OpenSetRecognizer
+    source: Position | None
+    sinks: tuple[Position | None, ...]
+    totals: Counter[str]
+
+
+def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all."""
+    content = checkpoint._replace(model=recognizer_state(checkpoint.model))._asdict()  # type: ignore[arg-type]
+    write_archive(path, "checkpoint", {**content, "totals": dict(checkpoint.totals)})
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint."""
+    content = read_archive(path, "checkpoint")
+    return Checkpoint(
+        recognizer_from_state(content["model"]), content["source"], content["sinks"], Counter(content["totals"])
+    )
+
+
+def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
+    """Put source and sinks where the checkpoint left them: what was written after it is taken back.
+
+    Raises
+    ------
+    ConnectorError
+        If one of them cannot, or a sink is there now that was not then.
+    """
+    for name, sink, position in zip(Sinks._fields, sinks, checkpoint.sinks, strict=True):
+        if (sink is None) != (position is None):
+            was, now = ("not given", "given") if position is None else ("given", "not given")
+            raise ConnectorError(
+                f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
+            )
+        if sink is not None:
+            sink.truncate(position)
+    source.seek(checkpoint.source)
+
+
+def run(
+    model: OpenSetRecognizer,
+    source: Source,
+    sinks: Sinks,
+    *,
+    totals: Counter[str] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 10_000,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda read: None,
+    complain: Callable[[int, str], None] = lambda row, reason: None,
+) -> Counter[str]:
+    """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
+
+    Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (the
+    run is resumed through :func:`go_on`). A record that the source cannot decode, or the recognizer cannot use,
+    is set aside with its reason, and the stream goes on.
+
+    Parameters
+    ----------
+    model
+        A trained recognizer.
+    source
+        Where instances come from; labelled ones are evidence for the classes.
+    sinks
+        Where decisions, events and unusable records go.
+    totals
+        Counts to go on from.
+    checkpoint
+        File to write checkpoints to.
+    checkpoint_every
+        Records between two checkpoints.
+    stop
+        Asked before each record.
+    progress
+        Told the number of records read, after each.
+    complain
+        Told row and reason of each record that is set aside.
+
+    Returns
+    -------
+    Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, and of ``events``.
+
+    Examples
+    --------
+    >>> from stream_osr_connectors import MemorySink, MemorySource
+    >>> model = OpenSetRecognizer(batch_size=2)
+    >>> for i in range(60):
+    ...     model.learn_one({"x": i % 7, "y": i % 5}, "near")
+    ...     model.learn_one({"x": i % 7 + 50, "y": i % 5}, "far")
+    >>> _ = model.freeze()
+    >>> out = MemorySink()
+    >>> source = MemorySource([{"x": 2, "y": 3}, {"x": "two", "y": 3}, {"x": 52, "y": 1}, {"x": 400, "y": -90}])
+    >>> sorted(run(model, source, Sinks(out)).items())
+    [('decided', 3), ('read', 4), ('set_aside', 1)]
+    >>> [record["label"] for record in out.records]
+    ['near', 'far', 'unknown']
+    """
+    totals = Counter() if totals is None else totals
+    position: Position | None = None
+    unsaved = 0
+
+    def save() -> None:
+        if checkpoint is not None and position is not None:
+            for sink in sinks:
+                if sink is not None:
+                    sink.flush()
+            places = tuple(None if sink is None else sink.position() for sink in sinks)
+            save_checkpoint(checkpoint, Checkpoint(model, position, places, totals))
+
+    for record in source:
+        totals["read"] += 1
+        position = record.position
+        unsaved += 1
+        _take(model, record, sinks, totals, complain)
+        _publish(model, sinks, totals)
+        progress(totals["read"])
+        if unsaved >= checkpoint_every:
+            save()
+            unsaved = 0
+        if stop():
+            break
+    else:
+        model.flush()
+        _publish(model, sinks, totals)
+    save()
+    for sink in sinks:
+        if sink is not None:
+            sink.flush()
+    return totals
+
+
+def _take(
+    model: OpenSetRecognizer,
+    record: Record | BadRecord,
+    sinks: Sinks,
+    totals: Counter[str],
+    complain: Callable[[int, str], None],
+) -> None:
+    """Hand one record to the model, or set it aside."""
+    if isinstance(record, BadRecord):
+        row, reason, raw = record.row, record.reason, record.raw
+    else:
+        try:
+            model.learn_one(record.features, record.label, t=record.time, key=record.key)
+        except (InvalidInstance, InvalidLabel) as error:
+            place = (record.position or {}).get("row", totals["read"])
+            row, reason = place if isinstance(place, int) else totals["read"], str(error)
+            raw = repr(record.features if record.key is None else (record.key, record.features))
+        else:
+            if record.label is not None:
+                totals["labelled"] += 1
+            return
+    totals["set_aside"] += 1
+    complain(row, reason)
+    if sinks.errors is not None:
+        sinks.errors.write({"row": row, "reason": reason, "raw": raw})
+
+
+def _publish(model: OpenSetRecognizer, sinks: Sinks, totals: Counter[str]) -> None:
+    for decision in model.drain():
+        totals["decided"] += 1
+        sinks.decisions.write(decision.as_dict())
+    for event in model.drain_events():
+        totals["events"] += 1
+        if sinks.events is not None:
+            sinks.events.write(event.as_dict())

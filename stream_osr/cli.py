@@ -1,0 +1,350 @@
+"""The command line: ``stream-osr demo | fit | run | inspect``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+import stream_osr
+from stream_osr import OpenSetRecognizer
+from stream_osr import demo as demonstration
+from stream_osr.config import Parameters
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError, StreamOSRError
+from stream_osr.persistence import read_archive, recognizer_from_state
+from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
+from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
+from stream_osr_connectors.loop import run as run_loop
+
+app = typer.Typer(
+    help="Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+COMPLAINTS_SHOWN = 3
+
+Model = Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")]
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help="csv, tsv or jsonl, when the name of the input does not tell.")
+]
+KeyOption = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
+TimeOption = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
+FeaturesOption = Annotated[
+    str | None, typer.Option("--features", help="Comma-separated feature columns; all others if not given.")
+]
+ErrorsOption = Annotated[
+    Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
+]
+
+
+def _console() -> Console:
+    """Return standard error, for everything that is not a result."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _progress(console: Console, total: bool) -> Progress:
+    """Make a progress bar, silent unless a person is watching."""
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
+    columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
+    return Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal, transient=True)
+
+
+def _complainer(console: Console) -> Callable[[int, str], None]:
+    """Report the first few unusable records, each in a line."""
+    told = Counter[str]()
+
+    def complain(row: int, reason: str) -> None:
+        told["all"] += 1
+        if told["all"] <= COMPLAINTS_SHOWN:
+            console.print(f"row {row} set aside: {reason}", markup=False)
+        elif told["all"] == COMPLAINTS_SHOWN + 1:
+            console.print("(further rows are set aside without a line each)")
+
+    return complain
+
+
+def _feature_list(features: str | None) -> list[str] | None:
+    return None if features is None else [name.strip() for name in features.split(",") if name.strip()]
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        typer.echo(f"stream-osr {stream_osr.__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the two files.")] = Path("demo-output"),
+    seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 7,
+) -> None:
+    """Show the main job on real data: river's ImageSegments, bundled, 2310 instances of 7 classes.
+
+    Four classes are known; the other three appear in the stream one after the other. Leaves decisions.jsonl and
+    events.jsonl.
+
+    Example: stream-osr demo --seed 3
+    """
+    console, out = _console(), Console(soft_wrap=True, highlight=False)
+    training, stream = demonstration.split(seed)
+    model = demonstration.make_recognizer(seed=seed)
+    output.mkdir(parents=True, exist_ok=True)
+    paths = demonstration.output_paths(output)
+    out.print(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
+    tally = demonstration.Tally(stream)
+    with _progress(console, total=True) as bar:
+        task = bar.add_task(
+            "training (the first run compiles the sampler: about a minute, once)", total=len(training)
+        )
+        for segment in training:
+            model.learn_one(segment.features, segment.label)
+            bar.advance(task)
+        report = model.freeze()
+        bar.remove_task(task)
+        out.print(str(report) + "\n")
+        task = bar.add_task("streaming", total=len(stream))
+        with open_sink(paths[0]) as decisions, open_sink(paths[1]) as events:
+            for seq, segment in enumerate(stream):
+                model.learn_one(segment.features, key=seq)
+                if seq == len(stream) - 1:
+                    model.flush()
+                for decision in model.drain():
+                    tally.decided(decision)
+                    decisions.write(decision.as_dict())
+                for event in model.drain_events():
+                    tally.happened(event)
+                    events.write(event.as_dict())
+                bar.advance(task)
+    demonstration.show(tally, model, out)
+    out.print(f"\nEvery decision is in {paths[0]}, every event in {paths[1]}.")
+
+
+@app.command()
+def fit(
+    file: Annotated[
+        str, typer.Argument(help="Labelled instances (.csv, .jsonl, also .gz), or - for standard input.")
+    ],
+    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
+    key: KeyOption = None,
+    time: TimeOption = None,
+    features: FeaturesOption = None,
+    format: FormatOption = None,
+    errors: ErrorsOption = None,
+    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
+    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
+    pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
+    pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+) -> None:
+    """Train on labelled instances and save the model.
+
+    Example: stream-osr fit labelled.csv --label species -o model.osr
+    """
+    console = _console()
+    numbers_as_unknown: Any = int(unknown) if unknown is not None and unknown.lstrip("-").isdigit() else unknown
+    arguments: dict[str, Any] = {
+        "unknown": numbers_as_unknown,
+        "covariance": covariance,
+        "pca_components": pca_components,
+        "pca_variance": pca_variance,
+        "batch_size": batch_size,
+        "max_wait": max_wait,
+        "on_missing": on_missing,
+        "seed": seed,
+    }
+    model = OpenSetRecognizer(**arguments)
+    complain = _complainer(console)
+    counts = Counter[str]()
+    names = _feature_list(features)
+    with ExitStack() as stack:
+        source = stack.enter_context(
+            open_source(file, format=_format(format), key=key, time=time, label=label, features=names)
+        )
+        dead = stack.enter_context(open_sink(errors)) if errors is not None else None
+        bar = stack.enter_context(_progress(console, total=False))
+        task = bar.add_task("reading", total=None)
+        for number, record in enumerate(source, start=1):
+            bar.advance(task)
+            if isinstance(record, BadRecord):
+                row, reason, raw = record.row, record.reason, record.raw
+            elif record.label is None:
+                row, raw = _row(record.position, number), repr(record.features)
+                reason = f"it has no label; give column {label!r} a value"
+            else:
+                try:
+                    model.learn_one(record.features, record.label)
+                    counts["learnt"] += 1
+                    continue
+                except (InvalidInstance, InvalidLabel) as error:
+                    row, reason, raw = _row(record.position, number), str(error), repr(record.features)
+            counts["set aside"] += 1
+            complain(row, reason)
+            if dead is not None:
+                dead.write({"row": row, "reason": reason, "raw": raw})
+        bar.remove_task(task)
+        if not counts["learnt"]:
+            raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set aside']} set aside)")
+        total = Parameters.model_fields["training_sweeps"].default
+        task = bar.add_task("training sweeps", total=total)
+        report = model.freeze(progress=lambda done: bar.update(task, completed=done))
+    model.save(output)
+    console.print(str(report), markup=False)
+    _tell_set_aside(console, counts["set aside"], errors)
+    console.print(f"model saved to {output}", markup=False)
+
+
+@app.command()
+def run(
+    model: Model,
+    input: Annotated[str, typer.Option("--input", "-i", help="Instances to decide, or - for standard input.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-",
+    events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None,
+    errors: ErrorsOption = None,
+    key: KeyOption = None,
+    time: TimeOption = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="Column of labels, where there are some: evidence.")
+    ] = None,
+    features: FeaturesOption = None,
+    format: FormatOption = None,
+    batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None,
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Where the position is saved; OUTPUT.checkpoint if not given.")
+    ] = None,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+) -> None:
+    """Decide a stream of instances, in constant memory, and resume where it was interrupted.
+
+    Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
+    """
+    console = _console()
+    if checkpoint is None and output != "-" and input != "-":
+        checkpoint = Path(f"{output}.checkpoint")
+    started = load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
+    recognizer = _streaming_model(model, started, batch_size, max_wait)
+    halted = _until_told_to_stop()
+    with ExitStack() as stack:
+        source = stack.enter_context(
+            open_source(
+                input, format=_format(format), key=key, time=time, label=label, features=_feature_list(features)
+            )
+        )
+        opened: list[Sink | None] = [
+            None if path is None else stack.enter_context(open_sink(path)) for path in (output, events, errors)
+        ]
+        sinks = Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+        if started is not None:
+            go_on(started, source, sinks)
+            console.print(f"resuming after {started.totals['read']} records")
+        bar = stack.enter_context(_progress(console, total=False))
+        task = bar.add_task("deciding", total=None)
+        totals = run_loop(
+            recognizer,
+            source,
+            sinks,
+            totals=None if started is None else started.totals,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            stop=halted,
+            progress=lambda read: bar.update(task, completed=read),
+            complain=_complainer(console),
+        )
+    console.print(f"{totals['read']} records read, {totals['decided']} decided, {totals['events']} events")
+    _tell_set_aside(console, totals["set_aside"], errors)
+    if halted():
+        remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
+        console.print(f"interrupted; {remedy}")
+        raise typer.Exit(130)
+
+
+@app.command()
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
+) -> None:
+    """Print the discovery table of a model: its classes, their subclasses, and what has emerged.
+
+    Example: stream-osr inspect decisions.jsonl.checkpoint
+    """
+    try:
+        recognizer = OpenSetRecognizer.load(model)
+    except PersistenceError as error:
+        if "holds a checkpoint" not in str(error):
+            raise
+        recognizer = recognizer_from_state(read_archive(model, "checkpoint")["model"])
+    typer.echo(str(recognizer.summary()))
+    trained = recognizer.trained
+    typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
+    counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
+    if counters:
+        typer.echo("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
+    typer.echo(f"fingerprint {trained.fingerprint}")
+
+
+def _streaming_model(
+    path: Path, started: Checkpoint | None, batch_size: int | None, max_wait: float | None
+) -> OpenSetRecognizer:
+    """Load the model with what the command line overrides; a resumed one is as it was."""
+    if started is not None:
+        return started.model
+    loaded = OpenSetRecognizer.load(path)
+    changes = {"batch_size": batch_size, "max_wait": max_wait}
+    arguments = {**loaded._get_params(), **{name: v for name, v in changes.items() if v is not None}}
+    return OpenSetRecognizer.from_trained(loaded.trained, **arguments)
+
+
+def _until_told_to_stop() -> Callable[[], bool]:
+    """Answer False until SIGINT or SIGTERM has come: the loop then ends between two records."""
+    told = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, note)
+    return lambda: told
+
+
+def _format(given: str | None) -> Any:
+    return given
+
+
+def _row(position: Any, number: int) -> int:
+    row = (position or {}).get("row", number)
+    return row if isinstance(row, int) else number
+
+
+def _tell_set_aside(console: Console, count: int, errors: Path | None) -> None:
+    if count:
+        where = f"; they are in {errors}" if errors is not None else "; --errors FILE keeps them"
+        console.print(f"{count} records were set aside{where}", markup=False)
+
+
+def main() -> None:
+    """Run the command line; errors are a line or two, and the exit code tells."""
+    try:
+        app()
+    except StreamOSRError as error:
+        _console().print(f"error: {error}", markup=False)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(141)
