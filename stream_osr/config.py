@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_osr.errors import InvalidParameter
@@ -12,6 +13,7 @@ from stream_osr.errors import InvalidParameter
 Label = bool | int | str
 
 Positive = Annotated[float, Field(gt=0)]
+PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -33,14 +35,14 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     batch_size: AtLeastOne = 256
-    max_wait: Positive | None = None
+    max_wait: PositiveFinite | None = None
     unknown: Label | None = None
     covariance: Literal["full", "diagonal", "tied"] = "full"
     pca_components: AtLeastOne | None = None
     pca_variance: Share | None = None
-    nu: Positive | None = None
-    scale: Positive | None = None
-    beta: Positive | None = None
+    nu: PositiveFinite | None = None
+    scale: PositiveFinite | None = None
+    beta: PositiveFinite | None = None
     epsilon: Annotated[float, Field(ge=0, lt=1)] = 0.01
     exclusive: bool = True
     training_sweeps: NotNegative = 25
@@ -72,14 +74,18 @@ def parameters(**values: object) -> Parameters:
     try:
         return Parameters.model_validate(_numbers(values))
     except ValidationError as error:
-        first = error.errors()[0]
+        errors = error.errors()
+        first = errors[0]
         message = first["msg"].removeprefix("Value error, ")
-        name = ".".join(str(part) for part in first["loc"][:1])
-        if not name:
+        if not first["loc"]:
             raise InvalidParameter(message) from None
+        name = first["loc"][0]
+        choices = [str(e["loc"][1]) for e in errors if len(e["loc"]) > 1 and e["loc"][0] == name]
+        if choices:  # none of the types that it may have
+            message = f"input should be of type {' or '.join(choices)}"
         raise InvalidParameter(f"{name} is {first['input']!r}: {message[:1].lower()}{message[1:]}") from None
 
 
 def _numbers(values: Mapping[str, object]) -> dict[str, object]:
     """Take numpy's scalars for Python's: a parameter often comes out of a grid."""
-    return {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

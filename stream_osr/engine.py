@@ -14,7 +14,7 @@ from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import explain
-from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, observe, to_hold
+from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forget, observe, to_hold
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.dishes import mahalanobis
@@ -245,16 +245,19 @@ def _discover(
     parameters: Parameters,
 ) -> tuple[Lifecycle, sampler.StreamState, list[ev.Event]]:
     n_classes = len(before.labels)
-    slot = {int(key): k for k, key in enumerate(state.ids)}
-    sizes = {key: int(state.dishes.size[k]) for key, k in slot.items()}
+    ids = state.ids.tolist()
+    sizes = dict(zip(ids, state.dishes.size.tolist(), strict=True))
+    support = dict(zip(ids, state.franchise.seated[0, n_classes:].tolist(), strict=True))
     arrivals = [
         (int(key), ev.Moment(d.seq, d.t, d.key), d.p_unknown)
         for key, d in zip(result.subclass, decisions, strict=True)
-        if int(key) in slot
+        if int(key) in sizes
     ]
     life, changes = observe(before.life, arrivals, sizes)
-    support = {key: float(state.franchise.seated[0, n_classes + k]) for key, k in slot.items()}
     state = sampler.hold(state, to_hold(life, support, sizes, parameters.max_subclasses))
+    state = sampler._tidy(state, before.known)  # what is neither held nor served leaves no slot behind
+    slot = {int(key): k for k, key in enumerate(state.ids)}
+    life, ended = forget(life, slot)
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
     events: list[ev.Event] = []
     for kind, keys in ((ev.SubclassEmerged, changes.emerged), (ev.SubclassGrew, changes.grew)):
@@ -281,8 +284,8 @@ def _discover(
                     **told,
                 )
             )
-    for key in changes.forgotten:
-        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=before.life.subclasses[key].last, **told))
+    for key, subclass in ended.items():
+        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
     emerged = tuple(key for key, subclass in life.subclasses.items() if subclass.emerged)
     delta = estimate_new_classes(len(emerged), len(trained.known.ids), len(trained.labels))
     if delta != life.delta:

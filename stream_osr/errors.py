@@ -19,6 +19,23 @@ from the built-in exception that a caller would expect (``ValueError``, ``OSErro
 from __future__ import annotations
 
 
+def shown(value: object) -> str:
+    """Show a value and its type in a message, cut where it gets long.
+
+    Examples
+    --------
+    >>> shown("high"), shown(10**5000)
+    ("'high' (str)", 'too large to show (int)')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not write out whole numbers of thousands of digits
+        text = "too large to show"
+    if len(text) > 60:
+        text = text[:57] + "..."
+    return f"{text} ({type(value).__name__})"
+
+
 class StreamOSRError(Exception):
     """Base of all errors that stream-osr raises on purpose."""
 
@@ -51,10 +68,7 @@ class InvalidFeature(InvalidInstance):
 
     def __str__(self) -> str:
         where = f"feature {self.feature!r}" + (f" of row {self.row}" if self.row is not None else "")
-        shown = repr(self.found)
-        if len(shown) > 60:
-            shown = shown[:57] + "..."
-        return f"{where} is {shown} ({type(self.found).__name__}): {self.expected}"
+        return f"{where} is {shown(self.found)}: {self.expected}"
 
 
 class InvalidLabel(StreamOSRError, ValueError):

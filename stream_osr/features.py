@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from copy import copy
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.errors import InvalidFeature, InvalidInstance
+from stream_osr.errors import InvalidFeature, InvalidInstance, shown
 
 Name = Hashable
 
@@ -17,6 +18,11 @@ LARGEST = 1e100
 """Values beyond this magnitude are refused: their squares overflow."""
 
 _EXPECTED = "expected a finite number (None or NaN if missing)"
+_REMEDY = "encode it as numbers, or leave the feature out"
+
+_TIMES = (np.datetime64, np.timedelta64)
+_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
+"""Some of them turn into floats; none of them is meant as one."""
 
 
 class Row(NamedTuple):
@@ -47,14 +53,14 @@ class Features:
     ('a', 'b')
     >>> features.row({"a": 1, "b": 2.5, "c": 7})
     Row(values=array([1. , 2.5]), missing=0, extra=1)
-    >>> features.row({"a": 1, "b": "high"})
+    >>> features.row({"a": 1, "b": "high"})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    stream_osr.errors.InvalidFeature: feature 'b' is 'high' (str): expected a finite number (None or NaN if missing)
+    stream_osr.errors.InvalidFeature: feature 'b' is 'high' (str): expected a finite number (None or NaN if ...
     """
 
     def __init__(self, names: Iterable[Name]) -> None:
-        self.names: tuple[Name, ...] = tuple(sorted(names, key=lambda name: (type(name).__name__, name)))
+        self.names: tuple[Name, ...] = _in_order(names)
         self._expected = frozenset(self.names)
         self._get: Any = None
         if len(self.names) > 1:
@@ -73,12 +79,14 @@ class Features:
         InvalidFeature
             If a value is not a number, infinite or absurdly large.
         """
-        absent = 0
+        source = copy(x) if hasattr(type(x), "__missing__") else x  # looking up makes a defaultdict grow
+        complete = source is x
         try:
-            found = self._get(x) if self._get is not None else tuple(x[name] for name in self.names)
+            found = self._get(source) if self._get is not None else tuple(source[name] for name in self.names)
         except KeyError:
             found = tuple(x.get(name) for name in self.names)
-            absent = sum(name not in x for name in self.names)
+            complete = False
+        absent = 0 if complete else sum(name not in x for name in self.names)
         extra = len(x) - (len(self.names) - absent)
         try:
             values = np.array(found)
@@ -100,6 +108,14 @@ class Features:
         return Row(values, missing, extra)
 
 
+def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
+    names = list(names)
+    try:
+        return tuple(sorted(names, key=lambda name: (type(name).__name__, name)))
+    except TypeError:  # tuples of different kinds of things
+        return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
+
+
 def is_missing(value: object) -> bool:
     """Tell None, NaN and the missing values of data frame libraries from everything else."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
@@ -117,14 +133,14 @@ def number_of(name: Name, value: object, number: int | None = None) -> float:
     """
     if is_missing(value):
         return math.nan
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, _TIMES):
         value = value.item()
-    if isinstance(value, str | bytes | complex) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, _EXPECTED, number)
+    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number)
     try:
         result = float(value)
     except (TypeError, ValueError):
-        raise InvalidFeature(name, value, _EXPECTED, number) from None
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number) from None
     except OverflowError:
         result = math.inf
     if abs(result) > LARGEST:
@@ -164,8 +180,11 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
         frame = into_frame(X)
     except TypeError:
         raise InvalidInstance(
-            f"expected a pandas, polars or pyarrow data frame; this is {type(X).__name__}. A dict goes to learn_one"
+            f"expected a pandas, polars or pyarrow data frame; this is {type(X).__name__}. "
+            "A dict goes to learn_one, an array into a data frame first"
         ) from None
+    except ValueError as error:  # two columns of one name
+        raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
     columns: list[Name] = list(frame.columns)
     arrays = [frame[:, at].to_list() for at in range(len(columns))]
     return columns, [dict(zip(columns, values, strict=True)) for values in zip(*arrays, strict=True)]
@@ -177,12 +196,58 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     Raises
     ------
     InvalidInstance
-        If its length is not that of the frame.
+        If it is nothing of the kind, or its length is not that of the frame.
     """
     if values is None:
         return [None] * n
-    out = values.to_list() if hasattr(values, "to_list") else values.tolist() if hasattr(values, "tolist") else None
-    out = list(values) if out is None else out
+    out = values
+    for method in ("to_list", "to_pylist", "tolist"):  # pandas and polars, pyarrow, numpy
+        if hasattr(values, method):
+            out = getattr(values, method)()
+            break
+    if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
+        raise InvalidInstance(
+            f"{name} is {shown(values)}; expected a series, array or list with one entry for each of the {n} rows"
+        )
+    out = list(out)
     if len(out) != n:
         raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows; give one for each row")
     return [None if is_missing(v) else v for v in out]
+
+
+def time_of(t: object) -> float | None:
+    """Check a time; ``None`` if it is missing.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no finite number.
+
+    Examples
+    --------
+    >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
+    (3, 0.5, None)
+    """
+    if is_missing(t):
+        return None
+    value = t.item() if isinstance(t, np.generic) and not isinstance(t, _TIMES) else t
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        return value
+    raise InvalidInstance(
+        f"t is {shown(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
+    )
+
+
+def key_of(key: Any) -> Any:
+    """Check a key.
+
+    Raises
+    ------
+    InvalidInstance
+        If it cannot be hashed.
+    """
+    try:
+        hash(key)
+    except TypeError:
+        raise InvalidInstance(f"key is {shown(key)}; expected something hashable, such as a str or an int") from None
+    return key.item() if isinstance(key, np.generic) else key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_osr.config import Label
-from stream_osr.errors import InvalidLabel
+from stream_osr.errors import InvalidLabel, shown
 
 
 def clean_label(y: object) -> Label:
@@ -22,14 +22,14 @@ def clean_label(y: object) -> Label:
     >>> clean_label(np.int64(3)), clean_label(np.str_("cat"))
     (3, 'cat')
     """
-    value = y.item() if hasattr(y, "item") else y
+    value = y.item() if hasattr(y, "item") and getattr(y, "ndim", 1) == 0 else y
     if isinstance(value, bool | int):
         return value
     if isinstance(value, str):
         return str(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise InvalidLabel(f"label {value!r} is of type {type(value).__name__}; expected str, int or bool")
+    raise InvalidLabel(f"label is {shown(value)}; expected str, int or bool, or None for an instance without a label")
 
 
 def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
@@ -62,7 +62,6 @@ def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label
         )
     if isinstance(label, str) != isinstance(others[0], str):
         raise InvalidLabel(
-            f"label {label!r} is of type {type(label).__name__}, but the known labels are like {others[0]!r}; "
-            "use labels of one type"
+            f"label is {shown(label)}, but the known labels are like {others[0]!r}; use labels of one type"
         )
     return label

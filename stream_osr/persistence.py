@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-import zipfile
+import secrets
 from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +22,7 @@ import numpy as np
 from stream_osr import engine
 from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
-from stream_osr.errors import PersistenceError, StreamOSRError
+from stream_osr.errors import PersistenceError
 from stream_osr.hdp import dishes, franchise, known, prior, space, stream
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport
@@ -136,24 +135,25 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any) -> None:
         If a value cannot be saved or the file cannot be written; what stood there before is untouched.
     """
     target = Path(path)
+    if target.is_dir():
+        raise PersistenceError(f"{target} is a folder; give the name of a file in it")
     writer = _Writer()
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": writer.tree(content)}
     arrays = {"manifest": np.array(json.dumps(manifest)), **writer.arrays}
-    temporary = None
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
-            temporary = Path(file.name)
+        with temporary.open("xb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
         raise PersistenceError(
             f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
         ) from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # it is still there when something went wrong
 
 
 def read_archive(path: str | PathLike[str], kind: str) -> Any:
@@ -170,23 +170,24 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
         manifest = json.loads(str(arrays["manifest"]))
         if manifest["format"] != FORMAT:
             raise KeyError("format")
+        version, held, content = int(manifest["version"]), manifest["kind"], manifest["content"]
     except FileNotFoundError:
         raise PersistenceError(f"there is no file {path}; check the path") from None
     except IsADirectoryError:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
-    except PermissionError as error:
-        raise PersistenceError(f"cannot read {path}: {error.strerror}") from None
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # what a damaged archive can raise is anybody's guess
+        if isinstance(error, OSError) and error.errno is not None:
+            raise PersistenceError(f"cannot read {path}: {error.strerror}") from None
         raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
-    if manifest["version"] > VERSION:
+    if version > VERSION:
         raise PersistenceError(
-            f"{path} has format version {manifest['version']}, this program reads up to {VERSION}; upgrade stream-osr"
+            f"{path} has format version {version}, this program reads up to {VERSION}; upgrade stream-osr"
         )
-    if manifest["kind"] != kind:
-        raise PersistenceError(f"{path} holds a {manifest['kind']}, not a {kind}")
+    if held != kind:
+        raise PersistenceError(f"{path} holds a {held}, not a {kind}")
     try:
-        return _Reader(arrays).value(manifest["content"])
-    except (KeyError, TypeError, StreamOSRError) as error:
+        return _Reader(arrays).value(content)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
 
 
@@ -207,13 +208,24 @@ def recognizer_state(model: OpenSetRecognizer) -> dict[str, Any]:
 
 
 def recognizer_from_state(state: Mapping[str, Any]) -> OpenSetRecognizer:
-    """Make the recognizer that :func:`recognizer_state` described."""
-    model = OpenSetRecognizer(**state["arguments"])
-    model.counters = Counter(state["counters"])
-    model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
-    model._trained, model._stream = state["trained"], state["stream"]
-    model._buffer, model._evidence = state["buffer"], state["evidence"]
-    model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
+    """Make the recognizer that :func:`recognizer_state` described.
+
+    Raises
+    ------
+    PersistenceError
+        If it describes none.
+    """
+    try:
+        model = OpenSetRecognizer(**state["arguments"])
+        model.counters = Counter(state["counters"])
+        model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
+        model._trained, model._stream = state["trained"], state["stream"]
+        model._buffer, model._evidence = state["buffer"], state["evidence"]
+        model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise PersistenceError(
+            f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
+        ) from error
     return model
 
 

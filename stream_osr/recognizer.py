@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from river.base import MiniBatchClassifier
@@ -15,8 +16,8 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
-from stream_osr.errors import InvalidFeature, NotTrained
-from stream_osr.features import Features, check_mapping, column_values, frame_rows
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, InvalidParameter, NotTrained
+from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.space import whiten
 from stream_osr.hdp.stream import immediate
@@ -25,6 +26,19 @@ from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 
 PROVISIONAL_SWEEPS = 5
+
+_CHANGING = ("counters", "_training", "_buffer", "_evidence", "_decisions", "_events")
+"""Attributes that learning changes in place; the others are values, and replaced."""
+
+
+class _Read(NamedTuple):
+    """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
+
+    features: Features
+    row: Row | None
+    label: Label | None
+    t: float | None
+    key: Any
 
 
 class OpenSetRecognizer(MiniBatchClassifier):
@@ -205,7 +219,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         NotTrained
             If it is unlabelled and ``freezing="manual"`` awaits :meth:`freeze`, or nothing was ever labelled.
         """
-        self._learn(self._read(check_mapping(x), y), y, t, key)
+        self._learn(self._read(check_mapping(x), y, t, key))
 
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
         """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
@@ -219,33 +233,45 @@ class OpenSetRecognizer(MiniBatchClassifier):
             are unlabelled.
         """
         _, records = frame_rows(X)
-        n = len(records)
-        labels, times, keys = (column_values(v, n, name) for v, name in ((y, "y"), (t, "t"), (key, "key")))
-        before = self.counters.copy()
-        rows: list[tuple[Features, np.ndarray] | None] = []
-        earlier: list[Any] = []
+        columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
+        read: list[_Read] = []
+        first_label = None
+        for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
+            try:
+                instance = self._read(record, label, time, name, number, first_label)
+            except InvalidFeature:
+                raise  # it names the row
+            except (InvalidInstance, InvalidLabel, NotTrained) as error:
+                raise type(error)(f"row {number}: {error}") from None
+            read.append(instance)
+            if first_label is None and instance.row is not None:
+                first_label = instance.label
+        before = {**vars(self), **{name: copy(getattr(self, name)) for name in _CHANGING}}
         try:
-            for number, (record, label) in enumerate(zip(records, labels, strict=True)):
-                rows.append(self._read(record, label, number, earlier))
-                if label is not None:
-                    earlier.append(label)
-        except Exception:
-            self.counters = before
+            for instance in read:
+                self._learn(instance)
+        except BaseException:
+            vars(self).update(before)
             raise
-        for row, label, time, name in zip(rows, labels, times, keys, strict=True):
-            self._learn(row, label, time, name)
 
     def _read(
-        self, x: Mapping[Any, Any], y: object, number: int | None = None, earlier: Sequence[Any] = ()
-    ) -> tuple[Features, np.ndarray] | None:
-        """Check an instance wholly before anything changes; ``None``: it is to be skipped.
+        self,
+        x: Mapping[Any, Any],
+        y: object,
+        t: object,
+        key: object,
+        number: int | None = None,
+        earlier: Label | None = None,
+    ) -> _Read:
+        """Check an instance wholly before anything changes.
 
-        ``earlier`` are the labels of earlier rows of the same frame, which will have been learnt by then.
+        ``number`` is its row in a data frame, ``earlier`` a label of an earlier row, which will have been learnt.
         """
-        labels = [*self._known_labels(), *earlier[:1]]
+        labels = [*self._known_labels(), *([] if earlier is None else [earlier])]
+        label = None
         if y is not None:
-            check_label(y, labels, self.unknown)
-        elif self._training is not None and self.freezing == "manual":
+            label = check_label(y, labels, self._parameters.unknown)
+        elif self._training is not None and self._parameters.freezing == "manual":
             raise NotTrained(
                 "an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first"
             )
@@ -255,39 +281,49 @@ class OpenSetRecognizer(MiniBatchClassifier):
             features = self._frozen()[0].features
         else:
             features = self._training.features
-            if y is not None or earlier:
+            if label is not None or earlier is not None:
                 features = features.joined(x)
+            if not features.names:
+                raise InvalidInstance("the instance has no features; give it one at least")
+        row: Row | None = self._row(features, x, number)
+        if row is not None and row.missing and self._parameters.on_missing == "skip":
+            row = None
+        return _Read(features, row, label, time_of(t), key_of(key))
+
+    def _row(self, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
         row = features.row(x, number)
-        if row.missing and self.on_missing == "error":
+        if row.missing and self._parameters.on_missing == "error":
             name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
             remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
             raise InvalidFeature(name, x.get(name), remedy, number)
-        if row.missing and self.on_missing == "skip":
+        return row
+
+    def _learn(self, read: _Read) -> None:
+        if read.row is None:
             self.counters["skipped"] += 1
-            return None
+        elif self._training is not None and read.label is not None:
+            self._learn_training(self._training, read.features, read.row.values, read.label)
+            self._count(read.row)
+        else:
+            self.freeze()
+            self._learn_stream(read, read.row)
+
+    def _learn_stream(self, read: _Read, row: Row) -> None:
+        whitened = self._whitened(self._frozen()[0], read.features, row.values)
+        if read.label is not None:
+            self._evidence.append(Evidence(read.label, whitened))
+            self._count(row)
+            return
+        if self._buffer and self._waited(read.t):
+            self._close()
+        self._buffer.append(Arrived(whitened, read.t, read.key))
+        self._count(row)
+        if len(self._buffer) >= self._parameters.batch_size:
+            self._close()
+
+    def _count(self, row: Row) -> None:
         self.counters["missing"] += row.missing
         self.counters["extra"] += row.extra
-        return features, row.values
-
-    def _learn(self, read: tuple[Features, np.ndarray] | None, y: Any, t: float | None, key: Any) -> None:
-        if read is None:
-            return
-        features, values = read
-        if self._training is not None and y is not None:
-            label = check_label(y, self._known_labels(), self.unknown)
-            self._learn_training(self._training, features, values, label)
-            return
-        self.freeze()
-        trained, stream = self._frozen()
-        row = self._whitened(trained, features, values)
-        if y is not None:
-            self._evidence.append(Evidence(check_label(y, stream.labels, self.unknown), row))
-            return
-        if self._buffer and self._waited(t):
-            self._close()
-        self._buffer.append(Arrived(row, t, key))
-        if len(self._buffer) >= self.batch_size:
-            self._close()
 
     @staticmethod
     def _whitened(trained: TrainedModel, features: Features, values: np.ndarray) -> np.ndarray:
@@ -297,8 +333,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         return np.asarray(whiten(trained.space, values[None])[0])
 
     def _waited(self, t: float | None) -> bool:
-        first = self._buffer[0].t
-        return self.max_wait is not None and t is not None and first is not None and t - first >= self.max_wait
+        first, longest = self._buffer[0].t, self._parameters.max_wait
+        return longest is not None and t is not None and first is not None and t - first >= longest
 
     def learn_label(self, key: Any, y: Label) -> None:
         """Take in a label that comes late, for an instance that was decided earlier.
@@ -322,21 +358,38 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         _, stream = self._frozen()
         pending = [e.label for e in self._evidence]
-        self._evidence.append(Evidence(check_label(y, [*stream.labels, *pending], self.unknown), None, key))
+        label = check_label(y, [*stream.labels, *pending], self._parameters.unknown)
+        self._evidence.append(Evidence(label, None, key_of(key)))
 
     def _learn_training(self, training: TrainingSet, features: Features, values: np.ndarray, label: Label) -> None:
         """Keep a training instance; extend the provisional model by micro-batches, re-train it on doubling."""
         new_class = label not in training.labels
-        training.add(features, values, label)
-        n = sum(training.seen)
-        if self._trained is None or n & (n - 1) == 0:
-            self._evidence.clear()
-            self._trained = self._train(training, sweeps=min(PROVISIONAL_SWEEPS, self.training_sweeps))
-            self._stream = open_stream(self._trained)
+        n = sum(training.seen) + 1
+        if n & (n - 1) == 0:
+            grown = copy(training)
+            grown.add(features, values, label)
+            trained = self._provisional(grown)
+            self._training = grown
+            if trained is not None:
+                self._trained, self._stream = trained, open_stream(trained)
+                self._evidence.clear()
+                return
+        else:
+            training.add(features, values, label)
+        if self._trained is None:
             return
         self._evidence.append(Evidence(label, self._whitened(self._trained, features, values)))
-        if new_class or len(self._evidence) >= self.batch_size:
+        if new_class or len(self._evidence) >= self._parameters.batch_size:
             self._close()
+
+    def _provisional(self, training: TrainingSet) -> TrainedModel | None:
+        """Train in passing; ``None`` while the instances do not span the components of a PCA."""
+        try:
+            return self._train(training, sweeps=min(PROVISIONAL_SWEEPS, self._parameters.training_sweeps))
+        except InvalidParameter:
+            if self._parameters.pca_components is None and self._parameters.pca_variance is None:
+                raise
+            return None
 
     def _train(
         self, training: TrainingSet, sweeps: int | None = None, progress: Callable[[int], None] | None = None
@@ -385,7 +438,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         model = cls(**arguments)
         for label in trained.labels:
-            check_label(label, trained.labels, model.unknown)
+            check_label(label, trained.labels, model._parameters.unknown)
         model._training = None
         model._trained = trained
         model._stream = open_stream(trained)
@@ -407,9 +460,11 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """Decide the buffered instances and let buffered labels take effect; on an error all stays as it is."""
         assert self._trained is not None
         assert self._stream is not None
-        waiting = {a.key for a in self._buffer if _hashable(a.key)}
-        later = [e for e in self._evidence if e.row is None and _hashable(e.key) and e.key in waiting]
-        now = [e for e in self._evidence if e not in later] if later else self._evidence
+        waiting = {a.key for a in self._buffer} - {None}
+        now: list[Evidence] = []
+        later: list[Evidence] = []
+        for evidence in self._evidence:
+            (later if evidence.row is None and evidence.key in waiting else now).append(evidence)
         self._stream, batch = close_batch(self._trained, self._stream, self._buffer, now, self._parameters)
         self._buffer = []
         self._evidence = later
@@ -455,43 +510,44 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         if self._trained is None:
             return {}
-        return self._proba(self._trained.features.row(check_mapping(x)).values[None])[0]
+        return self._proba([self._row(self._trained.features, check_mapping(x))])[0]
 
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Label | None:
         """Predict the label: a known class or the unknown label; ``None`` before anything was learnt."""
-        probabilities = self.predict_proba_one(x)
-        return max(probabilities, key=probabilities.__getitem__) if probabilities else None
+        return _most_probable(self.predict_proba_one(x))
 
-    def _proba(self, values: np.ndarray) -> list[dict[Label, float]]:
+    def _proba(self, rows: Sequence[Row]) -> list[dict[Label, float]]:
         assert self._trained is not None
         assert self._stream is not None
         stream = self._stream
-        names = (*stream.labels, unknown_label(self.unknown, stream.labels))
+        values = np.array([row.values for row in rows]).reshape(len(rows), len(self._trained.names))
         with one_thread():
-            rows = whiten(self._trained.space, values)
-            out = immediate(stream.known, stream.frozen, stream.state, rows)
+            out = immediate(stream.known, stream.frozen, stream.state, whiten(self._trained.space, values))
+        names = self._names(stream)
         return [dict(zip(names, row, strict=True)) for row in out.tolist()]
+
+    def _names(self, stream: Stream) -> tuple[Label, ...]:
+        return (*stream.labels, unknown_label(self._parameters.unknown, stream.labels))
+
+    def _proba_rows(self, X: Any) -> list[dict[Label, float]]:
+        _, records = frame_rows(X)
+        if self._trained is None:
+            return [{} for _ in records]
+        return self._proba([self._row(self._trained.features, record, i) for i, record in enumerate(records)])
 
     def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict for the rows of a data frame; a frame of the same kind, a column for each label."""
         from river.utils.dataframe import into_frame, to_native_frame
 
-        _, records = frame_rows(X)
-        frame = into_frame(X)
-        if self._trained is None:
-            return to_native_frame({}, like=frame)
-        features = self._trained.features
-        values = np.array([features.row(r, i).values for i, r in enumerate(records)]).reshape(-1, len(features.names))
-        names = (*self._known_labels(), unknown_label(self.unknown, self._known_labels()))
-        out = self._proba(values)
-        return to_native_frame({name: np.array([row[name] for row in out]) for name in names}, like=frame)
+        out = self._proba_rows(X)
+        names = () if self._stream is None else self._names(self._stream)
+        return to_native_frame({name: np.array([row[name] for row in out]) for name in names}, like=into_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict the label of each row of a data frame; a series of the same kind."""
         from river.utils.dataframe import into_frame, to_native_series
 
-        _, records = frame_rows(X)
-        labels = [self.predict_one(record) for record in records]
+        labels = [_most_probable(row) for row in self._proba_rows(X)]
         return to_native_series(labels, name=None, like=into_frame(X))
 
     # What the model looks like.
@@ -541,5 +597,5 @@ def _members(seated: np.ndarray) -> np.ndarray:
     return np.flatnonzero(seated > 0)
 
 
-def _hashable(key: Any) -> bool:
-    return key is not None and getattr(key, "__hash__", None) is not None
+def _most_probable(probabilities: dict[Label, float]) -> Label | None:
+    return max(probabilities, key=probabilities.__getitem__) if probabilities else None

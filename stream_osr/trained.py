@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from stream_osr.config import Label, Parameters
+from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
@@ -153,6 +154,11 @@ def train_model(
         Overrides ``parameters.training_sweeps``.
     progress
         Called with the number of each finished sweep.
+
+    Raises
+    ------
+    InvalidParameter
+        If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
     with one_thread():
@@ -177,6 +183,11 @@ def train_model(
             progress=progress,
         )
         known, log_density = summarize(training, p.epsilon)
+        if not len(known.ids):
+            raise InvalidParameter(
+                f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would be "
+                "known; lower it (the default is 0.01)"
+            )
         recall = _known_recall(known, log_density, training.seating.guests.rows, group, p.half_life)
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(

@@ -32,6 +32,14 @@ class TrainingSet:
         self.features = Features(())
         self._position: dict[Name, int] = {}
 
+    def __copy__(self) -> TrainingSet:
+        out = TrainingSet(self.capacity, self.seed)
+        out.names, out.labels, out.seen = list(self.names), list(self.labels), list(self.seen)
+        out.rows = [list(rows) for rows in self.rows]
+        out.features = self.features
+        out._position = dict(self._position)
+        return out
+
     def __len__(self) -> int:
         return sum(len(rows) for rows in self.rows)
 

@@ -31,7 +31,8 @@ def explain(
     near = int(np.argmin(np.where(kept, distances, np.inf)))
     near_mean, near_covariance = means_and_scales(select(known.dishes, np.array([near]), 1, known.prior), known.prior)
     raw = unwhiten(space, mean)[0]
-    shift = (raw - unwhiten(space, near_mean)[0]) / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
+    difference = ((mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
+    shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
     owner = int(np.argmax(known.seated[:, near]))
     return Explanation(
         mean=dict(zip(names, raw.tolist(), strict=True)),

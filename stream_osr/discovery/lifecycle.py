@@ -6,7 +6,7 @@ identity as long as it has one guest or one place on the menu.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from stream_osr.discovery.events import Moment
 
 EMERGES_WITH = 8
-"""Arrivals in a subclass ..."""
+"""Arrivals in a subclass (and as many that have stayed) ..."""
 EMERGES_WITHIN = 640
 """... within so many instances of the stream ..."""
 EMERGES_ABOVE = 0.9
@@ -57,11 +57,10 @@ class Lifecycle(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What a batch changed: identities of subclasses that emerged, that doubled, that are gone."""
+    """What a batch changed: identities of subclasses that emerged, that doubled."""
 
     emerged: tuple[int, ...]
     grew: tuple[int, ...]
-    forgotten: tuple[int, ...]
 
 
 def observe(
@@ -81,8 +80,7 @@ def observe(
     sizes
         Instances in each subclass that exists after the batch.
     """
-    lives = {key: life.subclasses[key] for key in life.subclasses if key in sizes}
-    forgotten = tuple(k for k, s in life.subclasses.items() if k not in sizes and s.emerged)
+    lives = dict(life.subclasses)
     for key, moment, p_unknown in arrivals:
         old = lives.get(key) or Subclass(first=moment, last=moment)
         lives[key] = old._replace(
@@ -92,13 +90,26 @@ def observe(
         )
     emerged, grew = [], []
     for key, subclass in lives.items():
-        if not subclass.emerged and _has_support(subclass):
+        size = sizes.get(key, 0)
+        if not subclass.emerged and size >= EMERGES_WITH and _has_support(subclass):
             emerged.append(key)
-        elif subclass.emerged and sizes[key] >= 2 * subclass.announced_size:
+        elif subclass.emerged and size >= 2 * subclass.announced_size:
             grew.append(key)
     for key in (*emerged, *grew):
         lives[key] = lives[key]._replace(emerged=True, announced_size=sizes[key])
-    return life._replace(subclasses=lives), Changes(tuple(emerged), tuple(grew), forgotten)
+    return life._replace(subclasses=lives), Changes(tuple(emerged), tuple(grew))
+
+
+def forget(life: Lifecycle, alive: Collection[int]) -> tuple[Lifecycle, dict[int, Subclass]]:
+    """Drop the lives of subclasses that have left the model.
+
+    Returns
+    -------
+    The lives of those alive, and the lives that ended of those that had been announced.
+    """
+    kept = {key: subclass for key, subclass in life.subclasses.items() if key in alive}
+    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged}
+    return life._replace(subclasses=kept), ended
 
 
 def _has_support(subclass: Subclass) -> bool:
@@ -116,7 +127,7 @@ def to_hold(life: Lifecycle, support: Mapping[int, float], sizes: Mapping[int, i
     A subclass that is not chosen lives on until its last table is cleared. One whose instances have nearly all
     moved to others is not chosen: with none left it would be one more door to "something new".
     """
-    emerged = [k for k, s in life.subclasses.items() if s.emerged and sizes[k] >= HELD_WITH]
+    emerged = [k for k, s in life.subclasses.items() if s.emerged and sizes.get(k, 0) >= HELD_WITH]
     emerged.sort(key=lambda k: (support[k], sizes[k], k), reverse=True)
     return set(emerged[:most])
 

@@ -18,6 +18,8 @@ from stream_osr.hdp.seating import weigh_dishes
 from stream_osr.hdp.sweeps import sweep_batch
 
 SPARE = 64
+GUESTS_PER_PROPOSAL = 16
+"""A split or merge is proposed for every so many instances of a batch, after each sweep."""
 CLEARED_BELOW = 0.05
 """A table whose seat weight has faded below this is cleared away."""
 
@@ -152,10 +154,11 @@ def step(
     first = len(state.window.rows)
     randomness = rng.bit_generator.state
     spare = SPARE
+    proposals = -(-len(batch) // GUESTS_PER_PROPOSAL)
     while True:
         guests, franchise, dishes = _lay_tables(state, everyone, len(batch), known, spare)
         probabilities = sweep_batch(
-            rng, first, settings.sweeps, guests, log_density, log_new, franchise, dishes, known.prior
+            rng, first, settings.sweeps, proposals, guests, log_density, log_new, franchise, dishes, known.prior
         )
         if not franchise.overflow[0]:
             break

@@ -17,6 +17,7 @@ from stream_osr.hdp.franchise import Franchise, Guests
 from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.prior import Prior
 from stream_osr.hdp.seating import redish_tables, visit
+from stream_osr.hdp.splitting import split_or_merge
 
 
 @kernel
@@ -63,6 +64,7 @@ def sweep_batch(
     rng: np.random.Generator,
     first: int,
     sweeps: int,
+    proposals: int,
     guests: Guests,
     log_frozen: np.ndarray,
     log_new: np.ndarray,
@@ -80,6 +82,8 @@ def sweep_batch(
         Guests before this number are the window (seated); from it on, the batch.
     sweeps
         Re-seating sweeps after the first pass. alpha0 is drawn after each; gamma stays as trained.
+    proposals
+        Splits or merges proposed after the first pass and after each sweep.
     guests, franchise, dishes
         The state, changed in place. When ``franchise.overflow`` is set it is void.
     log_frozen
@@ -113,6 +117,10 @@ def sweep_batch(
                 probabilities[i, frozen] += max(rest, 0.0) / counted
         if s > 0:
             redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights)
+            if franchise.overflow[0]:
+                return probabilities
+        for _ in range(proposals):
+            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior)
             if franchise.overflow[0]:
                 return probabilities
         resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)

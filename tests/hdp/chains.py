@@ -201,9 +201,7 @@ def training_chain(
     With ``fixed`` what it does to the seats alone: alpha0 and gamma stay, and there is no re-dishing unless
     asked for. With ``redraw`` the rows are drawn afresh given the seats before each sweep (Geweke 2004).
     """
-    record = training_loop(
-        rng, sweeps, guests, franchise, dishes, prior, exclusive, fixed, redishing, redraw
-    )
+    record = training_loop(rng, sweeps, guests, franchise, dishes, prior, exclusive, fixed, redishing, redraw)
     assert not franchise.overflow[0]
     return Record(*record, np.empty((0, 0, 0)))
 
@@ -264,6 +262,7 @@ def stream_loop(
     rng: np.random.Generator,
     steps: int,
     first: int,
+    proposals: int,
     guests: Guests,
     franchise: Franchise,
     dishes: Dishes,
@@ -298,7 +297,7 @@ def stream_loop(
                 if dish >= n_frozen:
                     add(dishes, dish - n_frozen, guests.rows[i], prior)
         probabilities[s] = sweep_batch(
-            rng, first, 1, guests, log_frozen, log_new, franchise, dishes, prior
+            rng, first, 1, proposals, guests, log_frozen, log_new, franchise, dishes, prior
         )
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
@@ -310,6 +309,7 @@ def stream_chain(
     rng: np.random.Generator,
     steps: int,
     first: int,
+    proposals: int,
     guests: Guests,
     franchise: Franchise,
     dishes: Dishes,
@@ -322,11 +322,11 @@ def stream_chain(
 ) -> Record:
     """Run `sweep_batch` with one re-seating sweep again and again, in place, on guests who are all seated.
 
-    Guests before number ``first`` are the window. ``emerging`` are the laws of the emerging subclasses given
-    their settled rows, and, last, H. With ``redraw`` the rows are drawn afresh before each step.
+    Guests before number ``first`` are the window; ``proposals`` splits or merges are proposed after each pass.
+    ``emerging`` are the laws of the emerging subclasses given their settled rows, and, last, H. With ``redraw`` the rows are drawn afresh before each step.
     """
     record = stream_loop(
-        rng, steps, first, guests, franchise, dishes, prior, frozen, settled, emerging, redraw
+        rng, steps, first, proposals, guests, franchise, dishes, prior, frozen, settled, emerging, redraw
     )
     assert not franchise.overflow[0]
     return Record(*record)

@@ -80,9 +80,7 @@ class Problem(NamedTuple):
     def tables(self) -> list[tuple[int, int, float]]:
         """Restaurant, dish and seats taken of every table slot; slots not in use serve dish -1."""
         f = self.franchise
-        return list(
-            zip(f.table_group.tolist(), f.table_dish.tolist(), f.table_mass.tolist(), strict=True)
-        )
+        return list(zip(f.table_group.tolist(), f.table_dish.tolist(), f.table_mass.tolist(), strict=True))
 
 
 def random_problem(
@@ -131,16 +129,12 @@ def random_problem(
                 franchise.owner[dish] = group
             table += 1
     dishes = fill(prior, settled)
-    problem = Problem(
-        prior, base, guests, franchise, dishes, rng.normal(-3.0, 1.0, (n, n_frozen)), settled
-    )
+    problem = Problem(prior, base, guests, franchise, dishes, rng.normal(-3.0, 1.0, (n, n_frozen)), settled)
     for i in rng.permutation(n):
         group = groups[i]
         open_tables = np.flatnonzero((franchise.table_dish != CLOSED) & (franchise.table_group == group))
         menu = [
-            k
-            for k in range(len(franchise.menu))
-            if franchise.menu[k] > 0 and franchise.owner[k] in (ANYONE, group)
+            k for k in range(len(franchise.menu)) if franchise.menu[k] > 0 and franchise.owner[k] in (ANYONE, group)
         ]
         free_dish = int(np.flatnonzero(franchise.menu[n_frozen:] == 0)[0]) + n_frozen
         free_table = int(np.flatnonzero(franchise.table_dish == CLOSED)[0])
@@ -239,12 +233,19 @@ class StreamProblem(NamedTuple):
     emerging: chains.Sources
 
     def run(
-        self, rng: np.random.Generator, steps: int, first: int = 0, *, redraw: bool = False
+        self,
+        rng: np.random.Generator,
+        steps: int,
+        first: int = 0,
+        proposals: int = 0,
+        *,
+        redraw: bool = False,
     ) -> chains.Record:
         return chains.stream_chain(
             rng,
             steps,
             first,
+            proposals,
             self.guests,
             self.franchise,
             self.dishes,
@@ -309,9 +310,7 @@ def stream_problem(
         franchise.table_dish[t] = dish
         franchise.table_residual[t] = franchise.table_mass[t] = seats
         franchise.seated[0, dish] += seats
-    guests = Guests(
-        homogeneous(rows), np.zeros(n, np.int64), np.ones(n), np.array(seating.tables, np.int64)
-    )
+    guests = Guests(homogeneous(rows), np.zeros(n, np.int64), np.ones(n), np.array(seating.tables, np.int64))
     for i, table in enumerate(seating.tables):
         dish = int(franchise.table_dish[table]) if table < 2 else seating.dishes[table - 2]
         join(franchise, table, 0, dish, 1.0)

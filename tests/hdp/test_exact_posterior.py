@@ -52,7 +52,7 @@ def training_problem(groups, d, covariance, ownership, alpha, gamma):
 def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, covariance, ownership):
     exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, ALPHA, GAMMA)
     record = chains.training_chain(
-        np.random.default_rng(1), 120_000, guests, franchise, dishes, prior, exclusive=ownership
+        np.random.default_rng(1), 100_000, guests, franchise, dishes, prior, exclusive=ownership
     )
     numbers = chains.numbered(record, exact.seatings, groups)
     scores, distance = chains.indicator_scores(numbers, exact.probabilities)
@@ -88,7 +88,7 @@ def test_seating_with_fixed_concentrations(groups, d, covariance, ownership, red
     exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, alpha, gamma)
     record = chains.training_chain(
         np.random.default_rng(2),
-        200_000,
+        120_000,
         guests,
         franchise,
         dishes,
@@ -115,9 +115,7 @@ def test_only_redishing_moves_whole_tables(ownership):
     expected = law[together] / (law[apart] + law[together])
     assert 0.1 < expected < 0.9
     for redishing in (True, False):
-        guests, franchise, dishes = seat(
-            apart, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=ownership
-        )
+        guests, franchise, dishes = seat(apart, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=ownership)
         record = chains.training_chain(
             np.random.default_rng(3),
             50_000,
@@ -137,22 +135,24 @@ def test_only_redishing_moves_whole_tables(ownership):
 
 
 STREAM = [
-    # rows, instances in the window before the batch
-    pytest.param([[3.6], [2.0], [-1.2]], 0, id="three, d=1"),
-    pytest.param([[0.8], [1.9], [-1.2]], 1, id="three, one of them in the window, d=1"),
-    pytest.param([[3.4, 1.9], [1.9, 0.7], [-1.2, -0.4]], 0, id="three, d=2"),
-    pytest.param([[3.6], [2.0], [-1.2], [3.8]], 0, id="four, d=1"),
+    # rows, instances in the window before the batch, splits and merges proposed after each pass
+    pytest.param([[3.6], [2.0], [-1.2]], 0, 0, id="three, d=1"),
+    pytest.param([[0.8], [1.9], [-1.2]], 1, 0, id="three, one of them in the window, d=1"),
+    pytest.param([[3.4, 1.9], [1.9, 0.7], [-1.2, -0.4]], 0, 0, id="three, d=2"),
+    pytest.param([[3.6], [2.0], [-1.2], [3.8]], 0, 0, id="four, d=1"),
+    pytest.param([[1.2], [1.6], [-1.2], [1.4]], 0, 8, id="four, splits and merges, d=1"),
+    pytest.param([[1.2, 0.9], [1.5, 0.7], [-1.6, -0.4]], 1, 8, id="three, splits and merges, d=2"),
 ]
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("rows", "first"), STREAM)
-def test_stream_step_visits_seatings_as_often_as_they_are_likely(rows, first):
+@pytest.mark.parametrize(("rows", "first", "proposals"), STREAM)
+def test_stream_step_visits_seatings_as_often_as_they_are_likely(rows, first, proposals):
     rows = np.array(rows)
     n, d = rows.shape
     problem = stream_problem(rows, crf.Seating((0,) * n, ()), nu=d + 2.0)
     exact = stream.target(problem.oracle, rows, problem.log_known())
-    record = problem.run(np.random.default_rng(4), 200_000, first)
+    record = problem.run(np.random.default_rng(4), 120_000, first, proposals)
     numbers = chains.numbered(record, exact.seatings, [0] * n, 2, 3)
     scores, distance = chains.indicator_scores(numbers, exact.probabilities)
     assert np.abs(scores).max() < LARGEST

@@ -160,9 +160,7 @@ class Diagonal(BaseMeasure):
         rows = self.block(rows)
         n = len(rows)
         if n == 0:
-            return NIWPosterior(
-                np.zeros(self.dimension), self.beta, self.nu1, np.full(self.dimension, self.psi)
-            )
+            return NIWPosterior(np.zeros(self.dimension), self.beta, self.nu1, np.full(self.dimension, self.psi))
         average = rows.mean(axis=0)
         beta_n = self.beta + n
         squares = ((rows - average) ** 2).sum(axis=0)

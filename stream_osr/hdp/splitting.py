@@ -1,0 +1,317 @@
+"""Split and merge: a group of guests leaves a frozen dish for a new subclass together, or goes back.
+
+A new class that lies within the reach of a known one is only seen collectively: no single instance gains by
+founding a subclass, twenty together do. Visits move guests one by one and cannot get there once the known class
+has seats enough. This is a Metropolis-Hastings move in the manner of Dahl's sequentially allocated split-merge
+sampler (2005), so it changes how fast the sampler finds such a group and nothing about its target.
+
+Split: an anchor guest is picked, and the guests of its class's dish nearest to it are offered, nearest first, to
+the subclass that the anchor founds. Merge: an anchor is picked at a table that is its subclass's only one; its
+guests go to the tables of a frozen dish, as if they came one by one. ``docs/inference.md`` has the ratio.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_osr.hdp.dishes import Dishes, add, clear, log_predictive
+from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.seating import draw, one_empty_dish
+
+NEIGHBOURS = 64
+"""Guests that are offered to a new subclass."""
+
+
+@kernel
+def split_or_merge(
+    rng: np.random.Generator,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+) -> bool:
+    """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    guests, franchise, dishes
+        The state of one restaurant, everybody seated; changed in place.
+    log_frozen
+        Log density of each guest under each frozen dish, shape (n, C).
+    log_new
+        Log density of each guest under a new subclass, shape (n,).
+    prior
+        Base measure.
+    """
+    frozen = log_frozen.shape[1]
+    anchor = int(rng.random() * guests.table.shape[0])
+    table = guests.table[anchor]
+    dish = franchise.table_dish[table]
+    if dish < frozen:
+        order = neighbours(anchor, dish, CLOSED, guests, franchise)
+        inside = np.zeros(len(order), np.bool_)
+        log_q, log_block = allocate(rng, anchor, dish, order, inside, False, guests, log_frozen, log_new, prior)
+        members = np.sort(np.append(order[inside], anchor))
+        log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
+        log_ratio = log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
+        if math.log(rng.random()) < log_ratio:
+            return found(members, guests, franchise, dishes, frozen, prior)
+        return False
+    alone = franchise.menu[dish] == 1.0 and not franchise.held[dish] and franchise.table_residual[table] == 0.0
+    if frozen == 0 or not alone or dishes.size[dish - frozen] != franchise.table_live[table]:
+        return False
+    members = np.flatnonzero(guests.table == table)
+    into = draw_frozen(rng, members, log_frozen)
+    order = neighbours(anchor, into, table, guests, franchise)
+    inside = guests.table[order] == table
+    if np.sum(inside) + 1 != len(members):
+        return False  # the split could not have offered them all
+    log_q, log_block = allocate(rng, anchor, into, order, inside, True, guests, log_frozen, log_new, prior)
+    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, franchise)
+    log_ratio = log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    if math.log(rng.random()) < -log_ratio:
+        return dissolve(members, chosen, into, guests, franchise, dishes, frozen, prior)
+    return False
+
+
+@kernel
+def neighbours(anchor: int, dish: int, table: int, guests: Guests, franchise: Franchise) -> np.ndarray:
+    """Order the guests of a frozen dish, and of one more table, by their distance from the anchor; the nearest."""
+    n, width = guests.rows.shape
+    found_so_far = 0
+    candidates = np.empty(n, np.int64)
+    distance = np.empty(n)
+    for i in range(n):
+        t = guests.table[i]
+        if i != anchor and (t == table or franchise.table_dish[t] == dish):
+            total = 0.0
+            for a in range(width):
+                total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
+            candidates[found_so_far] = i
+            distance[found_so_far] = total
+            found_so_far += 1
+    order = np.argsort(distance[:found_so_far], kind="mergesort")
+    return candidates[order[:NEIGHBOURS]]
+
+
+@kernel
+def allocate(
+    rng: np.random.Generator,
+    anchor: int,
+    dish: int,
+    order: np.ndarray,
+    inside: np.ndarray,
+    given: bool,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    prior: Prior,
+) -> tuple[float, float]:
+    """Offer guests to the subclass that the anchor founds, or (``given``) follow an allocation.
+
+    Returns
+    -------
+    Log probability of the allocation ``inside`` (written unless it is given), and the log marginal likelihood of
+    the founded subclass.
+    """
+    subclass = one_empty_dish(prior)
+    add(subclass, 0, guests.rows[anchor], prior)
+    log_block = log_new[anchor]
+    log_q = 0.0
+    staying = 1.0
+    for position in range(len(order)):
+        i = order[position]
+        log_in = log_predictive(subclass, 0, guests.rows[i], prior)
+        gap = math.log(staying) + log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
+        log_stay = -math.log1p(math.exp(-gap)) if gap > 0.0 else gap - math.log1p(math.exp(gap))
+        if not given:
+            inside[position] = math.log(rng.random()) > log_stay
+        if inside[position]:
+            log_q += log_stay - gap
+            log_block += log_in
+            add(subclass, 0, guests.rows[i], prior)
+        else:
+            log_q += log_stay
+            staying += 1.0
+    return log_q, log_block
+
+
+@kernel
+def log_seat_norms(
+    rng: np.random.Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
+) -> tuple[float, np.ndarray]:
+    """Sum of log normalisers as the members sit down, one by one, at the tables of a frozen dish.
+
+    Without ``table`` they are there already and sit down where they sit; from ``table``, the only one of its
+    dish, they draw their places: a table slot, or -2, -3, ... for the first, second, ... new table.
+
+    Returns
+    -------
+    The sum of ``log(n_.k + alpha0 m_.k / (m_.. + gamma))`` before each sits down, and the places.
+    """
+    tables = franchise.table_dish.shape[0]
+    mass = np.zeros(tables + len(members))
+    live = np.zeros(tables + len(members), np.int64)
+    for t in range(tables):
+        if franchise.table_dish[t] == dish:
+            mass[t] = franchise.table_mass[t]
+            live[t] = franchise.table_live[t]
+    serving = menu_weight(franchise, dish)
+    total = franchise.total[0]
+    seats = franchise.seated[0, dish]
+    drawing = table != CLOSED
+    if drawing:
+        total -= 1.0
+    else:
+        for i in members:
+            t = guests.table[i]
+            live[t] -= 1
+            mass[t] -= guests.weight[i]
+            seats -= guests.weight[i]
+            if live[t] == 0 and franchise.table_residual[t] == 0.0:
+                mass[t] = 0.0
+                serving -= 1.0
+                total -= 1.0
+    places = np.empty(len(members), np.int64)
+    log_norms = 0.0
+    opened = 0
+    for position in range(len(members)):
+        i = members[position]
+        new = franchise.alpha[0] * serving / (total + franchise.gamma[0])
+        log_norms += math.log(max(seats, 0.0) + new)
+        place = guests.table[i]
+        if drawing:
+            u = rng.random() * (seats + new)
+            place = CLOSED
+            for t in range(tables + opened):
+                u -= mass[t]
+                if mass[t] > 0.0 and u < 0.0:
+                    place = t
+                    break
+            if place == CLOSED:
+                place = tables + opened
+                opened += 1
+        if mass[place] == 0.0:
+            serving += 1.0
+            total += 1.0
+        mass[place] += guests.weight[i]
+        seats += guests.weight[i]
+        places[position] = place if place < tables else tables - 2 - place
+    return log_norms, places
+
+
+@kernel
+def log_odds(
+    members: np.ndarray,
+    dish: int,
+    log_block: float,
+    log_q: float,
+    log_seats: float,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+) -> float:
+    """Log Metropolis-Hastings ratio of the split that founds a subclass of ``members`` out of a frozen dish."""
+    frozen = log_frozen.shape[1]
+    sums = block_log_densities(members, log_frozen)
+    peak = np.max(sums)
+    log_back = sums[dish] - peak - math.log(np.sum(np.exp(sums - peak)))
+    total = franchise.total[0]
+    first = guests.table[members[0]]
+    if franchise.table_dish[first] >= frozen:
+        total -= 1.0  # the subclass exists: the odds are those of founding it again
+    else:
+        total -= emptied(members, guests, franchise)
+    seats = math.log(franchise.alpha[0] * franchise.gamma[0] / (total + franchise.gamma[0]))
+    mass = guests.weight[members[0]]
+    for i in members[1:]:
+        seats += math.log(mass)
+        mass += guests.weight[i]
+    return seats + log_block + log_back - log_seats - sums[dish] - log_q
+
+
+@kernel
+def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarray:
+    """Log density of all members together under each frozen dish, shape (C,)."""
+    sums = np.zeros(log_frozen.shape[1])
+    for i in members:
+        sums += log_frozen[i]
+    return sums
+
+
+@kernel
+def draw_frozen(rng: np.random.Generator, members: np.ndarray, log_frozen: np.ndarray) -> int:
+    """Draw the frozen dish that the members may merge into, in proportion to their density under it."""
+    sums = block_log_densities(members, log_frozen)
+    weights = np.exp(sums - np.max(sums))
+    return draw(rng, weights, np.sum(weights))
+
+
+@kernel
+def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
+    """Count the tables that would be empty without the members."""
+    count = 0.0
+    for t in np.unique(guests.table[members]):
+        leaving = np.sum(guests.table[members] == t)
+        if franchise.table_residual[t] == 0.0 and franchise.table_live[t] == leaving:
+            count += 1.0
+    return count
+
+
+@kernel
+def found(
+    members: np.ndarray, guests: Guests, franchise: Franchise, dishes: Dishes, frozen: int, prior: Prior
+) -> bool:
+    """Seat the members at one new table that serves a new dish."""
+    for i in members:
+        leave(franchise, guests.table[i], guests.weight[i])
+        guests.table[i] = CLOSED
+    dish = free_dish(franchise, frozen)
+    table = free_table(franchise)
+    if franchise.overflow[0]:
+        return False
+    for i in members:
+        guests.table[i] = table
+        join(franchise, table, 0, dish, guests.weight[i])
+        add(dishes, dish - frozen, guests.rows[i], prior)
+    return True
+
+
+@kernel
+def dissolve(
+    members: np.ndarray,
+    places: np.ndarray,
+    dish: int,
+    guests: Guests,
+    franchise: Franchise,
+    dishes: Dishes,
+    frozen: int,
+    prior: Prior,
+) -> bool:
+    """Send the members of a one-table subclass to the places that they drew at a frozen dish."""
+    old = franchise.table_dish[guests.table[members[0]]]
+    for i in members:
+        leave(franchise, guests.table[i], guests.weight[i])
+        guests.table[i] = CLOSED
+    clear(dishes, old - frozen, prior)
+    slots = np.full(len(members), CLOSED)
+    for position in range(len(members)):
+        table = places[position]
+        if table < CLOSED:
+            if slots[-2 - table] == CLOSED:
+                slots[-2 - table] = free_table(franchise)
+                if franchise.overflow[0]:
+                    return False
+            table = slots[-2 - table]
+        i = members[position]
+        guests.table[i] = table
+        join(franchise, table, 0, dish, guests.weight[i])
+    return True

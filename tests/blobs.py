@@ -1,0 +1,100 @@
+"""Small Gaussian problems that the tests of the recognizer train on and stream, and what must hold of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr.engine import Stream
+from stream_osr.hdp.franchise import CLOSED, menu_weights
+
+NAMES = ("a", "b")
+KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}
+NEW = (4.0, 14.0)
+"""Where neither known class has been seen."""
+
+
+def around(centre: Sequence[float], n: int, rng: np.random.Generator, names: Sequence[Any] = NAMES) -> list[dict]:
+    """``n`` instances of a Gaussian of unit variance."""
+    return [dict(zip(names, row, strict=True)) for row in rng.normal(centre, size=(n, len(centre))).tolist()]
+
+
+def training_part(n: int = 40, seed: int = 0) -> list[tuple[dict[str, float], str]]:
+    """``n`` labelled instances of each known class, in turns."""
+    rng = np.random.default_rng([seed, 1])
+    groups = [[(x, label) for x in around(centre, n, rng)] for label, centre in KNOWN.items()]
+    return [instance for pair in zip(*groups, strict=True) for instance in pair]
+
+
+def stream_part(n: int, seed: int = 0, new_share: float = 0.3) -> list[tuple[dict[str, float], str]]:
+    """``n`` instances in random order with their true labels, among them some of a class that is not known."""
+    rng = np.random.default_rng([seed, 2])
+    centres = {**KNOWN, "new": NEW}
+    shares = [(1 - new_share) / 2, (1 - new_share) / 2, new_share]
+    truth = rng.choice(list(centres), size=n, p=shares)
+    return [(around(centres[label], 1, rng)[0], str(label)) for label in truth]
+
+
+def learn_all(model: OpenSetRecognizer, instances: Iterable[tuple[dict[str, float], str]]) -> OpenSetRecognizer:
+    """Hand labelled instances to the model."""
+    for x, y in instances:
+        model.learn_one(x, y)
+    return model
+
+
+def fitted(n: int = 40, **arguments: Any) -> OpenSetRecognizer:
+    """A recognizer whose training has ended."""
+    model = learn_all(OpenSetRecognizer(**arguments), training_part(n))
+    model.freeze()
+    return model
+
+
+def told(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
+    """Everything that waits to be drained."""
+    return list(model.drain()), list(model.drain_events())
+
+
+def check_stream(stream: Stream) -> None:
+    """Check the books of a stream against each other."""
+    state, n_classes = stream.state, len(stream.labels)
+    books, window = state.franchise, state.window
+    used = books.table_dish != CLOSED
+    assert used.all(), "a table slot that is not in use"
+    tables = np.bincount(books.table_dish, minlength=len(books.menu)).astype(float)
+    tables[:n_classes] += stream.frozen.menu
+    np.testing.assert_allclose(books.menu, tables, err_msg="the menu counts the tables")
+    np.testing.assert_allclose(books.total, menu_weights(books).sum(), err_msg="m.. is the sum of the menu")
+    np.testing.assert_array_equal(
+        books.table_live, np.bincount(window.table, minlength=len(books.table_dish)), err_msg="guests at the tables"
+    )
+    mass = books.table_residual + np.bincount(window.table, window.weight, minlength=len(books.table_dish))
+    np.testing.assert_allclose(books.table_mass, mass, atol=1e-9, err_msg="seats at the tables")
+    seated = np.bincount(books.table_dish, books.table_mass, minlength=len(books.menu))
+    np.testing.assert_allclose(books.seated[0], seated, atol=1e-9, err_msg="seats at the dishes")
+    assert (books.table_mass > 0).all()
+    assert (books.table_residual >= 0).all()
+
+    ids = state.ids.tolist()
+    known_ids = stream.known.ids.tolist()
+    assert len({*ids, *known_ids}) == len(ids) + len(known_ids), "identities are unique"
+    assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
+    assert set(stream.life.subclasses) >= {key for key in ids if key in stream.life.subclasses}
+    assert len(state.window_seq) == len(window.rows)
+    assert (np.diff(state.window_seq) > 0).all()
+    for dishes in (state.dishes, stream.known.dishes):
+        corner = dishes.matrix[:, -1, -1] - stream.known.prior.beta  # with full covariances the count
+        np.testing.assert_allclose(corner, dishes.size, atol=1e-6, err_msg="instances in the statistics")
+    np.testing.assert_array_equal(stream.known.seated.sum(axis=0), stream.known.dishes.size)
+
+
+def members(stream: Stream) -> dict[int, list[int]]:
+    """Positions of the remembered instances that sit in each emerging subclass."""
+    out: dict[int, list[int]] = {int(key): [] for key in stream.state.ids}
+    for chunk in stream.past:
+        for at, key in enumerate(chunk.subclass.tolist()):
+            if key in out:
+                out[key].append(chunk.seq + at)
+    return out
