@@ -268,7 +268,7 @@ def run(
             progress=lambda read: bar.update(task, completed=read),
             complain=_complainer(console),
         )
-    console.print(f"{totals['read']} records read, {totals['decided']} decided, {totals['events']} events")
+    console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
     _tell_set_aside(console, totals["set_aside"], errors)
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
@@ -335,8 +335,8 @@ def _row(position: Any, number: int) -> int:
 
 def _tell_set_aside(console: Console, count: int, errors: Path | None) -> None:
     if count:
-        where = f"; they are in {errors}" if errors is not None else "; --errors FILE keeps them"
-        console.print(f"{count} records were set aside{where}", markup=False)
+        where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
+        console.print(f"{count} set aside; {where}", markup=False)
 
 
 def main() -> None:

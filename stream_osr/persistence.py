@@ -165,7 +165,7 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
         If the file is missing, damaged, of another kind or of a newer version.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         manifest = json.loads(str(arrays["manifest"]))
         if manifest["format"] != FORMAT:

@@ -50,9 +50,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
     their ids as the stream runs. No threshold is set anywhere. The model is a hierarchical Dirichlet process over
     Gaussians [1]_ whose training groups are frozen.
 
-    With full covariances and no PCA the model is affine-invariant: scaling the features changes nothing, and a
-    scaler in front of it that keeps moving (``StandardScaler``) moves the coordinates under frozen classes. It does
-    not hurt much; it is not needed.
+    With full covariances and no PCA the model is affine-invariant: scaling the features changes nothing. A scaler
+    in front of it that goes on learning moves the coordinates under the frozen classes (``MinMaxScaler`` at the
+    first instance of a new class that is larger than all before): leave it out.
 
     Parameters
     ----------

@@ -323,7 +323,8 @@ def stream_chain(
     """Run `sweep_batch` with one re-seating sweep again and again, in place, on guests who are all seated.
 
     Guests before number ``first`` are the window; ``proposals`` splits or merges are proposed after each pass.
-    ``emerging`` are the laws of the emerging subclasses given their settled rows, and, last, H. With ``redraw`` the rows are drawn afresh before each step.
+    ``emerging`` are the laws of the emerging subclasses given their settled rows, and, last, H. With ``redraw``
+    the rows are drawn afresh before each step.
     """
     record = stream_loop(
         rng, steps, first, proposals, guests, franchise, dishes, prior, frozen, settled, emerging, redraw

@@ -152,7 +152,7 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, covarianc
     [
         pytest.param(1, 0, id="d=1"),
         pytest.param(2, 0, id="d=2"),
-        pytest.param(1, 4, id="splits and merges, d=1"),
+        pytest.param(1, 2, id="splits and merges, d=1"),
     ],
 )
 def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):

@@ -1,0 +1,248 @@
+"""The command line as a person meets it: real processes, real files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+
+COMMANDS = ("demo", "fit", "run", "inspect")
+
+
+def call(*arguments: object, cwd: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from stream_osr.cli import main; main()", *map(str, arguments)]
+    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, **options)
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_csv(path: Path, rows: list[dict]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """A folder with a training file, a stream of 600 with a new class from 300 on, and a fitted model."""
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(5)
+
+    def instance(centre: tuple[float, float, float], number: int, **more: object) -> dict:
+        x = rng.normal(centre, 1.0)
+        return {"id": f"i{number}", "at": number / 10, "a": x[0], "b": x[1], "c": x[2], **more}
+
+    centres = {"red": (0, 0, 0), "blue": (8, 0, 0), "green": (0, 8, 4)}
+    labelled = [instance(centres[c], i, colour=c) for i in range(120) for c in ("red", "blue")]
+    write_csv(folder / "train.csv", labelled)
+    stream = []
+    for number in range(600):
+        colour = ("red", "blue", "green")[rng.integers(3 if number >= 300 else 2)]
+        stream.append(instance(centres[colour], number) | {"truth": colour})
+    write_csv(folder / "stream.csv", stream)
+    done = call("fit", "train.csv", "--label", "colour", "--features", "a,b,c", "-o", "model.osr", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+RUN = ("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "--key", "id", "--time", "at")
+
+
+@pytest.fixture(scope="module")
+def whole(work) -> list[dict]:
+    """The decisions of an uninterrupted run."""
+    done = call(*RUN, "-o", "whole.jsonl", "--events", "whole-events.jsonl", "--batch-size", 32, cwd=work)
+    assert done.returncode == 0, done.stderr
+    return lines_of(work / "whole.jsonl")
+
+
+def test_fit_reports_what_training_found(work):
+    done = call("fit", "train.csv", "-l", "colour", "--features", "a,b,c", "-o", "again.osr", cwd=work)
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "trained on 240 instances of 2 classes" in done.stderr
+    assert "model saved to again.osr" in done.stderr
+    assert OpenSetRecognizer.load(work / "again.osr").trained.labels == ("red", "blue")
+
+
+def test_run_decides_every_instance_and_finds_the_new_class(work, whole):
+    with (work / "stream.csv").open() as file:
+        truth = {row["id"]: row["truth"] for row in csv.DictReader(file)}
+    assert [d["key"] for d in whole] == list(truth)
+    right = np.mean([d["label"] == truth[d["key"]].replace("green", "unknown") for d in whole])
+    assert right > 0.97
+    events = lines_of(work / "whole-events.jsonl")
+    emerged = [event for event in events if event["type"] == "SubclassEmerged"]
+    assert emerged
+    assert all(truth[key] == "green" for event in emerged for key in event["exemplars"])
+
+
+def test_inspect_prints_the_discovery_table_of_a_model_and_of_a_checkpoint(work, whole):
+    model = call("inspect", "model.osr", cwd=work)
+    assert model.returncode == 0
+    assert "red" in model.stdout
+    assert "0 instances of the stream decided" in model.stdout
+    checkpoint = call("inspect", "whole.jsonl.checkpoint", cwd=work)
+    unknown = sum(d["label"] == "unknown" for d in whole)
+    assert f"{100 * unknown / 600:.2f} %" in checkpoint.stdout
+    assert "600 instances of the stream decided" in checkpoint.stdout
+
+
+def test_an_interrupted_run_resumes_to_the_same_output(work, whole, tmp_path):
+    """Stopped by a signal in the middle of the input, and started again: byte for byte the same file."""
+    fifo_free = tmp_path / "slow.jsonl"
+    command = [sys.executable, "-c", "from stream_osr.cli import main; main()"]
+    command += [*RUN, "-o", str(fifo_free), "--events", str(tmp_path / "events.jsonl")]
+    command += ["--batch-size", "32", "--checkpoint-every", "50"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    stopped = 0
+    for attempt in range(12):
+        process = subprocess.Popen(
+            [*command, "--resume"], cwd=work, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        checkpoint = Path(f"{fifo_free}.checkpoint")
+        seen = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+        while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == seen):
+            time.sleep(0.002)
+        # a clean stop and a crash in turn
+        process.send_signal(signal.SIGINT if attempt % 2 == 0 else signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        if process.returncode == 0:
+            break
+        stopped += 1
+        if process.returncode == 130:
+            assert "--resume goes on" in said
+    else:
+        done = call(*command[3:], "--resume", cwd=work)
+        assert done.returncode == 0, done.stderr
+    assert stopped >= 2, "the run was never caught in the middle"
+    assert lines_of(fifo_free) == whole
+    assert (tmp_path / "events.jsonl").read_text() == (work / "whole-events.jsonl").read_text()
+
+
+def test_bad_records_are_set_aside_with_their_reason_and_the_stream_goes_on(work):
+    good = '{"a": 0.5, "b": 0.1, "c": -0.2, "id": 1}'
+    bad = ['{"a": 1, "b": ', '{"features": {"a": "hot", "b": 0, "c": 0}}', '{"a": 1e200, "b": 0, "c": 0}', "[1, 2]"]
+    text = "\n".join([good, bad[0], good, bad[1], bad[2], good, bad[3], good]) + "\n"
+    (work / "mixed.jsonl").write_text(text)
+    done = call(
+        "run", "-m", "model.osr", "-i", "mixed.jsonl", "-o", "mixed-out.jsonl", "--key", "id",
+        "--errors", "bad.jsonl", cwd=work,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(lines_of(work / "mixed-out.jsonl")) == 4
+    errors = lines_of(work / "bad.jsonl")
+    assert [e["row"] for e in errors] == [2, 4, 5, 7]
+    assert "'a'" in errors[1]["reason"]
+    assert "'hot'" in errors[1]["reason"]
+    assert "1e+200" in errors[2]["reason"]
+    assert "8 read, 4 decided" in done.stderr
+    assert "4 set aside; kept in bad.jsonl" in done.stderr
+
+
+def test_standard_input_to_standard_output(work):
+    text = '{"a": 0.5, "b": 0.1, "c": -0.2}\n{"a": 8.5, "b": 0.1, "c": -0.2}\n{"a": 90, "b": -90, "c": 9}\n'
+    done = call("run", "-m", "model.osr", "-i", "-", "--format", "jsonl", input=text, cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["label"] for line in done.stdout.splitlines()] == ["red", "blue", "unknown"]
+
+
+def test_nothing_but_plain_lines_when_nobody_watches(work):
+    done = call("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "-o", "quiet.jsonl", cwd=work)
+    assert "\x1b" not in done.stderr
+    assert re.fullmatch(r"600 read, 600 decided, \d+ events\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("run", "-m", "none.osr", "-i", "stream.csv"), "there is no file none.osr"),
+        (("run", "-m", "train.csv", "-i", "stream.csv"), "train.csv is damaged, or not a saved stream-osr model"),
+        (("run", "-m", "model.osr", "-i", "none.csv"), "none.csv"),
+        (("run", "-m", "model.osr", "-i", "stream.csv", "--key", "idd"), "'id'"),
+        (("run", "-m", "model.osr", "-i", "-"), "say its format"),
+        (("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "-o", "full.jsonl"), "No space left"),
+        (("run", "-m", "model.osr", "-i", "stream.csv", "--batch-size", "0"), "batch_size is 0"),
+        (("fit", "empty.csv", "-l", "colour", "-o", "x.osr"), "empty.csv"),
+        (("fit", "train.csv", "-l", "color", "-o", "x.osr"), "'colour'"),
+        (("fit", "header.csv", "-l", "colour", "-o", "x.osr"), "no usable labelled instance"),
+        (("fit", "train.csv", "-l", "colour", "-o", "missing/x.osr", "--features", "a,b,c"), "missing/x.osr"),
+        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca-components", "0"), "pca_components is 0"),
+        (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--covariance", "round"), "covariance is 'round'"),
+        (("inspect", "stream.csv"), "not a saved stream-osr model"),
+    ],
+)
+def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
+    (work / "empty.csv").write_text("")
+    (work / "header.csv").write_text("a,b,c,colour\n")
+    full = work / "full.jsonl"  # a disk without room
+    if not full.is_symlink():
+        full.symlink_to("/dev/full")
+    done = call(*arguments, cwd=work)
+    assert done.returncode not in (0, 130)
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) <= 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_helps_with_an_example(command):
+    done = call(command, "--help")
+    assert done.returncode == 0
+    assert f"Example: stream-osr {command}" in " ".join(done.stdout.split())
+
+
+def test_demo_shows_the_main_job_and_leaves_its_files(tmp_path):
+    done = call("demo", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    decisions = lines_of(tmp_path / "demo-output" / "decisions.jsonl")
+    events = lines_of(tmp_path / "demo-output" / "events.jsonl")
+    assert len(decisions) == 1518
+    assert {e["type"] for e in events} >= {"SubclassEmerged", "NewClassesChanged"}
+    for name in ("sky", "foliage", "window"):
+        assert re.search(rf"{name}: first instance at \d+, announced at \d+", done.stdout)
+    found = re.search(r"micro-F over the known classes +(\d\.\d+)", done.stdout)
+    assert found is not None
+    assert float(found[1]) > 0.85
+    assert "estimated number of new classes" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_memory_stays_constant_however_long_the_stream(work):
+    """Peak memory of a stream of 24 000 instances is that of 3 000, but for a few MB."""
+    program = (
+        "import resource, sys; sys.argv[1:] = sys.argv[1:]\n"
+        "from stream_osr.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stdout)\n"
+    )
+    rng = np.random.default_rng(0)
+    peaks = []
+    for size in (3_000, 24_000):
+        path = work / f"long{size}.jsonl"
+        rows = rng.normal(size=(size, 3)) + 8 * rng.integers(2, size=(size, 1)) * [1, 0, 0]
+        path.write_text("".join(json.dumps(dict(zip("abc", row, strict=True))) + "\n" for row in rows.tolist()))
+        arguments = ["run", "-m", "model.osr", "-i", path.name, "-o", f"out{size}.jsonl"]
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            cwd=work, capture_output=True, text=True, timeout=300,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout.split()[-1]) / 1024)
+    assert peaks[1] - peaks[0] < 25, f"{peaks[0]:.0f} MB grew to {peaks[1]:.0f} MB"
