@@ -152,10 +152,10 @@ def visit(
     dish = draw(rng, weights, total)
     new = dish == franchise.menu.shape[0]
     if own != CLOSED and dish != own:
-        if menu_weight(franchise, own) > 0.0:
+        if new and dishes.size[own - frozen] == 1:
+            dish = own  # alone before and alone again: the same subclass, held or not
+        elif menu_weight(franchise, own) > 0.0:
             remove(dishes, own - frozen, x, prior)
-        elif new and dishes.size[own - frozen] == 1:
-            dish = own  # alone before and alone again: the same statistics
         else:
             clear(dishes, own - frozen, prior)
     if new:
@@ -214,7 +214,8 @@ def redish(
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
     dish = draw(rng, weights, np.sum(weights))
-    if dish == old or (dish == last and alone and old >= frozen and dishes.size[old - frozen] == len(members)):
+    nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
+    if dish == old or (dish == last and nobody_else):
         serve(franchise, old, 1.0)
         return
     if dish == last:

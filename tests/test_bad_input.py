@@ -1,0 +1,823 @@
+"""What people hand over by mistake: a clear refusal that changes nothing, or a documented way to go on."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import math
+import pickle
+from collections import Counter, OrderedDict, defaultdict
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import (
+    InvalidFeature,
+    InvalidInstance,
+    InvalidLabel,
+    InvalidParameter,
+    NotTrained,
+    StreamOSRError,
+    shown,
+)
+from tests.blobs import KNOWN, check_stream, fitted, learn_all, stream_part, told, training_part
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted().trained
+
+
+def in_training(**arguments: Any) -> OpenSetRecognizer:
+    return learn_all(OpenSetRecognizer(**arguments), training_part(10))
+
+
+def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer.from_trained(trained, **{"batch_size": 8, **arguments})
+    for x, _ in stream_part(12):
+        model.learn_one(x)
+    return model
+
+
+def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> str:
+    """The model refuses, is the same afterwards, and goes on working; the message."""
+    before = pickle.dumps(model)
+    with pytest.raises(error, match=match) as caught:
+        act()
+    assert pickle.dumps(model) == before
+    model.learn_one({"a": 0.5, "b": 0.5}, "left")
+    model.learn_one({"a": 0.5, "b": 0.5})
+    model.flush()
+    assert list(model.drain())[-1].label == "left"
+    return str(caught.value)
+
+
+def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
+    return [
+        pytest.param(value, message, id=f"{type(value).__name__}-{number}")
+        for number, (value, message) in enumerate(values_and_messages)
+    ]
+
+
+# Values of features
+
+NO_USABLE_NUMBERS = cases(
+    ("high", r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); encode it"),
+    ("3.5", r"feature 'a' is '3\.5' \(str\): expected a finite number"),
+    (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
+    (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),
+    (np.complex128(1), r"feature 'a' is .* \(complex\): expected a finite number"),
+    ([1.0], r"feature 'a' is \[1\.0\] \(list\): expected a finite number"),
+    ((1.0, 2.0), r"feature 'a' is \(1\.0, 2\.0\) \(tuple\): expected a finite number"),
+    ({"x": 1}, r"feature 'a' is \{'x': 1\} \(dict\): expected a finite number"),
+    (np.array([1.0]), r"feature 'a' is array\(\[1\.\]\) \(ndarray\): expected a finite number"),
+    (np.array([1.0, 2.0]), r"feature 'a' is array\(\[1\., 2\.\]\) \(ndarray\): expected a finite number"),
+    (datetime.datetime(2026, 1, 2), r"feature 'a' is datetime\.datetime.* \(datetime\): expected a finite number"),
+    (np.datetime64("2026-01-02", "ns"), r"feature 'a' is np\.datetime64.* \(datetime64\): expected a finite number"),
+    (np.timedelta64(1, "s"), r"feature 'a' is np\.timedelta64.* \(timedelta64\): expected a finite number"),
+    (object(), r"feature 'a' is <object object.* \(object\): expected a finite number"),
+    (decimal.Decimal("sNaN"), r"feature 'a' is Decimal\('sNaN'\) \(Decimal\): expected a finite number"),
+    (math.inf, r"feature 'a' is inf \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
+    (-math.inf, r"feature 'a' is -inf \(float\)"),
+    (np.float32("inf"), r"feature 'a' is inf \(float\)"),
+    (1e200, r"feature 'a' is 1e\+200 \(float\): expected a finite number .* of magnitude at most 1e\+100; scale"),
+    (-1e101, r"feature 'a' is -1e\+101 \(float\)"),
+    (10**200, r"feature 'a' is 1000.*\.\.\. \(int\): expected a finite number"),
+    (10**400, r"feature 'a' is 1000.*\.\.\. \(int\): expected a finite number"),
+    (10**5000, r"feature 'a' is too large to show \(int\): expected a finite number"),
+    (decimal.Decimal("1e200"), r"feature 'a' is Decimal\('1E\+200'\) \(Decimal\)"),
+)
+
+
+@pytest.mark.parametrize(("value", "message"), NO_USABLE_NUMBERS)
+@pytest.mark.parametrize("phase", ["training", "stream"])
+def test_value_that_is_no_usable_number_is_refused(trained, phase, value, message):
+    model = in_training() if phase == "training" else in_stream(trained)
+    x = {"a": value, "b": 1.0}
+    unchanged_by(model, lambda: model.learn_one(x, "left"), InvalidFeature, message)
+    unchanged_by(model, lambda: model.learn_one(x), InvalidFeature, message)
+    unchanged_by(model, lambda: model.predict_one(x), InvalidFeature, message)
+    unchanged_by(model, lambda: model.predict_proba_one(x), InvalidFeature, message)
+
+
+def test_refusal_can_be_taken_apart():
+    with pytest.raises(InvalidFeature) as caught:
+        in_training().learn_one({"a": 1.0, "b": "x"}, "left")
+    assert (caught.value.feature, caught.value.found, caught.value.row) == ("b", "x", None)
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert str(copy) == str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(3, True, np.int8(3), np.float32(3), np.float64(3), np.bool_(True), np.array(3.0), decimal.Decimal(3)),
+        *(fractions.Fraction(6, 2), 2**63, 2**64, 10**99, -(10**99), 0, -0.0, 5e-324),
+    ],
+    ids=shown,
+)
+def test_value_that_is_a_number_is_taken(trained, value):
+    model, same = (in_stream(trained) for _ in range(2))
+    model.learn_one({"a": value, "b": 1})
+    same.learn_one({"a": float(value), "b": 1.0})
+    model.flush()
+    same.flush()
+    assert told(model) == told(same)
+    assert model.counters["missing"] == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, math.nan, np.float32("nan"), np.nan, pd.NA, pd.NaT, decimal.Decimal("NaN"), np.array(math.nan)],
+    ids=shown,
+)
+@pytest.mark.parametrize("phase", ["training", "stream"])
+def test_missing_values_are_imputed_and_counted(trained, phase, value):
+    model = in_training() if phase == "training" else in_stream(trained)
+    model.learn_one({"a": value, "b": 0.0}, "left")
+    model.learn_one({"a": value, "b": 0.0})
+    assert model.counters["missing"] == 2
+    model.flush()
+    mean = float(model.trained.space.fill[0])
+    asked, filled = {"a": value, "b": 0.0}, {"a": mean, "b": 0.0}
+    assert model.predict_proba_one(asked) == pytest.approx(model.predict_proba_one(filled))
+    assert model.counters["missing"] == 2
+
+
+def test_missing_values_are_an_error_when_asked_to_be():
+    model = in_training(on_missing="error")
+    message = r"feature 'b' is None \(NoneType\): it is missing; give a number, or set on_missing='impute' or 'skip'"
+    for y in ("left", None):
+        unchanged_by(model, lambda y=y: model.learn_one({"a": 1.0}, y), InvalidFeature, message)
+        unchanged_by(model, lambda y=y: model.learn_one({"a": 1.0, "b": None}, y), InvalidFeature, message)
+    unchanged_by(model, lambda: model.predict_one({"a": 1.0}), InvalidFeature, message)
+    unchanged_by(
+        model, lambda: model.predict_many(pd.DataFrame({"a": [1.0]})), InvalidFeature, "feature 'b' of row 0"
+    )
+    assert model.counters["missing"] == 0
+
+
+def test_instances_with_missing_values_are_skipped_when_asked_to_be():
+    model = in_training(on_missing="skip", batch_size=1)
+    rows, seen = len(model._training), model._training.seen
+    model.learn_one({"a": 1.0}, "left")
+    model.learn_one({"a": math.nan, "b": 1.0})  # which does not end training either
+    assert len(model._training) == rows
+    assert model._training.seen == seen
+    model.freeze()
+    model.learn_one({"a": 1.0})
+    model.learn_one({"a": 1.0, "b": 2.0})
+    assert len(list(model.drain())) == 1
+    assert model.counters["skipped"] == 3
+    assert model.counters["missing"] == 0
+    assert model.predict_one({"a": 1.0}) in {"left", "unknown"}  # a question has to be answered
+
+
+# Features that come and go
+
+
+def test_features_are_the_union_of_those_seen_in_training():
+    model = OpenSetRecognizer()
+    for i in range(30):
+        model.learn_one({"b": float(i % 5), "a": 1.0 * (i % 3)}, "left")
+        model.learn_one({"c": float(i % 4), "a": 20 + 1.0 * (i % 3)}, "right")
+    model.freeze()
+    assert model.trained.names == ("a", "b", "c")
+    assert model.trained.report.missing_values == 60
+    assert model.predict_one({"a": 1.0, "b": 2.0, "c": 1.5}) == "left"
+
+
+def test_features_first_seen_after_training_are_ignored_and_counted(trained):
+    model, same = in_stream(trained), in_stream(trained)
+    model.learn_one({"a": 1.0, "b": 2.0, "new": 5.0, "newer": "not even a number"})
+    model.learn_one({"a": 1.0, "b": 2.0, "new": 5.0}, "left")
+    same.learn_one({"a": 1.0, "b": 2.0})
+    same.learn_one({"a": 1.0, "b": 2.0}, "left")
+    assert model.counters["extra"] == 3
+    assert model.predict_proba_one({"a": 1.0, "b": 2.0, "new": 5.0}) == same.predict_proba_one({"a": 1.0, "b": 2.0})
+    assert model.counters["extra"] == 3
+    model.flush()
+    same.flush()
+    assert told(model) == told(same)
+
+
+def test_instance_without_features(trained):
+    fresh = OpenSetRecognizer()
+    before = pickle.dumps(fresh)
+    with pytest.raises(InvalidInstance, match="the instance has no features; give it one at least"):
+        fresh.learn_one({}, "left")
+    with pytest.raises(InvalidInstance, match="row 0: the instance has no features; give it one at least"):
+        fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
+    assert pickle.dumps(fresh) == before
+    assert fresh.predict_one({}) is None
+    for model in (in_training(), in_stream(trained)):  # later it is one whose values are all missing
+        model.learn_one({}, "left")
+        model.learn_one({})
+        model.flush()
+        assert model.counters["missing"] == 4
+        assert model.predict_proba_one({}) == pytest.approx(model.predict_proba_one({"a": None, "b": None}))
+        (*_, decision) = model.drain()
+        assert math.isfinite(decision.distance)
+
+
+@pytest.mark.parametrize("x", [[1.0, 2.0], np.zeros(2), "a=1", None, 5, pd.Series({"a": 1.0, "b": 2.0}), {"a", "b"}])
+def test_instance_that_is_no_mapping(trained, x):
+    message = f"an instance is a dict of feature names and numbers; this is {type(x).__name__}. .* learn_many"
+    for model in (in_training(), in_stream(trained)):
+        unchanged_by(model, lambda model=model: model.learn_one(x, "left"), InvalidInstance, message)
+        unchanged_by(model, lambda model=model: model.learn_one(x), InvalidInstance, message)
+        unchanged_by(model, lambda model=model: model.predict_one(x), InvalidInstance, message)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [OrderedDict, MappingProxyType, Counter, lambda x: defaultdict(float, x), lambda x: defaultdict(None, x)],
+    ids=["ordered", "proxy", "counter", "defaultdict", "defaultdict-of-nothing"],
+)
+def test_other_mappings_are_taken_and_left_as_they_are(trained, kind):
+    model, same = (in_stream(trained) for _ in range(2))
+    x = kind({"a": 3, "b": 4, "c": 5})
+    model.learn_one(x)
+    model.predict_one(x)
+    same.learn_one({"a": 3, "b": 4, "c": 5})
+    assert dict(x) == {"a": 3, "b": 4, "c": 5}
+    assert model.counters == same.counters == {"missing": 0, "extra": 1}
+
+
+@pytest.mark.parametrize("kind", [Counter, lambda x: defaultdict(int, x)], ids=["counter", "defaultdict"])
+def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
+    # what river's feature extractors yield: a word that does not occur occurs 0 times
+    model, same = (in_stream(trained) for _ in range(2))
+    x = kind({"a": 3})
+    model.learn_one(x)
+    same.learn_one({"a": 3, "b": 0})
+    assert dict(x) == {"a": 3}
+    assert model.counters == same.counters == {"missing": 0, "extra": 0}
+    model.flush()
+    same.flush()
+    assert told(model) == told(same)
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("known", "unknown", "label", "refused"),
+    [
+        (["x", "y"], None, "unknown", True),
+        (["x", "y"], "z", "z", True),
+        (["x", "y"], "z", "unknown", False),
+        (["x", "y"], -1, "-1", False),
+        ([0, 1], None, -1, True),
+        ([0, 1], None, np.int64(-1), True),
+        ([0, 1], None, -1.0, True),
+        ([0, 1], 7, -1, False),
+        ([0, 1], 7, 7, True),
+        ([2, 3], 1, True, True),  # True == 1: they would be one key of the probabilities
+        ([2, 3], True, 1, True),
+        ([2, 3], 0, False, True),
+        ([2, 3], 0, True, False),
+        ([True, False], None, -1, True),
+        ([True], None, False, False),
+        (["x", "y"], 1, True, True),
+    ],
+)
+def test_label_of_unknown_instances_names_no_class(known, unknown, label, refused):
+    model = OpenSetRecognizer(unknown=unknown)
+    for i in range(20):
+        for position, y in enumerate(known):
+            model.learn_one({"a": 30.0 * position + i % 7, "b": float(i % 5)}, y)
+    x = {"a": 0.0, "b": 90.0}
+    before = pickle.dumps(model)
+    if not refused:
+        model.learn_one(x, label)
+        assert label in model.predict_proba_one(x)
+        return
+    for phase in ("training", "stream"):
+        with pytest.raises(InvalidLabel) as caught:
+            model.learn_one(x, label)
+        with pytest.raises(InvalidLabel, match=r"^row 0: label"):
+            model.learn_many(pd.DataFrame([x]), [label])
+        assert pickle.dumps(model) == before
+        if isinstance(label, str) == isinstance(known[0], str):
+            assert "is the label of unknown instances; rename the class, or pass another one as unknown=" in str(
+                caught.value
+            )
+        if phase == "training":
+            model.freeze()
+            before = pickle.dumps(model)
+    with pytest.raises(InvalidLabel):
+        model.learn_label("key", label)
+
+
+def test_label_of_unknown_instances_names_no_class_of_a_trained_model(trained):
+    message = "label 'left' is the label of unknown instances; rename the class, or pass another one as unknown="
+    with pytest.raises(InvalidLabel, match=message):
+        OpenSetRecognizer.from_trained(trained, unknown="left")
+
+
+@pytest.mark.parametrize(
+    ("known", "label", "message"),
+    [
+        ("x", 1, r"label is 1 \(int\), but the known labels are like 'x'; use labels of one type"),
+        ("x", True, r"label is True \(bool\), but the known labels are like 'x'; use labels of one type"),
+        (1, "x", r"label is 'x' \(str\), but the known labels are like 1; use labels of one type"),
+        ("x", 2.5, r"label is 2\.5 \(float\); expected str, int or bool, or None for an instance without a label"),
+        ("x", math.nan, r"label is nan \(float\); expected str, int or bool, or None"),
+        ("x", pd.NA, r"label is <NA> \(NAType\); expected str, int or bool, or None"),
+        ("x", b"x", r"label is b'x' \(bytes\); expected str, int or bool"),
+        ("x", ["x"], r"label is \['x'\] \(list\); expected str, int or bool"),
+        ("x", np.array(["x", "y"]), r"label is array.*\(ndarray\); expected str, int or bool"),
+        ("x", pd.Series(["x"]), r"label is 0 .*\(Series\); expected str, int or bool"),
+        ("x", datetime.date(2026, 1, 2), r"label is datetime\.date.*\(date\); expected str, int or bool"),
+    ],
+)
+def test_label_of_another_kind(known, label, message):
+    model = OpenSetRecognizer()
+    for i in range(20):
+        model.learn_one({"a": float(i % 7), "b": float(i % 5)}, known)
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidLabel, match=message):
+        model.learn_one({"a": 0.0, "b": 0.0}, label)
+    assert pickle.dumps(model) == before
+
+
+def test_labels_of_numpy_and_whole_floats_are_plain_labels():
+    model = OpenSetRecognizer()
+    for i in range(10):
+        model.learn_one({"a": float(i % 7)}, np.int64(0))
+        model.learn_one({"a": 50.0 + i % 7}, 1.0)
+    assert [type(label) for label in model.predict_proba_one({"a": 0.0})] == [int, int, int]
+    words = OpenSetRecognizer()
+    words.learn_one({"a": 1.0}, np.str_("x"))
+    assert [type(label) for label in words.predict_proba_one({"a": 0.0})] == [str, str]
+
+
+# Few, equal, extreme
+
+
+def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
+    """Everything can be asked of the model, and the answers are probabilities."""
+    model.freeze()
+    for i, x in enumerate(instances):
+        probabilities = model.predict_proba_one(x)
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-9)
+        model.learn_one(x, key=i)
+        model.learn_one(x, model.trained.labels[i % len(model.trained.labels)])
+    model.flush()
+    model.learn_label(0, model.trained.labels[0])
+    model.flush()
+    decisions, events = told(model)
+    assert len(decisions) == len(instances)
+    for d in decisions:
+        assert sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9)
+        assert all(0 <= p <= 1 for p in d.probabilities.values())
+        assert math.isfinite(d.distance)
+    for event in events:
+        for text in (repr(event), repr(event.as_dict())):
+            assert "nan" not in text
+            assert "inf" not in text
+    assert str(model.summary())
+    if model.covariance == "full":
+        check_stream(model._stream)
+
+
+COVARIANCES = pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+ELSEWHERE = [{"a": 0.0, "b": 0.0}, {"a": 1e3, "b": -1e3}, {"a": None, "b": 1e99}, {"a": -1e99, "b": 1e99}] * 3
+
+
+@COVARIANCES
+def test_one_class_only(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for x, _ in training_part(40)[::2]:
+        model.learn_one(x, "only")
+    assert model.predict_one({"a": 0.0, "b": 0.0}) == "only"
+    assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
+    decided(model, ELSEWHERE)
+
+
+@COVARIANCES
+def test_one_instance_only(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    model.learn_one({"a": 3.0, "b": 4.0}, "only")
+    decided(model, ELSEWHERE)
+
+
+@COVARIANCES
+def test_class_of_one_instance(covariance):
+    model = in_training(covariance=covariance, batch_size=4)
+    model.learn_one({"a": -40.0, "b": 40.0}, "rare")
+    report = model.freeze()
+    assert report.small_classes == ("rare",)
+    assert "fewer instances than dimensions: 'rare' (1); more instances, or a PCA, would help" in str(report)
+    assert model.predict_proba_one({"a": -40.0, "b": 40.0})["rare"] > 0.5
+    decided(model, ELSEWHERE)
+
+
+@COVARIANCES
+def test_classes_of_one_instance_each(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for i in range(12):
+        model.learn_one({"a": float(i), "b": float(i * i % 7)}, f"class {i}")
+    decided(model, ELSEWHERE)
+
+
+@COVARIANCES
+def test_fewer_instances_than_dimensions(covariance):
+    rng = np.random.default_rng(0)
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+
+    def instance(centre: float) -> dict[str, float]:
+        return {f"x{i}": float(v) for i, v in enumerate(rng.normal(centre, size=30))}
+
+    for _ in range(6):
+        model.learn_one(instance(0), "left")
+        model.learn_one(instance(20), "right")
+    assert model.freeze().small_classes == ("left", "right")
+    assert model.predict_one(instance(0)) == "left"
+    assert model.predict_one(instance(20)) == "right"
+    decided(model, [instance(centre) for centre in (0, 20, 100)])
+
+
+@COVARIANCES
+def test_constant_features(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for x, y in training_part():
+        model.learn_one({**x, "c": 7.0, "d": 0.0}, y)
+    report = model.freeze()
+    assert report.constant_features == ("c", "d")
+    assert "constant in training: 'c', 'd'" in str(report)
+    usual = {"a": 0.0, "b": 0.0, "c": 7.0, "d": 0.0}
+    assert model.predict_one({**usual, "c": 7.0 + 1e-9}) == "left"  # rounding does not show
+    assert model.predict_one({**usual, "c": 70.0}) == "unknown"  # a deviation of its own order does
+    decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
+
+
+@COVARIANCES
+def test_instances_that_are_all_equal(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for _ in range(20):
+        model.learn_one({"a": 5.0, "b": 0.0}, "left")
+        model.learn_one({"a": 5.0, "b": 0.0}, "right")
+    assert model.freeze().constant_features == ("a", "b")
+    decided(model, ELSEWHERE)
+
+
+@COVARIANCES
+def test_identical_columns(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for x, y in training_part():
+        model.learn_one({**x, "a again": x["a"], "b tripled": 3 * x["b"]}, y)
+    model.freeze()
+    for label, (a, b) in KNOWN.items():
+        assert model.predict_one({"a": a, "b": b, "a again": a, "b tripled": 3 * b}) == label
+    decided(model, [{"a": 0.0, "b": 0.0, "a again": 5.0, "b tripled": -9.0}, {"a": 1.0}])
+
+
+@COVARIANCES
+def test_columns_without_any_value(covariance):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for x, y in training_part():
+        model.learn_one({**x, "c": None, "d": math.nan}, y)
+    report = model.freeze()
+    assert report.missing_values == 160
+    assert report.constant_features == ("c", "d")
+    assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
+    decided(model, [{"a": 0.0, "b": 0.0, "c": 3.0}, {"d": 1.0}, {}])
+
+
+@COVARIANCES
+@pytest.mark.parametrize("size", [1e99, 1e50, 1e-50, 1e-99, 1e-160, 5e-324], ids=str)
+def test_values_of_any_size(covariance, size):
+    model = OpenSetRecognizer(covariance=covariance, batch_size=4)
+    for x, y in training_part():
+        model.learn_one({"a": max(min(x["a"] / 20, 1), -1) * size, "b": x["b"]}, y)
+    decided(model, [*ELSEWHERE, {"a": size, "b": 0.0}])
+
+
+@COVARIANCES
+def test_one_absurd_value_in_training(covariance):
+    model = in_training(covariance=covariance, batch_size=4)
+    model.learn_one({"a": 1e99, "b": -1e99}, "left")
+    decided(model, ELSEWHERE)
+
+
+def test_stream_of_absurd_values(trained):
+    model = in_stream(trained)
+    for sign in (1, -1):
+        for exponent in range(0, 100, 9):
+            x = {"a": sign * 10.0**exponent, "b": 10.0 ** (99 - exponent)}
+            model.learn_one(x)
+            assert model.predict_one(x) == "unknown"
+    decided(model, ELSEWHERE[:0])
+    check_stream(model._stream)
+    assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
+
+
+def test_stream_of_one_point_for_ever(trained):
+    model = OpenSetRecognizer.from_trained(trained, batch_size=64)
+    for _ in range(2000):
+        model.learn_one({"a": 55.5, "b": -55.5})
+    assert {d.label for d in model.drain()} == {"unknown"}
+    assert max(size for _, size, _ in model.summary().emerging) >= 1900
+    check_stream(model._stream)
+
+
+# Order of events
+
+
+def test_unlabelled_instance_before_any_label():
+    model = OpenSetRecognizer()
+    before = pickle.dumps(model)
+    message = "an unlabelled instance came before any labelled one; learn labelled instances first"
+    with pytest.raises(NotTrained, match=message):
+        model.learn_one({"a": 1.0})
+    with pytest.raises(NotTrained, match=f"row 0: {message}"):
+        model.learn_many(pd.DataFrame({"a": [1.0, 2.0]}), [None, "left"])
+    assert pickle.dumps(model) == before
+    model.learn_one({"a": 1.0}, "left")
+    assert model.predict_one({"a": 1.0}) is not None
+
+
+def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
+    model = in_training(freezing="manual", batch_size=1)
+    before = pickle.dumps(model)
+    message = r"an unlabelled instance came before freeze\(\), and freezing='manual'; call freeze\(\) first"
+    with pytest.raises(NotTrained, match=message):
+        model.learn_one({"a": 0.0, "b": 0.0})
+    with pytest.raises(NotTrained, match=f"row 1: {message}"):
+        model.learn_many(pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]}), ["left", None])
+    assert pickle.dumps(model) == before
+    model.freeze()
+    model.learn_one({"a": 0.0, "b": 0.0})
+    assert next(model.drain()).label == "left"
+
+
+def test_training_that_cannot_begin_takes_nothing_in():
+    model = OpenSetRecognizer(nu=2)
+    before = pickle.dumps(model)
+    for _ in range(3):
+        with pytest.raises(
+            InvalidParameter, match="nu is 2, but 4 whitened features need nu > 3; leave nu=None or raise it"
+        ):
+            model.learn_one({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, "left")
+        assert pickle.dumps(model) == before
+    model.learn_one({"a": 1.0, "b": 1.0}, "left")
+    assert len(model._training) == 1
+
+
+def test_epsilon_that_leaves_nothing_known():
+    model = OpenSetRecognizer(epsilon=0.9)
+
+    def train() -> None:
+        for i in range(40):
+            model.learn_one({"a": 1000.0 * (i % 4) + i % 3, "b": float(i % 5)}, "left")
+
+    with pytest.raises(
+        InvalidParameter, match=r"epsilon is 0\.9, and every subclass holds a smaller share .* lower it"
+    ):
+        train()
+
+
+# Times and keys
+
+
+@pytest.mark.parametrize(
+    ("t", "message"),
+    cases(
+        ("noon", r"t is 'noon' \(str\); expected a finite number such as seconds .*timestamp\(\)"),
+        (datetime.datetime(2026, 1, 2), r"t is datetime\.datetime.*\(datetime\); expected .*timestamp\(\)"),
+        (pd.Timestamp("2026-01-02"), r"t is Timestamp.*; expected .*timestamp\(\)"),
+        (np.datetime64("2026-01-02", "ns"), r"t is np\.datetime64"),
+        (math.inf, r"t is inf \(float\); expected a finite number"),
+        (10**400, r"t is 1000.* \(int\); expected a finite number"),
+        (10**5000, r"t is too large to show \(int\); expected a finite number"),
+        (True, r"t is True \(bool\); expected a finite number"),
+        ([1.0], r"t is \[1\.0\] \(list\); expected a finite number"),
+    ),
+)
+def test_time_that_is_no_number(trained, t, message):
+    model = in_stream(trained, max_wait=5.0)
+    x = {"a": 0.0, "b": 0.0}
+    unchanged_by(model, lambda: model.learn_one(x, t=t), InvalidInstance, message)
+    unchanged_by(model, lambda: model.learn_one(x, "left", t=t), InvalidInstance, message)
+    if not isinstance(t, pd.Timestamp):
+        rows = pd.DataFrame([x, x])
+        unchanged_by(model, lambda: model.learn_many(rows, t=[1.0, t]), InvalidInstance, f"row 1: {message}")
+
+
+@pytest.mark.parametrize("t", [0, -5, 1.5, np.float32(1.5), np.int64(7), 2**70, None, math.nan], ids=shown)
+def test_time_that_is_a_number(trained, t):
+    model = in_stream(trained, max_wait=5.0)
+    model.learn_one({"a": 0.0, "b": 0.0}, t=t)
+    model.flush()
+    (*_, decision) = model.drain()
+    assert decision.t == (t if t is not None and t == t else None)
+    assert type(decision.t) in (int, float, type(None))
+
+
+@pytest.mark.parametrize("key", [[1], {"a": 1}, {1, 2}, (1, [2]), np.zeros(2), bytearray(b"x")], ids=shown)
+def test_key_that_cannot_be_hashed(trained, key):
+    model = in_stream(trained)
+    x = {"a": 0.0, "b": 0.0}
+    message = "key is .*; expected something hashable, such as a str or an int"
+    unchanged_by(model, lambda: model.learn_one(x, key=key), InvalidInstance, message)
+    unchanged_by(model, lambda: model.learn_label(key, "left"), InvalidInstance, message)
+    unchanged_by(model, lambda: model.learn_many(pd.DataFrame([x]), key=[key]), InvalidInstance, f"row 0: {message}")
+
+
+# Data frames
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, pa.Table.from_pylist], ids=["pandas", "polars", "pyarrow"]
+)
+@pytest.mark.parametrize("phase", ["training", "stream"])
+def test_bad_row_in_the_middle_changes_nothing(trained, phase, make):
+    model = in_training() if phase == "training" else in_stream(trained)
+    x = [x for x, _ in stream_part(30)]
+    frame = make([{**each, "b": math.inf if i == 17 else each["b"]} for i, each in enumerate(x)])
+    message = r"feature 'b' of row 17 is inf \(float\): expected a finite number"
+    for y in (["left"] * 30, None, ["left"] * 3 + [None] * 27):
+        unchanged_by(model, lambda y=y: model.learn_many(frame, y), InvalidFeature, message)
+    unchanged_by(model, lambda: model.predict_many(frame), InvalidFeature, message)
+    unchanged_by(model, lambda: model.predict_proba_many(frame), InvalidFeature, message)
+    labels: list[Any] = ["left"] * 30
+    labels[20] = 5
+    message = r"row 20: label is 5 \(int\), but the known labels are like 'left'"
+    unchanged_by(model, lambda: model.learn_many(make(x), labels), InvalidLabel, message)
+
+
+def test_mixed_labels_within_a_first_frame():
+    model = OpenSetRecognizer()
+    before = pickle.dumps(model)
+    rows = pd.DataFrame({"a": [1.0, 2.0, 3.0]})
+    with pytest.raises(InvalidLabel, match=r"row 2: label is 1 \(int\), but the known labels are like 'x'"):
+        model.learn_many(rows, ["x", "y", 1])
+    with pytest.raises(InvalidLabel, match=r"row 1: label is -1 \(int\)|label -1 is the label of unknown"):
+        model.learn_many(rows, [0, -1, 1])
+    assert pickle.dumps(model) == before
+
+
+def test_frame_whose_training_fails_half_way_changes_nothing():
+    rows = pd.DataFrame({"a": np.arange(30.0) % 7, "b": np.arange(30.0) % 5})
+    model = in_training(pca_components=5)
+    before = pickle.dumps(model)
+    with pytest.raises(InvalidParameter, match="pca_components is 5"):
+        model.learn_many(rows, ["left"] * 20 + [None] * 10)
+    assert pickle.dumps(model) == before
+
+
+def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
+    model = in_stream(trained)
+    rows = pd.DataFrame([x for x, _ in stream_part(30)])
+    before = pickle.dumps(model)
+    with monkeypatch.context() as patch:
+        closed = []
+
+        def fail_at_third(*arguments: Any) -> Any:
+            closed.append(1)
+            if len(closed) == 3:
+                raise MemoryError
+            return close_batch(*arguments)
+
+        from stream_osr import recognizer
+
+        close_batch = recognizer.close_batch
+        patch.setattr(recognizer, "close_batch", fail_at_third)
+        with pytest.raises(MemoryError):
+            model.learn_many(rows)
+    assert len(closed) == 3
+    assert pickle.dumps(model) == before
+    model.learn_many(rows)
+    assert len(list(model.drain())) == 40
+
+
+def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
+    model, same = (in_stream(trained) for _ in range(2))
+    model.learn_label("nobody", "left")
+    same.learn_label("nobody", "left")
+
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stream_osr.recognizer.close_batch", fail)
+        before = pickle.dumps(model)
+        with pytest.raises(MemoryError):
+            model.flush()
+        assert pickle.dumps(model) == before
+    model.flush()
+    same.flush()
+    assert told(model) == told(same)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_frame_without_rows(trained, make):
+    frame = make({"a": np.zeros(0), "b": np.zeros(0)})
+    for model in (OpenSetRecognizer(), in_training(), in_stream(trained)):
+        before = pickle.dumps(model)
+        model.learn_many(frame)
+        model.learn_many(frame, [])
+        assert len(model.predict_many(frame)) == 0
+        probabilities = model.predict_proba_many(frame)
+        assert probabilities.shape[0] == 0
+        assert isinstance(probabilities, type(frame))
+        assert pickle.dumps(model) == before
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ([[1.0, 2.0]], r"expected a pandas, polars or pyarrow data frame; this is list\. A dict goes to learn_one"),
+        (np.zeros((2, 2)), r"this is ndarray\. A dict goes to learn_one, an array into a data frame first"),
+        ({"a": 1.0}, r"this is dict\. A dict goes to learn_one"),
+        (pd.Series([1.0]), r"this is Series\."),
+        (pl.LazyFrame({"a": [1.0]}), r"this is LazyFrame\."),
+        (None, r"this is NoneType\."),
+        (
+            pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
+            "the data frame cannot be used: .*unique column names.*'a' 2 times",
+        ),
+    ],
+    ids=["list", "array", "dict", "series", "lazy", "nothing", "repeated-column"],
+)
+def test_what_is_no_usable_frame(trained, frame, message):
+    model = in_stream(trained)
+    unchanged_by(model, lambda: model.learn_many(frame), InvalidInstance, message)
+    unchanged_by(model, lambda: model.predict_many(frame), InvalidInstance, message)
+    unchanged_by(model, lambda: model.predict_proba_many(frame), InvalidInstance, message)
+
+
+@pytest.mark.parametrize("name", ["y", "t", "key"])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1], "has 1 entries for 2 rows; give one for each row"),
+        ([1, 2, 3], "has 3 entries for 2 rows; give one for each row"),
+        ("ab", r"is 'ab' \(str\); expected a series, array or list with one entry for each of the 2 rows"),
+        (5, r"is 5 \(int\); expected a series, array or list with one entry for each of the 2 rows"),
+        (np.array(5), r"is array\(5\) \(ndarray\); expected a series, array or list"),
+        ({1: 2, 3: 4}, r"is \{1: 2, 3: 4\} \(dict\); expected a series, array or list"),
+        ({1, 2}, r"is \{1, 2\} \(set\); expected a series, array or list"),
+    ],
+    ids=["short", "long", "text", "number", "0-d", "dict", "set"],
+)
+def test_columns_that_do_not_fit_the_frame(trained, name, values, message):
+    model = in_stream(trained)
+    rows = pd.DataFrame({"a": [0.0, 1.0], "b": [0.0, 1.0]})
+    unchanged_by(model, lambda: model.learn_many(rows, **{name: values}), InvalidInstance, f"^{name} {message}")
+
+
+def test_frames_with_missing_values_of_every_kind(trained):
+    model, same = (OpenSetRecognizer.from_trained(trained, batch_size=5) for _ in range(2))
+    values: list[Any] = [1.0, None, 2.0, math.nan, 3.0]
+    frames = [
+        pd.DataFrame({"a": pd.array([1, None, 2, None, 3], dtype="Int64"), "b": values}),
+        pd.DataFrame({"a": pd.array(values, dtype="float64[pyarrow]"), "b": pd.array(values, dtype="Float64")}),
+        pl.DataFrame({"a": [1, None, 2, None, 3], "b": [1.0, math.nan, 2.0, None, 3.0]}),
+        pa.table({"a": [1, None, 2, None, 3], "b": [1.0, None, 2.0, math.nan, 3.0]}),
+    ]
+    for frame in frames:
+        model.learn_many(frame)
+        for each in values:
+            same.learn_one({"a": each, "b": each})
+    assert model.counters["missing"] == 16
+    assert told(model) == told(same)
+
+
+def test_missing_labels_times_and_keys_of_a_frame():
+    model = in_training(batch_size=100)
+    rows = pd.DataFrame({"a": [0.0] * 6, "b": [1.0] * 6})
+    seen = sum(model._training.seen)
+    labels = pd.Series(["left", None, math.nan, pd.NA, pd.NaT, "right"], dtype=object)
+    model.learn_many(rows, labels, t=[1.0, math.nan, None, 2.0, pd.NA, 3.0], key=["k", None, math.nan, 5, "k2", "k"])
+    assert seen == 20
+    model.flush()
+    decisions = list(model.drain())
+    assert [(d.t, d.key) for d in decisions] == [(None, None), (None, None), (2.0, 5), (None, "k2")]
+
+
+def test_columns_of_a_frame_may_be_numbers_and_come_in_any_order():
+    model = OpenSetRecognizer(batch_size=1)
+    rng = np.random.default_rng(0)
+    model.learn_many(pd.DataFrame(rng.normal([0, 9], size=(40, 2))), ["left"] * 40)
+    model.learn_many(pd.DataFrame({1: [9.0], 0: [0.0]}))
+    assert next(model.drain()).label == "left"
+    assert model.trained.names == (0, 1)
+
+
+# Arguments of the constructor are tested in test_config.py
+
+
+def test_unknown_arguments_are_refused_by_python(trained):
+    with pytest.raises(TypeError, match="no_such_thing"):
+        OpenSetRecognizer.from_trained(trained, no_such_thing=1)
