@@ -38,6 +38,7 @@ class Case(NamedTuple):
 
 
 def make_case(name: str, seed: int) -> Case:
+    """Train on the known classes of a seed and lay out its test stream."""
     data = load(name)
     part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
     chosen = parameters(seed=seed, pca_components=PCA_DIMENSIONS.get(name))
@@ -76,7 +77,7 @@ def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[
 
 
 def after_known(case: Case, instances: int) -> engine.Stream:
-    """The stream after so many known instances."""
+    """Run so many known instances through a fresh stream."""
     stream = engine.open_stream(case.trained)
     rng = np.random.default_rng([case.parameters.seed, 1])
     done = 0
@@ -103,6 +104,7 @@ def recalls(name: str, instances: int, seed: int, **changes: float) -> tuple[flo
 
 
 def main() -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--instances", type=int, default=5_000)
@@ -112,9 +114,10 @@ def main() -> None:
         pairs = [recalls(name, given.instances, seed, half_life=given.half_life) for seed in range(given.seeds)]
         fresh, aged = np.array(pairs).T
         loss = fresh - aged
+        error = loss.std(ddof=1) / len(loss) ** 0.5 if len(loss) > 1 else float("nan")
         print(
-            f"{name}: first-20 recall {fresh.mean():.3f} fresh, {aged.mean():.3f} after {given.instances} known instances; "
-            f"loss {loss.mean():.3f} +- {loss.std(ddof=1) / max(len(loss), 1) ** 0.5 if len(loss) > 1 else 0.0:.3f}"
+            f"{name}: first-20 recall {fresh.mean():.3f} fresh, {aged.mean():.3f} after {given.instances} known "
+            f"instances; loss {loss.mean():.3f} +- {error:.3f} over {len(loss)} seeds"
         )
 
 

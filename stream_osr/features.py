@@ -187,7 +187,8 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
     columns: list[Name] = list(frame.columns)
     arrays = [frame[:, at].to_list() for at in range(len(columns))]
-    return columns, [dict(zip(columns, values, strict=True)) for values in zip(*arrays, strict=True)]
+    rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
+    return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
 
 def column_values(values: Any, n: int, name: str) -> Sequence[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import fractions
@@ -36,7 +37,7 @@ def trained() -> TrainedModel:
 
 
 def in_training(**arguments: Any) -> OpenSetRecognizer:
-    return learn_all(OpenSetRecognizer(**arguments), training_part(10))
+    return learn_all(OpenSetRecognizer(**arguments), training_part(30))
 
 
 def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
@@ -46,17 +47,17 @@ def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> str:
-    """The model refuses, is the same afterwards, and goes on working; the message."""
+def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> None:
+    """Check that the model refuses, is the same afterwards, and goes on working."""
     before = pickle.dumps(model)
-    with pytest.raises(error, match=match) as caught:
+    with pytest.raises(error, match=match):
         act()
     assert pickle.dumps(model) == before
-    model.learn_one({"a": 0.5, "b": 0.5}, "left")
-    model.learn_one({"a": 0.5, "b": 0.5})
-    model.flush()
-    assert list(model.drain())[-1].label == "left"
-    return str(caught.value)
+    later = copy.deepcopy(model)
+    later.learn_one({"a": 0.5, "b": 0.5}, "left")
+    later.learn_one({"a": 0.5, "b": 0.5})
+    later.flush()
+    assert list(later.drain())[-1].label == "left"
 
 
 def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
@@ -111,8 +112,7 @@ def test_refusal_can_be_taken_apart():
     with pytest.raises(InvalidFeature) as caught:
         in_training().learn_one({"a": 1.0, "b": "x"}, "left")
     assert (caught.value.feature, caught.value.found, caught.value.row) == ("b", "x", None)
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert str(copy) == str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     assert isinstance(caught.value, ValueError)
 
 
@@ -249,7 +249,8 @@ def test_other_mappings_are_taken_and_left_as_they_are(trained, kind):
     model.predict_one(x)
     same.learn_one({"a": 3, "b": 4, "c": 5})
     assert dict(x) == {"a": 3, "b": 4, "c": 5}
-    assert model.counters == same.counters == {"missing": 0, "extra": 1}
+    assert model.counters == same.counters
+    assert (model.counters["missing"], model.counters["extra"]) == (0, 1)
 
 
 @pytest.mark.parametrize("kind", [Counter, lambda x: defaultdict(int, x)], ids=["counter", "defaultdict"])
@@ -260,7 +261,8 @@ def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
     model.learn_one(x)
     same.learn_one({"a": 3, "b": 0})
     assert dict(x) == {"a": 3}
-    assert model.counters == same.counters == {"missing": 0, "extra": 0}
+    assert model.counters == same.counters
+    assert (model.counters["missing"], model.counters["extra"]) == (0, 0)
     model.flush()
     same.flush()
     assert told(model) == told(same)
@@ -336,7 +338,7 @@ def test_label_of_unknown_instances_names_no_class_of_a_trained_model(trained):
         ("x", b"x", r"label is b'x' \(bytes\); expected str, int or bool"),
         ("x", ["x"], r"label is \['x'\] \(list\); expected str, int or bool"),
         ("x", np.array(["x", "y"]), r"label is array.*\(ndarray\); expected str, int or bool"),
-        ("x", pd.Series(["x"]), r"label is 0 .*\(Series\); expected str, int or bool"),
+        ("x", pd.Series(["x"]), r"(?s)label is 0 .*\(Series\); expected str, int or bool"),
         ("x", datetime.date(2026, 1, 2), r"label is datetime\.date.*\(date\); expected str, int or bool"),
     ],
 )
@@ -399,7 +401,6 @@ def test_one_class_only(covariance):
     model = OpenSetRecognizer(covariance=covariance, batch_size=4)
     for x, _ in training_part(40)[::2]:
         model.learn_one(x, "only")
-    assert model.predict_one({"a": 0.0, "b": 0.0}) == "only"
     assert model.predict_one({"a": 50.0, "b": 50.0}) == "unknown"
     decided(model, ELSEWHERE)
 
@@ -517,7 +518,8 @@ def test_stream_of_absurd_values(trained):
             x = {"a": sign * 10.0**exponent, "b": 10.0 ** (99 - exponent)}
             model.learn_one(x)
             assert model.predict_one(x) == "unknown"
-    decided(model, ELSEWHERE[:0])
+    model.flush()
+    assert all(sum(d.probabilities.values()) == pytest.approx(1) for d in model.drain())
     check_stream(model._stream)
     assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
 
@@ -797,22 +799,22 @@ def test_frames_with_missing_values_of_every_kind(trained):
 def test_missing_labels_times_and_keys_of_a_frame():
     model = in_training(batch_size=100)
     rows = pd.DataFrame({"a": [0.0] * 6, "b": [1.0] * 6})
-    seen = sum(model._training.seen)
     labels = pd.Series(["left", None, math.nan, pd.NA, pd.NaT, "right"], dtype=object)
-    model.learn_many(rows, labels, t=[1.0, math.nan, None, 2.0, pd.NA, 3.0], key=["k", None, math.nan, 5, "k2", "k"])
-    assert seen == 20
+    times = [1.0, math.nan, None, 2.0, pd.NA, 3.0]
+    model.learn_many(rows, labels, t=times, key=["k", None, math.nan, 5, "k2", "k"])
+    assert model.trained.report.instances == {"left": 31, "right": 30}
     model.flush()
-    decisions = list(model.drain())
-    assert [(d.t, d.key) for d in decisions] == [(None, None), (None, None), (2.0, 5), (None, "k2")]
+    assert [(d.t, d.key) for d in model.drain()] == [(None, None), (None, None), (2.0, 5), (None, "k2")]
+    assert model.summary().known[1].size == 31
 
 
 def test_columns_of_a_frame_may_be_numbers_and_come_in_any_order():
     model = OpenSetRecognizer(batch_size=1)
-    rng = np.random.default_rng(0)
-    model.learn_many(pd.DataFrame(rng.normal([0, 9], size=(40, 2))), ["left"] * 40)
-    model.learn_many(pd.DataFrame({1: [9.0], 0: [0.0]}))
-    assert next(model.drain()).label == "left"
-    assert model.trained.names == (0, 1)
+    rows, labels = [x for x, _ in training_part()], [y for _, y in training_part()]
+    model.learn_many(pd.DataFrame(rows).rename(columns={"a": 5, "b": 3}), labels)
+    model.learn_many(pd.DataFrame({3: [0.0], 5: [10.0]}))
+    assert next(model.drain()).label == "right"
+    assert model.trained.names == (3, 5)
 
 
 # Arguments of the constructor are tested in test_config.py
