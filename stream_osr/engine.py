@@ -254,8 +254,7 @@ def _discover(
         if int(key) in sizes
     ]
     life, changes = observe(before.life, arrivals, sizes)
-    state = sampler.hold(state, to_hold(life, support, sizes, parameters.max_subclasses))
-    state = sampler._tidy(state, before.known)  # what is neither held nor served leaves no slot behind
+    state = sampler.hold(before.known, state, to_hold(life, support, sizes, parameters.max_subclasses))
     slot = {int(key): k for k, key in enumerate(state.ids)}
     life, ended = forget(life, slot)
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}

@@ -462,6 +462,16 @@ def test_constant_features(covariance):
     decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
 
 
+@pytest.mark.xfail(strict=True, reason="hdp.space: the spread of a constant depends on the units of the others")
+def test_constant_features_whatever_the_units_of_the_others():
+    model = OpenSetRecognizer()
+    for x, y in training_part():
+        model.learn_one({"a": 1e6 * x["a"], "b": 1e6 * x["b"], "c": 7.0}, y)
+    usual = {"a": 0.0, "b": 0.0, "c": 7.0}
+    assert model.predict_one(usual) == "left"
+    assert model.predict_one({**usual, "c": 70.0}) == "unknown"
+
+
 @COVARIANCES
 def test_instances_that_are_all_equal(covariance):
     model = OpenSetRecognizer(covariance=covariance, batch_size=4)
@@ -574,6 +584,12 @@ def test_training_that_cannot_begin_takes_nothing_in():
         assert pickle.dumps(model) == before
     model.learn_one({"a": 1.0, "b": 1.0}, "left")
     assert len(model._training) == 1
+
+
+@pytest.mark.xfail(strict=True, raises=UnboundLocalError, reason="hdp.training: no sweep, no covariance")
+def test_tied_covariance_without_sweeps():
+    model = in_training(covariance="tied", training_sweeps=0)
+    assert model.freeze().instances == {"left": 30, "right": 30}
 
 
 def test_epsilon_that_leaves_nothing_known():

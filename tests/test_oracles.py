@@ -149,15 +149,11 @@ def test_concentration_integrals_agree_with_adaptive_quadrature(prior, count, si
 
     def integral(power):
         return sum(
-            integrate.quad(
-                lambda a: a**power * np.exp(log_terms(a) - height), low, high, epsabs=0, limit=200
-            )[0]
+            integrate.quad(lambda a: a**power * np.exp(log_terms(a) - height), low, high, epsabs=0, limit=200)[0]
             for low, high in pairwise(edges)
         )
 
-    assert concentration.log_mass(prior, count, sizes) == pytest.approx(
-        np.log(integral(0)) + height, abs=1e-9
-    )
+    assert concentration.log_mass(prior, count, sizes) == pytest.approx(np.log(integral(0)) + height, abs=1e-9)
     assert concentration.mean(prior, count, sizes) == pytest.approx(integral(1) / integral(0), rel=1e-9)
 
 

@@ -50,20 +50,47 @@ def resample(
 
 
 @kernel
-def resample_alpha(rng: np.random.Generator, franchise: Franchise, shape: float, rate: float) -> None:
-    """Draw the one alpha0 that all restaurants share, on the seats as they have faded.
+def resample_faded(
+    rng: np.random.Generator, value: float, shape: float, rate: float, opened: float, seats: float
+) -> float:
+    """Draw the concentration of a restaurant whose seats fade.
 
-    A table counts for what it weighs, at most for one: tables outlive their seats (they are cleared late), and
-    counted whole they would look like a preference for opening tables and drive alpha0 up without limit.
+    What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
+    opened a table with probability ``a / (a + n)`` or did not; the likelihood is
+    ``a^opened (a + n)^-n``. The number of tables says little: they outlive their seats, and Escobar and West's
+    law of it would drive the concentration up without limit.
+
+    Parameters
+    ----------
+    rng, value, shape, rate
+        As for :func:`resample`.
+    opened
+        Weight of the guests that opened a table.
+    seats
+        Weight of all guests, n.
     """
-    groups = franchise.alpha.shape[0]
-    sizes = np.zeros(groups)
-    tables = 0.0
+    if seats <= 0.0:
+        return rng.gamma(shape, 1.0 / rate)
+    for _ in range(INNER_ITERATIONS):
+        u = rng.gamma(seats, 1.0 / (value + seats))
+        value = rng.gamma(shape + opened, 1.0 / (rate + u))
+    return value
+
+
+@kernel
+def resample_alpha(rng: np.random.Generator, franchise: Franchise, shape: float, rate: float, fading: bool) -> None:
+    """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
+    sizes = np.zeros(franchise.alpha.shape[0])
+    tables, opened = 0.0, 0.0
     for t in range(franchise.table_dish.shape[0]):
         if franchise.table_dish[t] != CLOSED:
             sizes[franchise.table_group[t]] += franchise.table_mass[t]
-            tables += min(1.0, franchise.table_mass[t])
-    franchise.alpha[:] = resample(rng, franchise.alpha[0], shape, rate, tables, sizes)
+            tables += 1.0
+            opened += franchise.table_founder[t]
+    if fading:
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], shape, rate, opened, sizes[0])
+    else:
+        franchise.alpha[:] = resample(rng, franchise.alpha[0], shape, rate, tables, sizes)
 
 
 @kernel

@@ -41,6 +41,8 @@ class Franchise(NamedTuple):
         Faded seat weight of instances that are settled for good, shape (T,).
     table_mass
         Whole seat weight of the table, n_jt, shape (T,).
+    table_founder
+        What is left of the seat of the guest that opened the table, shape (T,).
     alpha
         Concentration of each restaurant, shape (G,).
     gamma
@@ -60,6 +62,7 @@ class Franchise(NamedTuple):
     table_live: np.ndarray
     table_residual: np.ndarray
     table_mass: np.ndarray
+    table_founder: np.ndarray
     alpha: np.ndarray
     gamma: np.ndarray
     total: np.ndarray
@@ -99,6 +102,7 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
         table_live=np.zeros(n_tables, np.int64),
         table_residual=np.zeros(n_tables),
         table_mass=np.zeros(n_tables),
+        table_founder=np.zeros(n_tables),
         alpha=np.full(n_groups, float(alpha)),
         gamma=np.full(1, float(gamma)),
         total=np.zeros(1),
@@ -175,6 +179,7 @@ def join(franchise: Franchise, table: int, group: int, dish: int, weight: float)
         franchise.table_residual[table] = 0.0
         franchise.table_live[table] = 0
         franchise.table_mass[table] = 0.0
+        franchise.table_founder[table] = weight
         serve(franchise, dish, 1.0)
     franchise.table_live[table] += 1
     franchise.table_mass[table] += weight

@@ -158,6 +158,7 @@ def visit(
             remove(dishes, own - frozen, x, prior)
         else:
             clear(dishes, own - frozen, prior)
+            own = CLOSED  # its slot is free now, perhaps for this very guest
     if new:
         if dish != own:
             dish = free_dish(franchise, frozen)

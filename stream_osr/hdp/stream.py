@@ -158,7 +158,17 @@ def step(
     while True:
         guests, franchise, dishes = _lay_tables(state, everyone, len(batch), known, spare)
         probabilities = sweep_batch(
-            rng, first, settings.sweeps, proposals, guests, log_density, log_new, franchise, dishes, known.prior
+            rng,
+            first,
+            settings.sweeps,
+            proposals,
+            np.isfinite(settings.half_life),
+            guests,
+            log_density,
+            log_new,
+            franchise,
+            dishes,
+            known.prior,
         )
         if not franchise.overflow[0]:
             break
@@ -249,6 +259,7 @@ def _fade(state: StreamState, arrived: int, settings: Settings) -> StreamState:
         guests.table[kept:].copy(),
     )
     franchise.table_residual[:] *= fade
+    franchise.table_founder[:] *= fade
     franchise.table_mass[:] = franchise.table_residual
     np.add.at(franchise.table_mass, window.table, window.weight)
     faded = (franchise.table_dish != CLOSED) & (franchise.table_live == 0) & (franchise.table_mass < CLEARED_BELOW)
@@ -285,6 +296,7 @@ def _tidy(state: StreamState, known: Known) -> StreamState:
         table_live=old.table_live[tables],
         table_residual=old.table_residual[tables],
         table_mass=old.table_mass[tables],
+        table_founder=old.table_founder[tables],
         alpha=old.alpha.copy(),
         gamma=old.gamma.copy(),
         total=np.full(1, weight[numbers].sum()),
@@ -333,15 +345,16 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     return out
 
 
-def hold(state: StreamState, ids: set[int]) -> StreamState:
-    """Keep exactly these emerging subclasses on the menu when their tables fade."""
+def hold(known: Known, state: StreamState, ids: set[int]) -> StreamState:
+    """Keep exactly these emerging subclasses on the menu when their tables fade.
+
+    One that is let go and has no table any more is gone.
+    """
     franchise = state.franchise
     n_classes = len(franchise.menu) - len(state.ids)
     held = franchise.held.copy()
     held[n_classes:] = np.isin(state.ids, np.fromiter(ids, np.int64, len(ids)))
-    changed = franchise._replace(held=held)
-    weight = menu_weights(changed)
-    return state._replace(franchise=changed._replace(total=np.full(1, weight.sum())))
+    return _tidy(state._replace(franchise=franchise._replace(held=held)), known)
 
 
 def refresh_classes(state: StreamState, before: Known, known: Known, frozen: Densities) -> StreamState:

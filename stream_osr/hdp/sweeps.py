@@ -55,7 +55,7 @@ def sweep_groups(
         if franchise.overflow[0]:
             return
     redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, exclusive, weights)
-    resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)
+    resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, False)
     resample_gamma(rng, franchise, GAMMA_SHAPE, GAMMA_RATE)
 
 
@@ -65,6 +65,7 @@ def sweep_batch(
     first: int,
     sweeps: int,
     proposals: int,
+    fading: bool,
     guests: Guests,
     log_frozen: np.ndarray,
     log_new: np.ndarray,
@@ -84,6 +85,8 @@ def sweep_batch(
         Re-seating sweeps after the first pass. alpha0 is drawn after each; gamma stays as trained.
     proposals
         Splits or merges proposed after the first pass and after each sweep.
+    fading
+        Seats fade from batch to batch.
     guests, franchise, dishes
         The state, changed in place. When ``franchise.overflow`` is set it is void.
     log_frozen
@@ -123,5 +126,5 @@ def sweep_batch(
             split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior)
             if franchise.overflow[0]:
                 return probabilities
-        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)
+        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, fading)
     return probabilities

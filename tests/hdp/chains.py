@@ -350,7 +350,7 @@ def z_score(series: np.ndarray, exact: float | np.ndarray) -> np.ndarray:
 
 
 def indicator_scores(
-    numbers: np.ndarray, probabilities: Sequence[float], rare: int = 300
+    numbers: np.ndarray, probabilities: Sequence[float], rare: int = 500
 ) -> tuple[np.ndarray, float]:
     """Standardised differences of the frequencies, and the total variation distance.
 

@@ -52,7 +52,7 @@ def training_problem(groups, d, covariance, ownership, alpha, gamma):
 def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, covariance, ownership):
     exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, ALPHA, GAMMA)
     record = chains.training_chain(
-        np.random.default_rng(1), 100_000, guests, franchise, dishes, prior, exclusive=ownership
+        np.random.default_rng(1), 80_000, guests, franchise, dishes, prior, exclusive=ownership
     )
     numbers = chains.numbered(record, exact.seatings, groups)
     scores, distance = chains.indicator_scores(numbers, exact.probabilities)

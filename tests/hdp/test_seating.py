@@ -318,6 +318,29 @@ def test_lone_guest_who_founds_a_subclass_again_keeps_its_slot_and_statistics(co
     check_books(problem, np.zeros(len(f.menu)))
 
 
+@pytest.mark.parametrize("whole_table", [False, True], ids=["visit", "re-dishing"])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(covariance, whole_table):
+    # a subclass holds two settled rows whose tables have faded away, and two guests at its only table
+    prior, base = make_base(covariance, 2)
+    rng = np.random.default_rng(0)
+    past, rows = rng.normal(size=(2, 2)), rng.normal(size=(2, 2))
+    n = 2 if whole_table else 1
+    franchise = empty_franchise(1, 3, 3, 1e12, 1e12)  # alpha0 and gamma: always a new table with a new dish
+    guests = Guests(homogeneous(rows[:n]), np.zeros(n, np.int64), np.ones(n), np.zeros(n, np.int64))
+    dishes = fill(prior, [np.concatenate([past, rows[:n]])], 3)
+    for _ in range(n):
+        join(franchise, 0, 0, 0, 1.0)
+    log_new = log_prior_predictives(guests.rows, prior)
+    log_frozen, weights = np.empty((n, 0)), np.empty(4)
+    if whole_table:
+        library.redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
+    else:
+        library.visit(rng, 0, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
+    nobody = [np.empty((0, 2))] * 3
+    check_books(Problem(prior, base, guests, franchise, dishes, log_frozen, nobody), np.zeros(3))
+
+
 def test_exclusive_dishes_belong_to_who_opens_them():
     for seed in SEEDS:
         problem = random_problem(seed, exclusive=True)

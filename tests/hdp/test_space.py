@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.hdp import space as library
+from stream_osr.hdp.dishes import log_prior_predictives
+from stream_osr.hdp.prior import homogeneous, make_prior
 
 
 def classes(seed=0, sizes=(40, 25, 60), p=4, scales=(1.0, 100.0, 0.01, 5.0)):
@@ -38,6 +41,19 @@ def test_pooled_within_class_covariance_is_whitened_to_the_identity():
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(space.center, X.mean(axis=0), rtol=1e-12)
     assert z.flags["C_CONTIGUOUS"]
+
+
+def test_base_measure_in_raw_units():
+    # in whitened coordinates mu0 = 0 and Psi0 = nu * scale * I; in raw ones mu0 = mean and Psi0 = nu * scale * W
+    X, group = classes()
+    nu, scale, beta, d = 7.0, 0.3, 0.5, 4
+    space = library.fit_space(X, group)
+    W = pooled(X, group) + np.diag(library.RIDGE * X.var(axis=0))
+    law = stats.multivariate_t(X.mean(axis=0), nu * scale * W * (beta + 1) / (beta * (nu - d + 1)), nu - d + 1)
+    rows = homogeneous(library.whiten(space, X[:9]))
+    found = log_prior_predictives(rows, make_prior("full", d, nu, scale, beta))
+    jacobian = np.linalg.slogdet(space.forward)[1]
+    np.testing.assert_allclose(found + jacobian, law.logpdf(X[:9]), rtol=1e-9)
 
 
 def test_round_trip():

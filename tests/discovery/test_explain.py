@@ -1,0 +1,108 @@
+"""What an emerging subclass is said to be like, where the answer is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged
+
+# Two features in units of their own: a in thousands around five million, b in thousandths.
+UNITS, ORIGIN = np.array([1e3, 1e-3]), np.array([5e6, -0.2])
+NEAR, FAR, NEW = np.array([0.0, 0.0]), np.array([40.0, 0.0]), np.array([3.0, -12.0])
+
+
+def watch(to_features: Any, **arguments: Any) -> SubclassEmerged:
+    """Train one Gaussian of unit variance for each of two classes, stream a third; how it is announced."""
+    rng = np.random.default_rng(2)
+    model = OpenSetRecognizer(batch_size=64, **{"training_sweeps": 0, **arguments})
+    for _ in range(400):
+        model.learn_one(to_features(rng.normal(NEAR)), "near")
+        model.learn_one(to_features(rng.normal(FAR)), "far")
+    for i in range(64):
+        model.learn_one(to_features(rng.normal(NEW)), key=i)
+    emerged = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    return max(emerged, key=lambda event: event.size)
+
+
+def in_units(row: np.ndarray) -> dict[str, float]:
+    return dict(zip("ab", (ORIGIN + UNITS * row).tolist(), strict=True))
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_mean_and_shift_are_in_the_units_of_the_caller(covariance):
+    sweeps = 1 if covariance == "tied" else 0
+    event = watch(in_units, covariance=covariance, beta=0.001, training_sweeps=sweeps)  # a weak prior mean: no pull
+    explanation = event.explanation
+    assert event.size > 40
+    mean = np.array([explanation.mean[name] for name in "ab"])
+    np.testing.assert_allclose((mean - ORIGIN) / UNITS, NEW, atol=0.4)
+    # the nearest class has unit variance: the shift is the difference, with its sign
+    assert explanation.shift["a"] == pytest.approx(3.0, abs=0.6)
+    assert explanation.shift["b"] == pytest.approx(-12.0, rel=0.12)
+    assert explanation.nearest_class == "near"
+    assert explanation.nearest_subclass == 0
+    assert explanation.distance == pytest.approx(math.hypot(3, 12), rel=0.12)
+
+
+def test_nearest_class_is_the_nearest_in_its_own_standard_deviations():
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(batch_size=64, training_sweeps=0, nu=3, scale=1.0)
+    for _ in range(400):
+        model.learn_one({"a": rng.normal(0), "b": rng.normal(0)}, "narrow")
+        model.learn_one({"a": rng.normal(100, 10), "b": rng.normal(0)}, "wide")
+    for _ in range(64):
+        model.learn_one({"a": rng.normal(45), "b": rng.normal(0)})
+    event = next(e for e in model.drain_events() if isinstance(e, SubclassEmerged))
+    assert event.explanation.nearest_class == "wide"  # 55 of 10 away, and 45 of 1
+    assert event.explanation.shift["a"] == pytest.approx(-5.5, rel=0.15)
+    assert event.explanation.distance == pytest.approx(5.5, rel=0.15)
+
+
+def test_shift_through_a_pca():
+    rng = np.random.default_rng(4)
+    loadings = np.array([[2.0, 0.0, -1.0, 0.0], [0.0, 3.0, 0.0, 1.0]])
+
+    def mixed(row: np.ndarray) -> dict[str, float]:
+        values = row @ loadings + rng.normal(scale=0.01, size=4)
+        return {"w": values[0], "x": values[1], "y": values[2], "z": values[3], "constant": 1e6}
+
+    event = watch(mixed, pca_components=2, beta=0.001)
+    mean, shift = event.explanation.mean, event.explanation.shift
+    for name, row in (("w", 6.0), ("x", -36.0), ("y", -3.0), ("z", -12.0)):
+        assert mean[name] == pytest.approx(row, abs=1.2), name
+    assert mean["constant"] == pytest.approx(1e6)
+    for name, expected in (("w", 3.0), ("x", -12.0), ("y", -3.0), ("z", -12.0)):
+        assert shift[name] == pytest.approx(expected, rel=0.15, abs=0.5), name
+    # no feature is further off than the whole: what rounding makes of the constant one least of all
+    assert all(abs(value) <= 1.1 * event.explanation.distance for value in shift.values())
+
+
+def test_what_did_not_vary_and_does_not_vary_is_not_shifted():
+    event = watch(lambda row: {**in_units(row), "c": 1e9, "d": 0.0})
+    assert event.explanation.shift["c"] == pytest.approx(0, abs=1e-6)
+    assert event.explanation.shift["d"] == pytest.approx(0, abs=1e-6)
+    assert event.explanation.mean["c"] == pytest.approx(1e9)
+
+
+def test_what_never_varied_before_stands_out():
+    def with_constant(row: np.ndarray) -> dict[str, float]:
+        return {"a": row[0], "b": row[1], "c": 50.0 if row[1] < -6 else 10.0}
+
+    event = watch(with_constant, beta=0.001)
+    assert event.explanation.mean["c"] == pytest.approx(50, rel=0.05)
+    assert event.explanation.shift["c"] > 10
+
+
+def test_seats_and_shares_of_an_announcement():
+    event = watch(in_units)
+    assert event.share == event.size / 64
+    assert 0 < event.support <= event.size
+    assert (event.batch, event.seq) == (0, 63)
+    assert event.last_seen.seq <= 63
+    assert event.first_seen.key == event.first_seen.seq
+    assert len(event.exemplars) == 5
+    assert event.exemplars[-1] == event.last_seen.key

@@ -1,0 +1,346 @@
+"""Break the library on purpose, one change at a time, and see which tests notice.
+
+``python -m tests.hdp.mutations`` runs tests on a copy of the sources for every mutation below and prints the table
+that ``docs/inference.md`` quotes (minutes for each: everything is compiled anew). Names of mutations as arguments
+select some of them; a run ends after twelve failures. A mutation whose place in the sources has changed is reported
+as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+COPIED = ["stream_osr", "connectors", "tests", "pyproject.toml"]
+STATISTICAL = ("exact_posterior", "joint_distribution")
+JUDGES = {
+    "gaussian_full.py": ("gaussian", "dishes", "exact_posterior"),
+    "gaussian_diagonal.py": ("gaussian", "dishes", "exact_posterior"),
+    "gaussian_tied.py": ("gaussian", "dishes", "exact_posterior"),
+    "dishes.py": ("gaussian", "dishes", "exact_posterior"),
+    "franchise.py": ("franchise", "seating", "exact_posterior"),
+    "seating.py": ("seating", "stream", *STATISTICAL),
+    "concentration.py": ("concentration", *STATISTICAL),
+    "sweeps.py": ("stream", *STATISTICAL),
+    "splitting.py": ("splitting", *STATISTICAL),
+    "known.py": ("known", "training"),
+    "space.py": ("space",),
+    "stream.py": ("stream",),
+    "training.py": ("training",),
+}
+"""The test modules that are asked about a change in each source."""
+
+
+class Mutation(NamedTuple):
+    """In ``file`` of ``stream_osr/hdp``, ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+MUTATIONS = [
+    # one subclass
+    Mutation(
+        "log-determinant left out",
+        "gaussian_full.py",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+        "return constant - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+    ),
+    Mutation(
+        "degrees of freedom one too few",
+        "gaussian_full.py",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n) * math.log1p(h)",
+    ),
+    Mutation(
+        "degrees of freedom of a feature, diagonal model",
+        "gaussian_diagonal.py",
+        "    df = prior.nu + n - prior.n_features + 1.0\n    return constant",
+        "    df = prior.nu + n\n    return constant",
+    ),
+    Mutation(
+        "predictive too narrow, tied model",
+        "gaussian_tied.py",
+        "return log_density(inverse[0], x, r / (r + 1.0), prior.n_features)",
+        "return log_density(inverse[0], x, 1.0, prior.n_features)",
+    ),
+    Mutation(
+        "stale inverse after a removal",
+        "gaussian_full.py",
+        "            inverse[a, b] += u * v[b]\n",
+        "            inverse[a, b] += 0.0 * u * v[b]\n",
+    ),
+    Mutation(
+        "constant for one instance less not refreshed",
+        "dishes.py",
+        "    dishes.constant[k, 1] = log_constant(n - 1, prior) if n > 0 else -np.inf\n",
+        "    if n < 2:\n        dishes.constant[k, 1] = log_constant(n - 1, prior) if n > 0 else -np.inf\n",
+    ),
+    Mutation(
+        "inversion scheduled far too late",
+        "dishes.py",
+        "REFRESH_EVERY = 512",
+        "REFRESH_EVERY = 200_000",
+    ),
+    Mutation(
+        "emptied subclass not reset",
+        "dishes.py",
+        "    if n == 0:\n        clear(dishes, k, prior)\n        return\n",
+        "",
+    ),
+    # one visit, one table
+    Mutation(
+        "menu count off by one",
+        "seating.py",
+        "            tables = max(menu[k], 1.0) if held[k] else menu[k]\n            weights[k] = (seated",
+        "            tables = menu[k] + 1.0\n            weights[k] = (seated",
+    ),
+    Mutation(
+        "one table's seats in place of the dish's",
+        "seating.py",
+        "            weights[k] = (seated[k] + share * tables) * np.exp(weights[k] - peak)\n",
+        "            mass = 0.0\n"
+        "            for t in range(franchise.table_dish.shape[0]):\n"
+        "                if franchise.table_dish[t] == k and franchise.table_group[t] == group:\n"
+        "                    mass = franchise.table_mass[t]\n"
+        "            weights[k] = (mass + share * tables) * np.exp(weights[k] - peak)\n",
+    ),
+    Mutation(
+        "own instance not removed",
+        "seating.py",
+        "            weights[k] = log_predictive_without(dishes, k - frozen, x, prior)\n",
+        "            weights[k] = log_predictive(dishes, k - frozen, x, prior)\n",
+    ),
+    Mutation(
+        "own table not left before weighing",
+        "seating.py",
+        "    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
+        "    dish = draw(rng, weights, total)\n",
+        "    if old != CLOSED:\n"
+        "        franchise.seated[group, old] += guests.weight[i]\n"
+        "    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
+        "    if old != CLOSED:\n"
+        "        franchise.seated[group, old] -= guests.weight[i]\n"
+        "    dish = draw(rng, weights, total)\n",
+    ),
+    Mutation(
+        "guest never opens a table for a dish that has one",
+        "seating.py",
+        "    u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))\n",
+        "    u = rng.random() * (franchise.seated[group, dish] + 0.0 * share)\n",
+    ),
+    Mutation(
+        "ownership not checked in a visit",
+        "seating.py",
+        "        if not served or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if not served:\n",
+    ),
+    Mutation(
+        "ownership not checked in re-dishing",
+        "seating.py",
+        "        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if tables == 0.0:\n",
+    ),
+    Mutation(
+        "re-dishing without the menu",
+        "seating.py",
+        "            weights[k] = np.log(tables) + log_block_predictive(",
+        "            weights[k] = log_block_predictive(",
+    ),
+    Mutation(
+        "re-dished table predicted with itself inside",
+        "seating.py",
+        "log_block_predictive(dishes, k - frozen, block, k == old, prior)",
+        "log_block_predictive(dishes, k - frozen, block, False, prior)",
+    ),
+    Mutation(
+        "no re-dishing",
+        "seating.py",
+        "        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:\n",
+        "        if young[t] and franchise.table_live[t] > 1_000_000:\n",
+    ),
+    Mutation(
+        "tables with settled seats re-dished",
+        "seating.py",
+        "        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:\n",
+        "        if young[t] and franchise.table_live[t] > 1:\n",
+    ),
+    Mutation(
+        "held dish off the menu when its tables have gone",
+        "seating.py",
+        "        served = menu[k] > 0.0 or held[k]\n",
+        "        served = menu[k] > 0.0\n",
+    ),
+    # the books and the concentrations
+    Mutation(
+        "menu total not kept",
+        "franchise.py",
+        "    franchise.total[0] += menu_weight(franchise, dish) - before\n",
+        "    franchise.total[0] += 0.0 * before\n",
+    ),
+    Mutation(
+        "alpha0 from whole tables",
+        "concentration.py",
+        "            tables += min(1.0, franchise.table_mass[t])\n",
+        "            tables += 1.0\n",
+    ),
+    Mutation(
+        "alpha0 from one table too many",
+        "concentration.py",
+        "    tables = 0.0\n",
+        "    tables = 1.0\n",
+    ),
+    Mutation(
+        "alpha0 from all groups as one",
+        "concentration.py",
+        "            sizes[franchise.table_group[t]] += franchise.table_mass[t]\n",
+        "            sizes[0] += franchise.table_mass[t]\n",
+    ),
+    Mutation(
+        "gamma from dishes among dishes",
+        "concentration.py",
+        "    sizes = np.full(1, franchise.total[0])\n",
+        "    sizes = np.full(1, dishes)\n",
+    ),
+    Mutation(
+        "auxiliary variable s never 1",
+        "concentration.py",
+        "                if rng.random() * (sizes[j] + value) < sizes[j]:\n",
+        "                if rng.random() * (sizes[j] + value) < 0.0:\n",
+    ),
+    # loops
+    Mutation(
+        "alpha0 not drawn in the stream",
+        "sweeps.py",
+        "                return probabilities\n        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)\n",
+        "                return probabilities\n",
+    ),
+    Mutation(
+        "gamma not drawn in training",
+        "sweeps.py",
+        "    resample_gamma(rng, franchise, GAMMA_SHAPE, GAMMA_RATE)\n",
+        "",
+    ),
+    Mutation(
+        "averaged probabilities divided by the wrong count",
+        "sweeps.py",
+        "    counted = sweeps - counted_from + 1\n",
+        "    counted = sweeps + 1\n",
+    ),
+    # splits and merges
+    Mutation(
+        "split without the odds of the way back",
+        "splitting.py",
+        "    return seats + log_block + log_back - log_seats - sums[dish] - log_q\n",
+        "    return seats + log_block - log_seats - sums[dish] - log_q\n",
+    ),
+    Mutation(
+        "split without the order of seats",
+        "splitting.py",
+        "        seats += math.log(mass)\n",
+        "        seats += 0.0\n",
+    ),
+    # known classes
+    Mutation(
+        "class density without the weights of its subclasses",
+        "known.py",
+        "                    total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)\n",
+        "                    total += np.exp(log_subclass[i, k] - peak) * float(log_weight[j, k] > -np.inf)\n",
+    ),
+    Mutation(
+        "instance left out of the density but not of the weight",
+        "known.py",
+        "            left = seated[j, k] - (1.0 if k == own else 0.0)\n",
+        "            left = seated[j, k]\n",
+    ),
+    Mutation(
+        "pooled covariance over n in place of n - J",
+        "space.py",
+        "    return (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)\n",
+        "    return (1.0 - shrink) * scatter / n + shrink * np.diag(spread)\n",
+    ),
+    # the state of the stream
+    Mutation(
+        "settled seats do not fade",
+        "stream.py",
+        "    franchise.table_residual[:] *= fade\n",
+        "",
+    ),
+    Mutation(
+        "statistics of a subclass cleared with its slot kept",
+        "seating.py",
+        "        else:\n            clear(dishes, own - frozen, prior)\n",
+        "        else:\n            remove(dishes, own - frozen, x, prior)\n",
+    ),
+    Mutation(
+        "randomness not wound back when slots run out",
+        "stream.py",
+        "        rng.bit_generator.state = randomness\n",
+        "",
+    ),
+    Mutation(
+        "randomness not wound back when slots run out, training",
+        "training.py",
+        "        rng.bit_generator.state = state\n",
+        "",
+    ),
+]
+
+
+def run(mutation: Mutation, root: Path) -> list[str]:
+    """Names of the test functions that fail on a copy with the mutation."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        copy = Path(folder) / "copy"
+        for name in COPIED:
+            source = root / name
+            if source.is_dir():
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, copy / name)
+        path = copy / "stream_osr" / "hdp" / mutation.file
+        text = path.read_text()
+        if text.count(mutation.old) != 1:
+            return [f"NOT APPLIED: found {text.count(mutation.old)} times in {mutation.file}"]
+        path.write_text(text.replace(mutation.old, mutation.new))
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(Path(folder) / "cache")}
+        judges = [f"tests/hdp/test_{name}.py" for name in JUDGES[mutation.file]]
+        command = [sys.executable, "-m", "pytest", *judges, "-q", "--maxfail=12", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=3600
+        )
+        failed = re.findall(r"^(?:FAILED|ERROR) tests/hdp/(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
+        if not failed and done.returncode:
+            return [f"pytest ended with {done.returncode}: {done.stdout[-300:]}"]
+        return sorted({f"{module}::{test}" for module, test in failed})
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.hdp.mutations", description=__doc__)
+    parser.add_argument("names", nargs="*", help="mutations to run (default: all)")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--root", type=Path, default=ROOT, help="sources to mutate")
+    options = parser.parse_args(arguments)
+    chosen = [m for m in MUTATIONS if not options.names or m.name in options.names]
+    survivors = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for mutation, caught in zip(chosen, pool.map(lambda m: run(m, options.root), chosen), strict=True):
+            survivors += not caught
+            sys.stdout.write(f"| {mutation.name} | {mutation.file} | {', '.join(caught) or 'SURVIVED'} |\n")
+            sys.stdout.flush()
+    return survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

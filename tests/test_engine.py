@@ -1,0 +1,299 @@
+"""One micro-batch at a time, as a value: what goes in stays as it is, what comes out follows from it."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import SubclassEmerged, TrainedModel
+from stream_osr.config import Parameters
+from stream_osr.engine import (
+    Arrived,
+    Batch,
+    Evidence,
+    Past,
+    Stream,
+    _recall,
+    _remember,
+    close_batch,
+    learn_evidence,
+    open_stream,
+)
+from stream_osr.hdp.space import whiten
+from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
+
+PARAMETERS = Parameters(batch_size=32, window=40, half_life=80.0, label_horizon=200, seed=5)
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted().trained
+
+
+def row(trained: TrainedModel, centre: tuple[float, float]) -> np.ndarray:
+    return np.asarray(whiten(trained.space, np.array([centre]))[0])
+
+
+def arrivals(trained: TrainedModel, n: int, start: int = 0, seed: int = 0) -> list[Arrived]:
+    rows = [row(trained, (x["a"], x["b"])) for x, _ in stream_part(start + n, seed=seed)[start:]]
+    return [Arrived(each, float(start + i), f"k{start + i}") for i, each in enumerate(rows)]
+
+
+def run(trained: TrainedModel, batches: int, **changes: Any) -> tuple[Stream, list[Batch]]:
+    stream, out = open_stream(trained), []
+    parameters = PARAMETERS.model_copy(update=changes)
+    for b in range(batches):
+        stream, batch = close_batch(trained, stream, arrivals(trained, 32, 32 * b), [], parameters)
+        out.append(batch)
+    return stream, out
+
+
+def test_opened_stream_is_empty_and_balanced(trained):
+    stream = open_stream(trained)
+    check_stream(stream)
+    assert stream.labels == ("left", "right")
+    assert stream.decided == (0, 0, 0)
+    assert stream.known is trained.known
+    assert stream.state.next_id == len(trained.known.ids)
+
+
+def test_closing_a_batch_changes_nothing_that_went_in(trained):
+    stream, _ = run(trained, 4)
+    batch = arrivals(trained, 32, 128)
+    evidence = [
+        Evidence("left", row(trained, KNOWN["left"])),
+        Evidence("third", None, "k100"),
+        Evidence("left", None, "k1"),
+    ]
+    before = [pickle.dumps(each) for each in (trained, stream, batch, evidence)]
+    following, told = close_batch(trained, stream, batch, evidence, PARAMETERS)
+    assert [pickle.dumps(each) for each in (trained, stream, batch, evidence)] == before
+    assert following.known is not stream.known
+    again, told_again = close_batch(trained, stream, batch, evidence, PARAMETERS)  # replayed: the same bits
+    assert repr((again, told_again)) == repr((following, told))
+
+
+def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
+    stream, _ = run(trained, 2)
+    before = pickle.dumps(stream)
+
+    def fail(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("stream_osr.engine.explain", fail)
+    monkeypatch.setattr("stream_osr.engine.forget", fail)
+    with pytest.raises(MemoryError):
+        close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)
+    assert pickle.dumps(stream) == before
+
+
+def test_randomness_depends_on_seed_and_number_of_the_batch(trained):
+    first, _ = run(trained, 3)
+    other_seed, _ = run(trained, 3, seed=6)
+    assert repr(first.state) != repr(other_seed.state)
+    batch = arrivals(trained, 32, 96)
+    later = first._replace(state=first.state._replace(batches=17))
+    probabilities = [
+        [d.probabilities for d in close_batch(trained, stream, batch, [], PARAMETERS)[1].decisions]
+        for stream in (first, later)
+    ]
+    assert probabilities[0] != probabilities[1]
+
+
+def test_numbers_of_batches_and_positions(trained):
+    stream, batches = run(trained, 3)
+    decisions = [d for batch in batches for d in batch.decisions]
+    assert [d.batch for d in decisions] == [b for b in range(3) for _ in range(32)]
+    assert [d.seq for d in decisions] == list(range(96))
+    assert (stream.state.batches, stream.state.seen) == (3, 96)
+    assert {e.batch for batch in batches for e in batch.events} <= {0, 1, 2}
+    assert all(e.seq == 32 * e.batch + 31 for batch in batches for e in batch.events)
+    assert all(e.model == trained.fingerprint for batch in batches for e in batch.events)
+
+
+def test_decided_instances_are_counted(trained):
+    stream, batches = run(trained, 5)
+    count = Counter(d.label for batch in batches for d in batch.decisions)
+    assert stream.decided == (count["left"], count["right"], count["unknown"])
+
+
+@pytest.mark.parametrize("size", [1, 2, 33])
+def test_books_balance_after_batches_of_any_size(trained, size):
+    stream = open_stream(trained)
+    for start in range(0, 330, size):
+        stream, _ = close_batch(trained, stream, arrivals(trained, size, start), [], PARAMETERS)
+        check_stream(stream)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"window": 0}, {"sweeps": 0}, {"half_life": float("inf")}, {"half_life": 1.0}], ids=str
+)
+def test_books_balance_whatever_the_settings(trained, changes):
+    stream = open_stream(trained)
+    for b in range(6):
+        batch = arrivals(trained, 32, 32 * b)
+        stream, _ = close_batch(trained, stream, batch, [], PARAMETERS.model_copy(update=changes))
+        check_stream(stream)
+
+
+def test_members_are_followed_through_the_window(trained):
+    # an instance may move while it is in the window; where it sits must be known when its label comes
+    stream = open_stream(trained)
+    for b in range(12):
+        stream, _ = close_batch(
+            trained,
+            stream,
+            arrivals(trained, 32, 32 * b),
+            [],
+            PARAMETERS.model_copy(update={"label_horizon": 10_000}),
+        )
+        count = {key: len(inside) for key, inside in members(stream).items()}
+        assert count == dict(zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True))
+
+
+def test_fresh_identities_count_upwards(trained):
+    stream = open_stream(trained)
+    for b in range(20):
+        following, _ = close_batch(trained, stream, arrivals(trained, 32, 32 * b), [], PARAMETERS)
+        fresh = set(following.state.ids.tolist()) - set(stream.state.ids.tolist())
+        assert all(stream.state.next_id <= key < following.state.next_id for key in fresh)
+        stream = following
+
+
+@pytest.mark.xfail(strict=True, reason="hdp.stream: a slot emptied and used again in a batch keeps its identity")
+def test_an_identity_means_the_same_subclass_after_a_batch(trained):
+    # a subclass that nobody stayed in is another subclass
+    parameters = PARAMETERS.model_copy(update={"label_horizon": 10_000})
+    rng = np.random.default_rng(11)
+    stream = open_stream(trained)
+    for b in range(100):
+        angle, known = 2.4 * (b // 8), list(KNOWN.values())
+        centres = [*known, ((20 + b) * np.cos(angle), (20 + b) * np.sin(angle))]
+        rows = [row(trained, tuple(rng.normal(centres[i % 3]))) for i in range(32)]
+        before, held = members(stream), stream.state.franchise.held[len(stream.labels) :]
+        may_be_empty = set(stream.state.ids[held].tolist())
+        stream, _ = close_batch(trained, stream, [Arrived(each, None, None) for each in rows], [], parameters)
+        for key, inside in members(stream).items():
+            if key in before and key not in may_be_empty:
+                assert set(inside) & set(before[key]), f"batch {b}: {key} has changed hands"
+
+
+# Late labels
+
+
+def test_labels_without_instances_decide_nothing(trained):
+    stream, _ = run(trained, 2)
+    following, batch = close_batch(trained, stream, [], [Evidence("left", row(trained, KNOWN["left"]))], PARAMETERS)
+    assert batch == Batch([], [], [])
+    assert (following.state.batches, following.state.seen) == (2, 64)
+    assert following.known.size.tolist() == [41, 40]
+    check_stream(following)
+
+
+def test_nothing_to_learn_changes_nothing(trained):
+    stream, _ = run(trained, 2)
+    assert learn_evidence(stream, [], PARAMETERS) == (stream, [])
+    same, missing = learn_evidence(stream, [Evidence("left", None, "nobody")], PARAMETERS)
+    assert missing == ["nobody"]
+    assert repr(same.known) == repr(stream.known)
+
+
+def test_order_of_labels_is_the_order_of_the_classes_they_open(trained):
+    stream, _ = run(trained, 1)
+    far = row(trained, (100.0, 100.0))
+    stream, _ = learn_evidence(stream, [Evidence(label, far) for label in ("x", "left", "y", "x")], PARAMETERS)
+    assert stream.labels == ("left", "right", "x", "y")
+    assert stream.known.size.tolist() == [41, 40, 2, 1]
+    assert len(stream.decided) == 5
+    check_stream(stream)
+
+
+def test_subclasses_of_opened_classes_get_ids_of_their_own(trained):
+    stream, _ = run(trained, 6)
+    emerging, next_id = stream.state.ids.tolist(), stream.state.next_id
+    far = row(trained, (100.0, 100.0))
+    stream, _ = learn_evidence(stream, [Evidence("x", far), Evidence("y", far)], PARAMETERS)
+    fresh = stream.known.ids.tolist()[len(trained.known.ids) :]
+    assert fresh == [next_id, next_id + 1]
+    assert stream.state.next_id == next_id + 2
+    assert stream.state.ids.tolist() == emerging
+    check_stream(stream)
+
+
+@pytest.mark.parametrize("position", ["in the window", "settled"])
+def test_a_late_label_takes_the_seat_away(trained, position):
+    stream, _ = run(trained, 6)
+    window = set(stream.state.window_seq.tolist())
+    seated = [(key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20]
+    home, seq = next((k, s) for k, s in seated[::-1] if (s in window) == (position == "in the window"))
+    following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
+    check_stream(following)
+
+    def size_and_seats(each: Stream) -> tuple[int, float]:
+        slot = each.state.ids.tolist().index(home)
+        return int(each.state.dishes.size[slot]), float(each.state.franchise.seated[0, len(each.labels) + slot])
+
+    (size, seats), (size_after, seats_after) = size_and_seats(stream), size_and_seats(following)
+    weight = 0.5 ** ((stream.state.seen - seq // 32 * 32) / PARAMETERS.half_life)  # seats fade batch by batch
+    assert size_after == size - 1
+    assert seats_after == pytest.approx(seats - weight)
+    assert following.state.window_seq.tolist() == [s for s in stream.state.window_seq.tolist() if s != seq]
+    assert following.state.seen == stream.state.seen
+
+
+def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(trained):
+    stream, _ = run(trained, 6)
+    home, seq = next((key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20)
+    following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
+    slot, slot_after = stream.state.ids.tolist().index(home), following.state.ids.tolist().index(home)
+    chunk = next(past for past in stream.past if past.seq <= seq < past.seq + len(past.keys))
+    h = np.append(chunk.rows[seq - chunk.seq], 1.0)
+    expected = stream.state.dishes.matrix[slot] - np.outer(h, h)
+    upper = np.triu_indices(len(h))  # kernels keep one triangle
+    matrix = following.state.dishes.matrix[slot_after]
+    matched = np.allclose(matrix[upper], expected[upper]) or np.allclose(matrix.T[upper], expected[upper])
+    assert matched
+
+
+# What is remembered of the past
+
+
+def chunk(seq: int, *keys: Any) -> Past:
+    return Past(np.zeros((len(keys), 2)), keys, seq, np.full(len(keys), -1))
+
+
+def test_the_latest_instance_of_a_key_is_recalled():
+    past = (chunk(0, "a", "b", "a"), chunk(3, "c", None, "b"))
+    assert _recall(past, "a") == (0, 2)
+    assert _recall(past, "b") == (1, 2)
+    assert _recall(past, "d") is None
+    assert _recall(past, None) is None
+    assert _recall((), "a") is None
+
+
+def test_batches_wholly_beyond_the_horizon_are_dropped():
+    past: tuple[Past, ...] = ()
+    for b in range(5):
+        past = _remember(past, chunk(4 * b, *"wxyz"), 8)
+        assert [each.seq for each in past] == [4 * b - 4, 4 * b][-(b + 1) :]
+    assert [each.seq for each in _remember(past, chunk(20, *"wxyz"), 9)] == [12, 16, 20]
+    assert _remember(past, chunk(20, *"wxyz"), 0) == ()
+
+
+def test_rows_take_no_more_room_than_the_horizon_needs(trained):
+    stream, _ = run(trained, 20)
+    assert [each.seq for each in stream.past] == [416, 448, 480, 512, 544, 576, 608]
+    assert all(each.rows.base is None for each in stream.past)
+
+
+def test_new_class_is_seen(trained):
+    # the numbers above would mean little for a stream in which nothing emerges
+    stream, batches = run(trained, 6)
+    assert max(stream.state.dishes.size) > 40
+    assert {d.label for batch in batches for d in batch.decisions} == {"left", "right", "unknown"}
+    emerged = [event for batch in batches for event in batch.events if isinstance(event, SubclassEmerged)]
+    assert any(event.explanation.mean["b"] == pytest.approx(NEW[1], abs=1) for event in emerged)

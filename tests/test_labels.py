@@ -1,0 +1,101 @@
+"""Labels: reduced to plain values, and never the one that says unknown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.errors import InvalidLabel
+from stream_osr.labels import check_label, clean_label, unknown_label
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("cat", "cat"),
+        ("", ""),
+        (np.str_("cat"), "cat"),
+        (3, 3),
+        (np.int8(3), 3),
+        (np.uint64(2**63), 2**63),
+        (np.array(3), 3),
+        (3.0, 3),
+        (np.float32(3), 3),
+        (True, True),
+        (np.bool_(False), False),
+    ],
+    ids=repr,
+)
+def test_label_is_reduced_to_a_plain_value(given, expected):
+    label = clean_label(given)
+    assert label == expected
+    assert type(label) is type(expected)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, 2.5, float("nan"), float("inf"), b"cat", ("a",), ["a"], np.array([1, 2]), np.array(["a"]), 1j],
+    ids=repr,
+)
+def test_anything_else_is_no_label(given):
+    with pytest.raises(InvalidLabel, match=r"expected str, int or bool, or None for an instance without a label"):
+        clean_label(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "known", "expected"),
+    [
+        (None, [], "unknown"),
+        (None, ["a"], "unknown"),
+        (None, [1], -1),
+        (None, [False], -1),
+        ("novel", [1], "novel"),
+        (0, ["a"], 0),
+        (False, [], False),
+    ],
+)
+def test_unknown_label_is_of_the_kind_of_the_others(given, known, expected):
+    label = unknown_label(given, known)
+    assert label == expected
+    assert type(label) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("label", "known", "given"),
+    [
+        ("unknown", [], None),
+        ("unknown", ["a"], None),
+        (-1, [], None),
+        (-1, [3], None),
+        ("novel", ["a"], "novel"),
+        (1, [3], True),
+        (True, [3], 1),
+        (0, [3], False),
+    ],
+)
+def test_collision_with_the_unknown_label(label, known, given):
+    with pytest.raises(
+        InvalidLabel, match="is the label of unknown instances; rename the class, or pass another one"
+    ):
+        check_label(label, known, given)
+
+
+@pytest.mark.parametrize(
+    ("label", "known", "given"),
+    [
+        ("unknown", ["a"], "novel"),
+        (-1, [3], 0),
+        ("-1", ["a"], -1),
+        ("a", ["a"], None),
+        (False, [True], None),
+        (2, [True], None),
+    ],
+)
+def test_no_collision(label, known, given):
+    assert check_label(label, known, given) == label
+
+
+@pytest.mark.parametrize(("label", "known"), [("a", [1]), (1, ["a"]), ("1", [True]), (True, ["a", "b"])])
+def test_kinds_do_not_mix(label, known):
+    with pytest.raises(InvalidLabel, match=r"but the known labels are like .*; use labels of one type"):
+        check_label(label, known, None)

@@ -1,0 +1,122 @@
+"""The public surface: a change here is a change for everybody who uses the library."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import stream_osr
+from stream_osr import (
+    Decision,
+    NewClassesChanged,
+    OpenSetRecognizer,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassGrew,
+    Summary,
+    TrainingReport,
+)
+
+
+def test_names_of_the_package():
+    assert stream_osr.__all__ == [
+        "Decision",
+        "Event",
+        "NewClassesChanged",
+        "OpenSetRecognizer",
+        "SubclassEmerged",
+        "SubclassForgotten",
+        "SubclassGrew",
+        "Summary",
+        "TrainedModel",
+        "TrainingReport",
+    ]
+    assert all(hasattr(stream_osr, name) for name in stream_osr.__all__)
+    assert isinstance(stream_osr.__version__, str)
+
+
+def test_arguments_of_the_constructor():
+    signature = inspect.signature(OpenSetRecognizer)
+    assert {name: p.default for name, p in signature.parameters.items()} == {
+        "batch_size": 256,
+        "max_wait": None,
+        "unknown": None,
+        "covariance": "full",
+        "pca_components": None,
+        "pca_variance": None,
+        "nu": None,
+        "scale": None,
+        "beta": None,
+        "epsilon": 0.01,
+        "exclusive": True,
+        "training_sweeps": 25,
+        "sweeps": 5,
+        "window": 256,
+        "half_life": 200.0,
+        "max_training": 5000,
+        "max_subclasses": 200,
+        "label_horizon": 10_000,
+        "freezing": "auto",
+        "on_missing": "impute",
+        "seed": 0,
+    }
+
+
+def test_members_of_the_recognizer():
+    own = {name for name in vars(OpenSetRecognizer) if not name.startswith("_")}
+    assert own == {
+        "drain",
+        "drain_events",
+        "flush",
+        "freeze",
+        "from_trained",
+        "learn_label",
+        "learn_many",
+        "learn_one",
+        "load",
+        "pending",
+        "predict_many",
+        "predict_one",
+        "predict_proba_many",
+        "predict_proba_one",
+        "save",
+        "summary",
+        "trained",
+    }
+
+
+def arguments(function: object) -> list[str]:
+    return [str(p).split(":")[0] for p in inspect.signature(function).parameters.values()]
+
+
+def test_arguments_of_learning_and_asking():
+    assert arguments(OpenSetRecognizer.learn_one) == ["self", "x", "y", "t", "key"]
+    assert arguments(OpenSetRecognizer.learn_many) == ["self", "X", "y", "t", "key"]
+    assert arguments(OpenSetRecognizer.learn_label) == ["self", "key", "y"]
+    for name, data in (
+        ("predict_one", "x"),
+        ("predict_proba_one", "x"),
+        ("predict_many", "X"),
+        ("predict_proba_many", "X"),
+    ):
+        assert arguments(getattr(OpenSetRecognizer, name)) == ["self", data, "**kwargs"]
+
+
+def test_fields_of_what_is_told():
+    assert Decision._fields == (
+        *("key", "t", "label", "probability", "p_unknown", "probabilities", "subclass_id"),
+        *("nearest_class", "distance", "density_rank", "batch", "seq"),
+    )
+    about = ["batch", "seq", "model"]
+    subclass = ["subclass_id", "first_seen", "last_seen", "size", "share", "support", "exemplars", "explanation"]
+    fields = {kind: [f.name for f in dataclasses.fields(kind)] for kind in (SubclassEmerged, SubclassGrew)}
+    assert fields == {SubclassEmerged: about + subclass, SubclassGrew: about + subclass}
+    assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
+    assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
+    assert [f.name for f in dataclasses.fields(Summary)] == [
+        *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta"),
+    ]
+    assert [f.name for f in dataclasses.fields(TrainingReport)] == [
+        *("instances", "subclasses", "known_recall", "small_classes", "constant_features", "missing_values"),
+        "variance_left_out",
+    ]
