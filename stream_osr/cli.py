@@ -20,7 +20,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError, StreamOSRError
-from stream_osr.persistence import read_archive, recognizer_from_state
+from stream_osr.persistence import read_archive
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
 from stream_osr_connectors.loop import run as run_loop
@@ -289,7 +289,7 @@ def inspect(
     except PersistenceError as error:
         if "holds a checkpoint" not in str(error):
             raise
-        recognizer = recognizer_from_state(read_archive(model, "checkpoint")["model"])
+        recognizer = OpenSetRecognizer.from_state(read_archive(model, "checkpoint")["model"])
     typer.echo(str(recognizer.summary()))
     trained = recognizer.trained
     typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")

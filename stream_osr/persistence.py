@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections import Counter, deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import fields
@@ -24,9 +23,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
 from stream_osr.errors import PersistenceError
 from stream_osr.hdp import dishes, franchise, known, prior, space, stream
-from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport
-from stream_osr.training_set import TrainingSet
 
 FORMAT = "stream-osr"
 VERSION = 1
@@ -189,54 +186,6 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
         return _Reader(arrays).value(content)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
-
-
-def recognizer_state(model: OpenSetRecognizer) -> dict[str, Any]:
-    """Return a recognizer as plain values and records: both its parts, buffer and what was not drained yet."""
-    training = model._training
-    return {
-        "arguments": model._get_params(),
-        "counters": dict(model.counters),
-        "training": None if training is None else training.as_state(),
-        "trained": model._trained,
-        "stream": model._stream,
-        "buffer": model._buffer,
-        "evidence": model._evidence,
-        "decisions": list(model._decisions),
-        "events": list(model._events),
-    }
-
-
-def recognizer_from_state(state: Mapping[str, Any]) -> OpenSetRecognizer:
-    """Make the recognizer that :func:`recognizer_state` described.
-
-    Raises
-    ------
-    PersistenceError
-        If it describes none.
-    """
-    try:
-        model = OpenSetRecognizer(**state["arguments"])
-        model.counters = Counter(state["counters"])
-        model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
-        model._trained, model._stream = state["trained"], state["stream"]
-        model._buffer, model._evidence = state["buffer"], state["evidence"]
-        model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise PersistenceError(
-            f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
-        ) from error
-    return model
-
-
-def save_recognizer(model: OpenSetRecognizer, path: str | PathLike[str]) -> None:
-    """Write a recognizer."""
-    write_archive(path, "recognizer", recognizer_state(model))
-
-
-def load_recognizer(path: str | PathLike[str]) -> OpenSetRecognizer:
-    """Read a recognizer, which goes on bit for bit as the saved one would have."""
-    return recognizer_from_state(read_archive(path, "recognizer"))
 
 
 def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:

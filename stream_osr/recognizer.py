@@ -16,12 +16,20 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
-from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, InvalidParameter, NotTrained
+from stream_osr.errors import (
+    InvalidFeature,
+    InvalidInstance,
+    InvalidLabel,
+    InvalidParameter,
+    NotTrained,
+    PersistenceError,
+)
 from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.space import whiten
 from stream_osr.hdp.stream import immediate
 from stream_osr.labels import check_label, unknown_label
+from stream_osr.persistence import read_archive, write_archive
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 
@@ -119,18 +127,17 @@ class OpenSetRecognizer(MiniBatchClassifier):
     >>> for x, y in data[:1200]:
     ...     if y in known:
     ...         model.learn_one(x, y)
-    >>> print(model.freeze())  # doctest: +ELLIPSIS
-    trained on ... instances of 3 classes, ...
-    >>> for x, y in data[1200:]:
+    >>> model.freeze().instances
+    {'path': 169, 'grass': 175, 'cement': 163}
+    >>> calls = Counter()
+    >>> for key, (x, y) in enumerate(data[1200:], start=1200):
     ...     if y in known or y == "sky":
-    ...         model.learn_one(x, key=y)  # the truth as key: it comes back with the decision
-    >>> model.flush()
-    >>> decisions = list(model.drain())
-    >>> right = sum(d.label == (d.key if d.key in known else "unknown") for d in decisions)
-    >>> right / len(decisions) > 0.98
+    ...         model.learn_one(x, key=key)
+    ...         calls.update((data[d.key][1], d.label) for d in model.drain())
+    >>> calls["sky", "unknown"] > 100 > 10 > sum(calls["sky", y] for y in known)
     True
-    >>> [event.exemplars for event in model.drain_events() if isinstance(event, SubclassEmerged)]
-    [('sky', 'sky', 'sky', 'sky', 'sky')]
+    >>> any(type(event).__name__ == "SubclassEmerged" for event in model.drain_events())
+    True
     """
 
     def __init__(
@@ -588,16 +595,48 @@ class OpenSetRecognizer(MiniBatchClassifier):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""
-        from stream_osr.persistence import save_recognizer
-
-        save_recognizer(self, path)
+        write_archive(path, "recognizer", self.as_state())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> OpenSetRecognizer:
         """Load what :meth:`save` wrote. Nothing in the file is executed."""
-        from stream_osr.persistence import load_recognizer
+        return cls.from_state(read_archive(path, "recognizer"))
 
-        return load_recognizer(path)
+    def as_state(self) -> dict[str, Any]:
+        """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
+        return {
+            "arguments": self._get_params(),
+            "counters": dict(self.counters),
+            "training": None if self._training is None else self._training.as_state(),
+            "trained": self._trained,
+            "stream": self._stream,
+            "buffer": self._buffer,
+            "evidence": self._evidence,
+            "decisions": list(self._decisions),
+            "events": list(self._events),
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> OpenSetRecognizer:
+        """Make the recognizer that :meth:`as_state` described.
+
+        Raises
+        ------
+        PersistenceError
+            If it describes none.
+        """
+        try:
+            model = cls(**state["arguments"])
+            model.counters = Counter(state["counters"])
+            model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
+            model._trained, model._stream = state["trained"], state["stream"]
+            model._buffer, model._evidence = state["buffer"], state["evidence"]
+            model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise PersistenceError(
+                f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
+            ) from error
+        return model
 
 
 def _members(seated: np.ndarray) -> np.ndarray:

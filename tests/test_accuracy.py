@@ -10,10 +10,11 @@ from tests.data import need_data
 
 
 @pytest.mark.statistical
-def test_pendigits_with_five_known_and_five_unknown_classes():
+@pytest.mark.parametrize("batch_size", [64, 256])
+def test_pendigits_with_five_known_and_five_unknown_classes(batch_size):
     data = need_data("PENDIGITS")
     part = split(data.X, data.y, 5, 5, seed=0)
-    model = OpenSetRecognizer(seed=0)
+    model = OpenSetRecognizer(batch_size=batch_size, seed=0)
     for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
         model.learn_one(dict(enumerate(x)), y)
     expected = model.freeze().known_recall

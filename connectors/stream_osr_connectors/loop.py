@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel
-from stream_osr.persistence import read_archive, recognizer_from_state, recognizer_state, write_archive
+from stream_osr.persistence import read_archive, write_archive
 
 from .base import BadRecord, Position, Record, Sink, Source
 
@@ -55,15 +55,18 @@ class Checkpoint(NamedTuple):
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint, whole or not at all."""
-    content = checkpoint._replace(model=recognizer_state(checkpoint.model))._asdict()  # type: ignore[arg-type]
-    write_archive(path, "checkpoint", {**content, "totals": dict(checkpoint.totals)})
+    state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
+    write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Read a checkpoint."""
     content = read_archive(path, "checkpoint")
     return Checkpoint(
-        recognizer_from_state(content["model"]), content["source"], content["sinks"], Counter(content["totals"])
+        OpenSetRecognizer.from_state(content["model"]),
+        content["source"],
+        content["sinks"],
+        Counter(content["totals"]),
     )
 
 

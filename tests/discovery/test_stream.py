@@ -96,6 +96,8 @@ def test_growth_is_told_at_doublings_only(watched):
     for event in told.events:
         if isinstance(event, SubclassEmerged | SubclassGrew):
             sizes[event.subclass_id].append(event.size)
+            assert event.share == event.size / (event.seq + 1)
+            assert 0 < event.support <= event.size
     assert max(map(len, sizes.values())) >= 3
     for row in sizes.values():
         assert row[0] >= 8

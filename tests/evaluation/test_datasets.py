@@ -122,9 +122,7 @@ def test_unknown_name_lists_the_known_ones():
 
 
 @pytest.mark.usefixtures("directory")
-@pytest.mark.parametrize(
-    ("ci", "outcome"), [(None, "Skipped"), ("false", "Skipped"), ("true", "Failed")], ids=str
-)
+@pytest.mark.parametrize(("ci", "outcome"), [(None, "Skipped"), ("false", "Skipped"), ("true", "Failed")], ids=str)
 def test_missing_data_skip_a_test_but_fail_it_under_continuous_integration(monkeypatch, ci, outcome):
     if ci is None:
         monkeypatch.delenv("CI", raising=False)

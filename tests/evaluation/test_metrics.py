@@ -60,11 +60,7 @@ def test_hand_computed_report():
 
 
 @settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([*KNOWN, "unknown"]), st.sampled_from([*KNOWN, "unknown"])), min_size=1
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from([*KNOWN, "unknown"]), st.sampled_from([*KNOWN, "unknown"])), min_size=1))
 def test_micro_f_is_that_of_scikit_learn_over_the_known_labels(pairs):
     report = OpenSetReport(KNOWN, "unknown")
     y_true, y_pred = zip(*pairs, strict=True)

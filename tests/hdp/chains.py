@@ -297,7 +297,7 @@ def stream_loop(
                 if dish >= n_frozen:
                     add(dishes, dish - n_frozen, guests.rows[i], prior)
         probabilities[s] = sweep_batch(
-            rng, first, 1, proposals, guests, log_frozen, log_new, franchise, dishes, prior
+            rng, first, 1, proposals, False, guests, log_frozen, log_new, franchise, dishes, prior
         )
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]

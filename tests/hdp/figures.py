@@ -42,11 +42,12 @@ def posterior() -> None:
 
 
 def faded_tables() -> None:
-    masses = 0.5 ** np.arange(0, 4.3, 0.1)
-    honest = concentration.mean(ALPHA, float(np.minimum(masses, 1).sum()), [float(masses.sum())])
-    whole = concentration.mean(ALPHA, float(len(masses)), [float(masses.sum())])
-    out(f"{len(masses)} tables fading from 1 to {masses[-1]:.2f}, {masses.sum():.1f} seats in all: mean of alpha0 ")
-    out(f"{honest:.1f} by weight, {whole:.1f} with every table counted whole\n")
+    weights = 0.5 ** np.arange(0, 4.3, 0.1)
+    seats = float(weights.sum())
+    opened = concentration.Faded(ALPHA, seats, seats).moment(1)
+    whole = concentration.mean(ALPHA, float(len(weights)), [seats])
+    out(f"{len(weights)} tables of one guest, faded from 1 to {weights[-1]:.2f}, {seats:.1f} seats in all: mean of ")
+    out(f"alpha0 {opened:.1f} from the openings, {whole:.1f} from the number of tables\n")
 
 
 def ageing() -> None:

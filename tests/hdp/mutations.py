@@ -191,16 +191,16 @@ MUTATIONS = [
         "    franchise.total[0] += 0.0 * before\n",
     ),
     Mutation(
-        "alpha0 from whole tables",
+        "alpha0 of a fading restaurant from its number of tables",
         "concentration.py",
-        "            tables += min(1.0, franchise.table_mass[t])\n",
-        "            tables += 1.0\n",
+        "            opened += franchise.table_founder[t]\n",
+        "            opened += 1.0\n",
     ),
     Mutation(
         "alpha0 from one table too many",
         "concentration.py",
-        "    tables = 0.0\n",
-        "    tables = 1.0\n",
+        "    tables, opened = 0.0, 0.0\n",
+        "    tables, opened = 1.0, 0.0\n",
     ),
     Mutation(
         "alpha0 from all groups as one",
@@ -224,8 +224,8 @@ MUTATIONS = [
     Mutation(
         "alpha0 not drawn in the stream",
         "sweeps.py",
-        "                return probabilities\n        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE)\n",
-        "                return probabilities\n",
+        "        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, fading)\n",
+        "",
     ),
     Mutation(
         "gamma not drawn in training",

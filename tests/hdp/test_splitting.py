@@ -189,7 +189,7 @@ def seats_left(proposals: int, seed: int) -> int:
     log_frozen = stats.multivariate_normal.logpdf(rows[:, :d], np.zeros(d)).reshape(-1, 1)
     log_new = log_prior_predictives(rows, prior)
     dishes = empty_dishes(59, prior)
-    sweep_batch(rng, 0, 5, proposals, guests, log_frozen, log_new, franchise, dishes, prior)
+    sweep_batch(rng, 0, 5, proposals, False, guests, log_frozen, log_new, franchise, dishes, prior)
     return int((franchise.table_dish[guests.table[60:]] > 0).sum())
 
 

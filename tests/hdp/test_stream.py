@@ -130,6 +130,8 @@ class Ledger:
         np.testing.assert_array_equal(state.dishes.size, [(self.subclass == k).sum() for k in state.ids])
         assert (state.franchise.table_dish != CLOSED).all(), "slots not in use are dropped"
         assert not state.franchise.overflow[0]
+        assert (state.franchise.table_founder > 0).all()
+        assert (state.franchise.table_founder <= 1).all()
         served = state.franchise.table_dish[state.window.table] - n_classes
         expected = np.array([-1, *state.ids])[np.maximum(served, -1) + 1]
         np.testing.assert_array_equal(self.subclass[state.window_seq], expected)
@@ -355,6 +357,7 @@ def test_seats_weigh_half_after_the_half_life(window):
     state = settled_state(world, how._replace(half_life=np.inf))
     later = fade(state, 64, how)
     np.testing.assert_allclose(later.franchise.table_mass, state.franchise.table_mass / 2, rtol=1e-12)
+    np.testing.assert_allclose(later.franchise.table_founder, state.franchise.table_founder / 2, rtol=1e-12)
     np.testing.assert_allclose(later.franchise.seated, state.franchise.seated / 2, rtol=1e-12)
     np.testing.assert_allclose(later.window.weight, state.window.weight / 2, rtol=1e-12)
     # in one go or in many
@@ -374,6 +377,7 @@ def test_seats_never_fade_with_an_infinite_half_life():
     np.testing.assert_array_equal(f.table_mass, np.round(f.table_mass))
     assert f.table_mass.sum() == f.seated.sum() == state.seen
     assert (state.window.weight == 1.0).all()
+    assert (f.table_founder == 1.0).all()
 
 
 def test_effective_number_of_seats_is_bounded():

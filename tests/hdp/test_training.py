@@ -147,6 +147,16 @@ def test_progress_is_reported_and_no_sweep_is_lost():
     assert done == [1, 2, 3]
 
 
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_no_sweeps_leave_the_first_seating(covariance):
+    prior, _ = make_base(covariance, 2)
+    rows, group = labelled()
+    space = fit_space(rows, group)
+    training = library.train(rows, group, space, prior, np.random.default_rng(0), sweeps=0)
+    np.testing.assert_array_equal(library.dish_of_guests(training.seating), group)
+    np.testing.assert_array_equal(training.space.forward, space.forward)
+
+
 def test_tied_covariance_is_the_pooled_within_subclass_one():
     prior, _ = make_base("tied", 2, nu=5.0, psi=2.0, beta=0.1)
     raw, group = labelled(sizes=(60, 50), spread=8.0, parts=2)

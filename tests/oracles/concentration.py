@@ -78,6 +78,25 @@ def _cumulative(prior: Prior, count: float, sizes: tuple[float, ...]) -> tuple[N
     return a, np.cumsum(np.exp(log_terms - logsumexp(log_terms)))
 
 
+class Faded:
+    """The law of alpha0 in a restaurant whose seats fade, a Gamma prior times ``a^opened (a + n)^-n``.
+
+    Guests of total weight n came into a restaurant of size n; those of total weight ``opened`` took a table of their
+    own, each with probability ``a / (a + n)``.
+    """
+
+    def __init__(self, prior: Prior, opened: float, seats: float) -> None:
+        self.values, log_prior = grid(prior)
+        log_terms = log_prior + opened * np.log(self.values) - seats * np.log(self.values + seats)
+        self.masses = np.exp(log_terms - logsumexp(log_terms))
+
+    def moment(self, power: float) -> float:
+        return float(self.masses @ self.values**power)
+
+    def cumulative(self) -> tuple[NDArray[np.float64], ...]:
+        return self.values, np.cumsum(self.masses)
+
+
 def draw(prior: Prior, count: float, sizes: Sequence[float], rng: np.random.Generator) -> float:
     """One value of a from its posterior given the counts: inverse cumulative distribution on the grid."""
     a, cumulative = _cumulative(prior, count, tuple(sizes))
