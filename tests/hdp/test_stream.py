@@ -405,7 +405,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
     main = int(np.bincount(result.subclass[result.subclass >= 0]).argmax())
     assert main in state.ids
     for held in (True, False):
-        later = library.hold(state, {main} if held else set())
+        later = library.hold(world.known, state, {main} if held else set())
         statistics = later.dishes.matrix[later.ids == main].copy()
         size = int(later.dishes.size[later.ids == main][0])
         for b in range(15):
@@ -419,6 +419,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         assert f.menu[2 + slot] == 0.0
         assert not f.seated[0, 2 + slot]
         np.testing.assert_array_equal(later.dishes.matrix[[slot]], statistics)  # exact, never faded
+        assert main not in library.hold(world.known, later, set()).ids  # let go without a table: gone, slot and all
         # a class that returns is recognised under its old number
         again, result = library.step(
             world.known, world.frozen, later, novel[:5] + 0.05, np.random.default_rng(9), how
@@ -464,11 +465,11 @@ def test_hold_keeps_exactly_the_named_subclasses():
     state, _ = run(world, NEVER, batches=3)
     assert len(state.ids) > 2
     kept = {int(state.ids[0]), int(state.ids[2])}
-    held = library.hold(state, kept)
+    held = library.hold(world.known, state, kept)
     assert set(held.ids[held.franchise.held[2:]].tolist()) == kept
     assert held.franchise.held[:2].all()
     assert held.franchise.total[0] == menu_weights(held.franchise).sum()
-    assert not library.hold(held, set()).franchise.held[2:].any()
+    assert not library.hold(world.known, held, set()).franchise.held[2:].any()
     assert not state.franchise.held[2:].any()
 
 
@@ -511,7 +512,7 @@ def test_withdrawn_instance_leaves_seat_and_statistics(window):
 def test_subclass_goes_with_its_last_instance(window, held):
     world, state, rows, main, subclass = one_subclass(Settings(window=window, half_life=np.inf), n=4)
     if held:
-        state = library.hold(state, {main})
+        state = library.hold(world.known, state, {main})
     original = copy_of(state)
     after = state
     for seq in np.flatnonzero(subclass == main):
