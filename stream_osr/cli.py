@@ -107,7 +107,7 @@ def demo(
     tally = demonstration.Tally(stream)
     with _progress(console, total=True) as bar:
         task = bar.add_task(
-            "training (the first run compiles the sampler: about a minute, once)", total=len(training)
+            "training (the first run compiles the sampler: one to three minutes, once)", total=len(training)
         )
         for segment in training:
             model.learn_one(segment.features, segment.label)
@@ -158,6 +158,7 @@ def fit(
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
     console = _console()
+    _check_distinct(input=file, output=output, errors=errors)
     numbers_as_unknown: Any = int(unknown) if unknown is not None and unknown.lstrip("-").isdigit() else unknown
     arguments: dict[str, Any] = {
         "unknown": numbers_as_unknown,
@@ -207,7 +208,9 @@ def fit(
     model.save(output)
     console.print(str(report), markup=False)
     _tell_set_aside(console, counts["set aside"], errors)
-    console.print(f"model saved to {output}", markup=False)
+    names = [str(name) for name in model.trained.names]
+    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    console.print(f"features: {shown}\nmodel saved to {output}", markup=False)
 
 
 @app.command()
@@ -239,14 +242,16 @@ def run(
     console = _console()
     if checkpoint is None and output != "-" and input != "-":
         checkpoint = Path(f"{output}.checkpoint")
+    _check_distinct(model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint)
     started = load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
     recognizer = _streaming_model(model, started, batch_size, max_wait)
     halted = _until_told_to_stop()
+    names = _feature_list(features)
+    if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
+        names = [str(name) for name in recognizer.trained.names]
     with ExitStack() as stack:
         source = stack.enter_context(
-            open_source(
-                input, format=_format(format), key=key, time=time, label=label, features=_feature_list(features)
-            )
+            open_source(input, format=_format(format), key=key, time=time, label=label, features=names)
         )
         opened: list[Sink | None] = [
             None if path is None else stack.enter_context(open_sink(path)) for path in (output, events, errors)
@@ -269,6 +274,10 @@ def run(
             complain=_complainer(console),
         )
     console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    if totals["labelled"]:
+        console.print(f"{totals['labelled']} with a label: learnt, not decided")
+    if missing := recognizer.counters["missing"]:
+        console.print(f"{missing} missing values were filled with the feature's training mean")
     _tell_set_aside(console, totals["set_aside"], errors)
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
@@ -303,12 +312,26 @@ def _streaming_model(
     path: Path, started: Checkpoint | None, batch_size: int | None, max_wait: float | None
 ) -> OpenSetRecognizer:
     """Load the model with what the command line overrides; a resumed one is as it was."""
-    if started is not None:
-        return started.model
     loaded = OpenSetRecognizer.load(path)
+    if started is not None:
+        if loaded.trained.fingerprint != started.model.trained.fingerprint:
+            raise ConnectorError(f"{path} is not the model of the checkpoint; give that one, or leave out --resume")
+        return started.model
     changes = {"batch_size": batch_size, "max_wait": max_wait}
     arguments = {**loaded._get_params(), **{name: v for name, v in changes.items() if v is not None}}
     return OpenSetRecognizer.from_trained(loaded.trained, **arguments)
+
+
+def _check_distinct(**paths: str | Path | None) -> None:
+    """Refuse to write over something that is read, or to write two things to one file."""
+    seen: dict[Path, str] = {}
+    for name, path in paths.items():
+        if path is None or str(path) == "-":
+            continue
+        place = Path(path).resolve()
+        if place in seen:
+            raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
+        seen[place] = name
 
 
 def _until_told_to_stop() -> Callable[[], bool]:
@@ -344,6 +367,8 @@ def main() -> None:
     try:
         app()
     except StreamOSRError as error:
+        if isinstance(error.__context__, BrokenPipeError):
+            sys.exit(141)  # whoever reads has enough, as `head` does
         _console().print(f"error: {error}", markup=False)
         sys.exit(1)
     except BrokenPipeError:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,6 +97,31 @@ def open_stream(trained: TrainedModel) -> Stream:
         past=(),
         decided=(0,) * (len(trained.labels) + 1),
     )
+
+
+def expect_known(trained: TrainedModel, half_life: float) -> Stream:
+    """Begin a stream as if it had run on known instances for long, in the shares of the training set.
+
+    That is what immediate predictions assume while training goes on: labelled instances say that known classes are
+    what comes. A stream proper begins with nobody seated.
+    """
+    stream = open_stream(trained)
+    known, franchise = stream.known, stream.state.franchise
+    lasting = min(half_life / math.log(2.0), 1e6)
+    seats = known.size * min(1.0, lasting / known.size.sum())
+    n = len(seats)
+    tables = franchise._replace(
+        table_dish=np.arange(n),
+        table_group=np.zeros(n, np.int64),
+        table_live=np.zeros(n, np.int64),
+        table_residual=seats.copy(),
+        table_mass=seats.copy(),
+        table_founder=np.zeros(n),
+        seated=seats[None].copy(),
+        menu=franchise.menu + 1.0,
+        total=franchise.total + n,
+    )
+    return stream._replace(state=stream.state._replace(franchise=tables))
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:

@@ -15,7 +15,7 @@ from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
+from stream_osr.engine import Arrived, Evidence, Stream, close_batch, expect_known, open_stream
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -385,7 +385,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             trained = self._provisional(grown)
             self._training = grown
             if trained is not None:
-                self._trained, self._stream = trained, open_stream(trained)
+                self._trained, self._stream = trained, expect_known(trained, self._parameters.half_life)
                 self._evidence.clear()
                 return
         else:

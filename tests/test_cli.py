@@ -155,6 +155,25 @@ def test_bad_records_are_set_aside_with_their_reason_and_the_stream_goes_on(work
     assert "4 set aside; kept in bad.jsonl" in done.stderr
 
 
+def test_a_resumed_run_needs_the_model_of_its_checkpoint(work, whole):
+    done = call("fit", "train.csv", "-l", "colour", "--features", "a,b", "-o", "other.osr", cwd=work)
+    assert done.returncode == 0
+    before = (work / "whole.jsonl").read_bytes()
+    done = call("run", "-m", "other.osr", *RUN[3:], "-o", "whole.jsonl", "--resume", cwd=work)
+    assert done.returncode == 1
+    assert "other.osr is not the model of the checkpoint" in done.stderr
+    assert (work / "whole.jsonl").read_bytes() == before
+
+
+def test_text_in_a_feature_of_the_model_is_set_aside_in_json_lines_too(work):
+    (work / "text.jsonl").write_text(
+        '{"a": "x", "b": 1, "c": 2, "note": "n"}\n{"a": 1, "b": 1, "c": 2, "note": "n"}\n'
+    )
+    done = call("run", "-m", "model.osr", "-i", "text.jsonl", "-o", "text-out.jsonl", cwd=work)
+    assert "2 read, 1 decided" in done.stderr
+    assert "row 1 set aside" in done.stderr
+
+
 def test_standard_input_to_standard_output(work):
     text = '{"a": 0.5, "b": 0.1, "c": -0.2}\n{"a": 8.5, "b": 0.1, "c": -0.2}\n{"a": 90, "b": -90, "c": 9}\n'
     done = call("run", "-m", "model.osr", "-i", "-", "--format", "jsonl", input=text, cwd=work)
@@ -185,11 +204,19 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
         (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--pca-components", "0"), "pca_components is 0"),
         (("fit", "train.csv", "-l", "colour", "-o", "x.osr", "--covariance", "round"), "covariance is 'round'"),
         (("inspect", "stream.csv"), "not a saved stream-osr model"),
+        (
+            ("run", "-m", "model.osr", "-i", "stream.csv", "-o", "./stream.csv"),
+            "--output and --input are the same file",
+        ),
+        (("run", "-m", "model.osr", "-i", "stream.csv", "-o", "o.jsonl", "-e", "o.jsonl"), "--events and --output"),
+        (("fit", "train.csv", "-l", "colour", "-o", "train.csv"), "--output and --input are the same file"),
+        (("run", "-m", "model.osr", "-i", "narrow.csv", "-o", "o.jsonl"), "no column 'b'"),
     ],
 )
 def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
     (work / "empty.csv").write_text("")
     (work / "header.csv").write_text("a,b,c,colour\n")
+    (work / "narrow.csv").write_text("a,c\n1,2\n")
     full = work / "full.jsonl"  # a disk without room
     if not full.is_symlink():
         full.symlink_to("/dev/full")

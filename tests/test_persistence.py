@@ -518,6 +518,11 @@ def test_saving_replaces_whole_files(tmp_path, model):
         fitted(size).save(path)
         assert OpenSetRecognizer.load(path).trained.report.instances == {"left": size, "right": size}
     assert [each.name for each in tmp_path.iterdir()] == ["model.osr"]
+    before = path.read_bytes()
+    with path.open("rb") as reader:  # who reads the old file meanwhile reads it to its end
+        model.save(path)
+        assert reader.read() == before
+    assert path.read_bytes() != before
 
 
 def test_saved_file_has_the_usual_permissions(tmp_path, model):

@@ -187,3 +187,11 @@ def test_printing_with_any_labels() -> None:
             matrix.update(labels[0], model.predict_one({"a": a, "b": 2.0}))
         assert matrix.total_weight == 3
         assert str(matrix)
+
+
+def test_predictions_during_training_expect_known_classes():
+    # two overlapping classes in two dimensions: with nobody seated every instance would be called unknown
+    score = evaluate.progressive_val_score(
+        datasets.Bananas().take(1500), OpenSetRecognizer(seed=1), metrics.Accuracy()
+    )
+    assert score.get() > 0.75
