@@ -586,7 +586,6 @@ def test_training_that_cannot_begin_takes_nothing_in():
     assert len(model._training) == 1
 
 
-@pytest.mark.xfail(strict=True, raises=UnboundLocalError, reason="hdp.training: no sweep, no covariance")
 def test_tied_covariance_without_sweeps():
     model = in_training(covariance="tied", training_sweeps=0)
     assert model.freeze().instances == {"left": 30, "right": 30}

@@ -164,7 +164,6 @@ def test_fresh_identities_count_upwards(trained):
         stream = following
 
 
-@pytest.mark.xfail(strict=True, reason="hdp.stream: a slot emptied and used again in a batch keeps its identity")
 def test_an_identity_means_the_same_subclass_after_a_batch(trained):
     # a subclass that nobody stayed in is another subclass
     parameters = PARAMETERS.model_copy(update={"label_horizon": 10_000})

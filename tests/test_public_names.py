@@ -65,10 +65,12 @@ def test_arguments_of_the_constructor():
 def test_members_of_the_recognizer():
     own = {name for name in vars(OpenSetRecognizer) if not name.startswith("_")}
     assert own == {
+        "as_state",
         "drain",
         "drain_events",
         "flush",
         "freeze",
+        "from_state",
         "from_trained",
         "learn_label",
         "learn_many",

@@ -50,7 +50,9 @@ class Franchise(NamedTuple):
     total
         Number of tables that the menu counts, m.., shape (1,).
     overflow
-        Set to 1 when a slot was needed and none was free, shape (1,).
+        First set to 1 when a slot was needed and none was free; second the first dish number that a new subclass
+        may have (in a stream beyond all that were there before the batch: a number freed within it would pass for
+        its old subclass), shape (2,).
     """
 
     menu: np.ndarray
@@ -106,7 +108,7 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
         alpha=np.full(n_groups, float(alpha)),
         gamma=np.full(1, float(gamma)),
         total=np.zeros(1),
-        overflow=np.zeros(1, np.int64),
+        overflow=np.zeros(2, np.int64),
     )
 
 
@@ -144,7 +146,7 @@ def free_table(franchise: Franchise) -> int:
 @kernel
 def free_dish(franchise: Franchise, first: int) -> int:
     """Find a dish number, from ``first`` on, that is off the menu, or report the overflow."""
-    for dish in range(first, franchise.menu.shape[0]):
+    for dish in range(max(first, franchise.overflow[1]), franchise.menu.shape[0]):
         if franchise.menu[dish] == 0.0 and not franchise.held[dish]:
             return dish
     franchise.overflow[0] = 1

@@ -175,7 +175,7 @@ def step(
         rng.bit_generator.state = randomness
         spare *= 2
     n_classes = len(known.size)
-    ids, next_id = _identities(state, franchise, n_classes)
+    ids, next_id = _identities(state, guests, franchise, n_classes)
     served = franchise.table_dish[guests.table]
     subclass = np.where(served >= n_classes, ids[np.maximum(served - n_classes, 0)], -1)
     before = state.franchise.table_dish[state.window.table]
@@ -216,6 +216,7 @@ def _lay_tables(
             target[:, :n_dishes] = source
         else:
             target[: len(source)] = source
+    new.overflow[1] = n_dishes
     window = state.window
     guests = Guests(
         rows,
@@ -227,7 +228,7 @@ def _lay_tables(
     return guests, new, dishes
 
 
-def _identities(state: StreamState, franchise: Franchise, n_classes: int) -> tuple[np.ndarray, int]:
+def _identities(state: StreamState, guests: Guests, franchise: Franchise, n_classes: int) -> tuple[np.ndarray, int]:
     """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
 
     A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
@@ -235,7 +236,14 @@ def _identities(state: StreamState, franchise: Franchise, n_classes: int) -> tup
     """
     count = len(franchise.menu) - n_classes
     ids = np.full(count, -1)
-    ids[: len(state.ids)] = state.ids
+    old = len(state.ids)
+    ids[:old] = state.ids
+    before = state.franchise.table_dish[state.window.table] - n_classes
+    now = franchise.table_dish[guests.table[: len(before)]] - n_classes
+    settled = state.dishes.size - np.bincount(before[before >= 0], minlength=old)
+    stays = (settled > 0) | state.franchise.held[n_classes:]
+    stays[now[(now == before) & (now >= 0)]] = True
+    ids[:old][~stays] = -1  # all who had the number have left it to others
     serving = menu_weights(franchise)[n_classes:] > 0.0
     ids[~serving] = -1
     fresh = np.flatnonzero(serving & (ids == -1))
@@ -300,7 +308,7 @@ def _tidy(state: StreamState, known: Known) -> StreamState:
         alpha=old.alpha.copy(),
         gamma=old.gamma.copy(),
         total=np.full(1, weight[numbers].sum()),
-        overflow=np.zeros(1, np.int64),
+        overflow=np.zeros(2, np.int64),
     )
     return state._replace(
         franchise=franchise,

@@ -144,6 +144,7 @@ def train(
     """
     seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
     log_new = log_prior_predictives(seating.guests.rows, prior)
+    tied_space = space
     for number in range(sweeps):
         if prior.covariance == TIED:
             tied_space, seating = _plug_in_covariance(rows, space, seating, prior)
