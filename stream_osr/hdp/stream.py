@@ -241,7 +241,7 @@ def _identities(state: StreamState, guests: Guests, franchise: Franchise, n_clas
     before = state.franchise.table_dish[state.window.table] - n_classes
     now = franchise.table_dish[guests.table[: len(before)]] - n_classes
     settled = state.dishes.size - np.bincount(before[before >= 0], minlength=old)
-    stays = (settled > 0) | state.franchise.held[n_classes:]
+    stays = settled > 0
     stays[now[(now == before) & (now >= 0)]] = True
     ids[:old][~stays] = -1  # all who had the number have left it to others
     serving = menu_weights(franchise)[n_classes:] > 0.0
