@@ -9,7 +9,7 @@ ones, and a smaller test part is the larger one with instances left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,6 +76,8 @@ def split(
     n_unknown: int,
     seed: int,
     train_share: float = 0.6,
+    *,
+    known: Sequence[Hashable] | None = None,
 ) -> Split:
     """Choose known classes and divide the instances into training and test (steps 1 to 3).
 
@@ -98,12 +100,14 @@ def split(
         Of everything random here.
     train_share
         Share of each known class that trains.
+    known
+        The known classes, `n_known` of them, when they are given instead of drawn.
 
     Raises
     ------
     InvalidParameter
         If rows and labels differ in number, the classes do not suffice, the share is not within (0, 1),
-        or a known class is so small that nothing of it would train.
+        a known class is so small that nothing of it would train, or the given ones are not as many classes of y.
 
     Examples
     --------
@@ -116,7 +120,7 @@ def split(
     >>> closed.known == parts.known, (closed.X_train == parts.X_train).all(), len(closed.X_test)
     (True, np.True_, 2)
     """
-    return _divide(X, y, n_known, n_unknown, np.random.default_rng((_TEST_STREAM, seed)), train_share)
+    return _divide(X, y, n_known, n_unknown, np.random.default_rng((_TEST_STREAM, seed)), train_share, known)
 
 
 def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_share: float = 0.6) -> ValidationSplit:
@@ -165,7 +169,13 @@ def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_sh
 
 
 def _divide(
-    X: ArrayLike, y: ArrayLike, n_known: int, n_unknown: int, rng: np.random.Generator, train_share: float
+    X: ArrayLike,
+    y: ArrayLike,
+    n_known: int,
+    n_unknown: int,
+    rng: np.random.Generator,
+    train_share: float,
+    given: Sequence[Hashable] | None = None,
 ) -> Split:
     X = np.asarray(X)
     y = np.asarray(y)
@@ -173,6 +183,11 @@ def _divide(
     _check(X, y, len(classes), n_known, n_unknown, train_share)
 
     order = rng.permutation(classes)
+    if given is not None:
+        first = np.array(given)
+        if len(first) != n_known or len(np.intersect1d(first, classes)) != n_known:
+            raise InvalidParameter(f"known is {list(given)!r}: expected {n_known} different classes of y")
+        order = np.concatenate([first, order[~np.isin(order, first)]])
     known, unknown = order[:n_known], order[n_known : n_known + n_unknown]
     train = [_training_rows(np.flatnonzero(y == label), label, train_share, rng) for label in known]
     rows = np.concatenate(train)

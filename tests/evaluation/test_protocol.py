@@ -154,3 +154,21 @@ def test_split_of_the_papers_data(name, n_known, n_unknown, n_train):
     assert n_train is None or len(parts.X_train) == n_train
     used = np.isin(y, [*parts.known, *parts.unknown]).sum()
     assert len(parts.X_train) + len(parts.X_test) == used
+
+
+def test_given_classes_are_the_known_ones():
+    X, y = numbered([6, 7, 8, 9])
+    part = split(X, y, 2, 2, seed=3, known=[3, 1])
+    assert part.known == (3, 1)
+    assert set(part.unknown) == {0, 2}
+    assert set(part.y_train.tolist()) == {3, 1}
+    one = split(X, y, 2, 1, seed=3, known=[3, 1])
+    assert one.unknown == part.unknown[:1]
+    np.testing.assert_array_equal(one.X_train, part.X_train)
+
+
+@pytest.mark.parametrize("known", [[1], [1, 1], [1, 9]])
+def test_given_classes_must_be_as_many_classes_of_the_data(known):
+    X, y = numbered([6, 7, 8])
+    with pytest.raises(InvalidParameter, match="expected 2 different classes"):
+        split(X, y, 2, 1, seed=0, known=known)

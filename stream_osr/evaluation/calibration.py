@@ -1,0 +1,161 @@
+"""Whether a probability of being unknown means what it says, and whether it ranks the unknown above the known."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from stream_osr.errors import InvalidParameter
+
+N_BINS = 15
+
+
+class ReliabilityCurve(NamedTuple):
+    """Predicted probability against observed share, bin by bin, in rising order of the prediction.
+
+    Attributes
+    ----------
+    count
+        Instances in each bin, shape (n_bins,).
+    predicted
+        Mean predicted probability of each bin, shape (n_bins,).
+    observed
+        Share of each bin that is unknown indeed, shape (n_bins,).
+    """
+
+    count: NDArray[np.int64]
+    predicted: NDArray[np.float64]
+    observed: NDArray[np.float64]
+
+
+def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int = N_BINS) -> ReliabilityCurve:
+    """Gather predictions into bins of equal mass and compare each with the truth.
+
+    The instances, sorted by prediction, are cut into bins whose sizes differ by one at most; with fewer instances
+    than bins each is a bin of its own. Instances with one prediction may fall into several bins; each of them then
+    counts with the mean truth of all that share it, so that the order of the instances does not matter.
+
+    Parameters
+    ----------
+    p_unknown
+        Predicted probability of being unknown, in [0, 1], shape (n,).
+    is_unknown
+        Whether the instance is of an unknown class, shape (n,).
+    n_bins
+        Number of bins.
+
+    Returns
+    -------
+    ReliabilityCurve
+        ``min(n_bins, n)`` bins.
+
+    Raises
+    ------
+    InvalidParameter
+        If a prediction is not a probability, the two differ in length, or there is no bin.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0.1, 0.9, 0.1, 0.7], [False, True, True, True], n_bins=2)
+    >>> curve.count.tolist(), curve.predicted.tolist(), curve.observed.tolist()
+    ([2, 2], [0.1, 0.8], [0.5, 1.0])
+    """
+    if n_bins < 1:
+        raise InvalidParameter(f"n_bins is {n_bins}: at least 1 is needed")
+    p, truth = _checked(p_unknown, is_unknown)
+    if ((p < 0) | (p > 1)).any():
+        wrong = p[(p < 0) | (p > 1)][0]
+        raise InvalidParameter(f"p_unknown holds {wrong:g}: expected probabilities between 0 and 1")
+    order = np.argsort(p, kind="stable")
+    values, same, shared = np.unique(p[order], return_inverse=True, return_counts=True)
+    share = np.bincount(same, truth[order], minlength=len(values)) / shared
+    bins = np.array_split(np.arange(len(p)), min(n_bins, len(p))) if len(p) else []
+    return ReliabilityCurve(
+        count=np.array([len(places) for places in bins], dtype=np.int64),
+        predicted=np.array([p[order[places]].mean() for places in bins], dtype=np.float64),
+        observed=np.array([share[same[places]].mean() for places in bins], dtype=np.float64),
+    )
+
+
+def expected_calibration_error(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int = N_BINS) -> float:
+    """Mean absolute difference of predicted probability and observed share, over bins of equal mass.
+
+    Parameters
+    ----------
+    p_unknown, is_unknown, n_bins
+        As for `reliability_curve`.
+
+    Returns
+    -------
+    float
+        In [0, 1], 0 being best; nan if there are no instances.
+
+    Raises
+    ------
+    InvalidParameter
+        As `reliability_curve` does.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural networks", ICML 2017.
+    .. [2] K. Nguyen and B. O'Connor, "Posterior calibration and exploratory analysis for natural language
+       processing models", EMNLP 2015: bins of equal mass.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([0.1, 0.9, 0.1, 0.7], [False, True, True, True], n_bins=2), 3)
+    0.3
+    """
+    curve = reliability_curve(p_unknown, is_unknown, n_bins)
+    n = int(curve.count.sum())
+    return float((curve.count * np.abs(curve.predicted - curve.observed)).sum() / n) if n else math.nan
+
+
+def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
+    """Area under the ROC curve: the chance that an unknown instance scores above a known one, a tie being half.
+
+    Parameters
+    ----------
+    score
+        The higher, the more unknown; of any scale, infinities included, shape (n,).
+    is_unknown
+        Whether the instance is of an unknown class, shape (n,).
+
+    Returns
+    -------
+    float
+        In [0, 1], 0.5 being chance; nan unless there are both known and unknown instances.
+
+    Raises
+    ------
+    InvalidParameter
+        If a score is nan or the two differ in length.
+
+    Examples
+    --------
+    >>> auroc([0.1, 0.4, 0.4, 0.8], [False, False, True, True])
+    0.875
+    """
+    scores, truth = _checked(score, is_unknown)
+    n_unknown = int(truth.sum())
+    n_known = len(truth) - n_unknown
+    if not n_unknown or not n_known:
+        return math.nan
+    ranks = rankdata(scores)  # Mann and Whitney's U, as a share of its largest value
+    return float((ranks[truth].sum() - n_unknown * (n_unknown + 1) / 2) / (n_known * n_unknown))
+
+
+def _checked(values: ArrayLike, is_unknown: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    predicted = np.asarray(values, dtype=np.float64)
+    truth = np.asarray(is_unknown, dtype=bool)
+    if predicted.ndim != 1 or predicted.shape != truth.shape:
+        raise InvalidParameter(
+            f"predictions are of shape {predicted.shape} and truth of shape {truth.shape}: expected (n,) for both"
+        )
+    if np.isnan(predicted).any():
+        raise InvalidParameter(f"prediction {int(np.isnan(predicted).argmax())} is nan: every instance needs one")
+    return predicted, truth
