@@ -19,7 +19,7 @@ class ReliabilityCurve(NamedTuple):
 
     Attributes
     ----------
-    count
+    size
         Instances in each bin, shape (n_bins,).
     predicted
         Mean predicted probability of each bin, shape (n_bins,).
@@ -27,7 +27,7 @@ class ReliabilityCurve(NamedTuple):
         Share of each bin that is unknown indeed, shape (n_bins,).
     """
 
-    count: NDArray[np.int64]
+    size: NDArray[np.int64]
     predicted: NDArray[np.float64]
     observed: NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int =
     Examples
     --------
     >>> curve = reliability_curve([0.1, 0.9, 0.1, 0.7], [False, True, True, True], n_bins=2)
-    >>> curve.count.tolist(), curve.predicted.tolist(), curve.observed.tolist()
+    >>> curve.size.tolist(), curve.predicted.tolist(), curve.observed.tolist()
     ([2, 2], [0.1, 0.8], [0.5, 1.0])
     """
     if n_bins < 1:
@@ -75,7 +75,7 @@ def reliability_curve(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bins: int =
     share = np.bincount(same, truth[order], minlength=len(values)) / shared
     bins = np.array_split(np.arange(len(p)), min(n_bins, len(p))) if len(p) else []
     return ReliabilityCurve(
-        count=np.array([len(places) for places in bins], dtype=np.int64),
+        size=np.array([len(places) for places in bins], dtype=np.int64),
         predicted=np.array([p[order[places]].mean() for places in bins], dtype=np.float64),
         observed=np.array([share[same[places]].mean() for places in bins], dtype=np.float64),
     )
@@ -111,8 +111,8 @@ def expected_calibration_error(p_unknown: ArrayLike, is_unknown: ArrayLike, n_bi
     0.3
     """
     curve = reliability_curve(p_unknown, is_unknown, n_bins)
-    n = int(curve.count.sum())
-    return float((curve.count * np.abs(curve.predicted - curve.observed)).sum() / n) if n else math.nan
+    n = int(curve.size.sum())
+    return float((curve.size * np.abs(curve.predicted - curve.observed)).sum() / n) if n else math.nan
 
 
 def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
