@@ -1,6 +1,7 @@
 """What one cell of the experiment is, which cells an experiment has, and how cells are measured.
 
-Cells that share data set, method, seed and epsilon share one training: they are a unit of work.
+Cells that share data set, method, seed and epsilon share one training, and all comparators of a data set and seed
+share theirs: they are a unit of work.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
-from itertools import groupby, product
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.accuracy.methods import UNKNOWN, Outcome, kind_of, make
+from benchmarks.accuracy.methods import UNKNOWN, Family, Outcome, kind_of, make
 from stream_osr.evaluation import (
     KNOWN_CLASSES,
     PCA_DIMENSIONS,
@@ -163,12 +164,17 @@ def plan(
 
 
 def units(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Gather the cells that share one training."""
+    """Gather the cells that share one training part: of one method, or of all comparators."""
 
-    def training(cell: Cell) -> tuple[str, str, int, float]:
-        return cell.dataset, cell.method, cell.seed, -1.0 if cell.epsilon is None else cell.epsilon
+    def shared(cell: Cell) -> tuple[str, int, str, float]:
+        kind = kind_of(cell.method)
+        method = kind if kind == "comparator" else cell.method
+        return cell.dataset, cell.seed, method, -1.0 if cell.epsilon is None else cell.epsilon
 
-    return [list(group) for _, group in groupby(sorted(cells, key=training), key=training)]
+    gathered: dict[tuple[str, int, str, float], list[Cell]] = {}
+    for cell in cells:
+        gathered.setdefault(shared(cell), []).append(cell)
+    return list(gathered.values())
 
 
 class Problem(NamedTuple):
@@ -209,30 +215,41 @@ def problem(dataset: str, n_unknown: int, seed: int) -> Problem:
 
 def measure(unit: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Measure the cells of a unit, one record each; what goes wrong becomes a failed record, and the rest goes on."""
-    first = unit[0]
+    by_method: dict[str, list[Cell]] = {}
+    for cell in unit:
+        by_method.setdefault(cell.method, []).append(cell)
+    family = Family([name for name in by_method if kind_of(name) == "comparator"], unit[0].seed)
     with threadpool_limits(1):
+        for cells in by_method.values():
+            yield from _measure_method(cells, family)
+
+
+def _measure_method(cells: Sequence[Cell], family: Family) -> Iterator[dict[str, Any]]:
+    """Train once, decide for every cell."""
+    first = cells[0]
+    try:
+        given = problem(first.dataset, 0, first.seed)
+        method = make(first.method, SETTINGS[first.dataset].pca, first.seed, first.epsilon, family)
+        method.fit(given.X_train, given.group, given.known)
+    except Exception as error:
+        yield from [_failed(cell, error) for cell in cells]
+        return
+    for cell in cells:
         try:
-            given = problem(first.dataset, 0, first.seed)
-            method = make(first.method, SETTINGS[first.dataset].pca, first.seed, first.epsilon)
-            method.fit(given.X_train, given.group, given.known)
+            tested = problem(cell.dataset, cell.n_unknown, cell.seed)
+            size = len(tested.X_test) if cell.batch_size == "full" else cell.batch_size
+            outcome = method.decide(tested.X_test, size, cell.decision_delay)
+            record = {
+                **cell.as_record(),
+                "status": "done",
+                **figures_of_merit(tested, outcome),
+                "train_seconds": method.train_seconds,
+                "us_per_instance": 1e6 * outcome.seconds / len(tested.X_test),
+                "versions": versions(),
+            }
         except Exception as error:
-            yield from (_failed(cell, error) for cell in unit)
-            return
-        for cell in unit:
-            try:
-                tested = problem(cell.dataset, cell.n_unknown, cell.seed)
-                size = len(tested.X_test) if cell.batch_size == "full" else cell.batch_size
-                outcome = method.decide(tested.X_test, size, cell.decision_delay)
-                yield {
-                    **cell.as_record(),
-                    "status": "done",
-                    **figures_of_merit(tested, outcome),
-                    "train_seconds": method.train_seconds,
-                    "us_per_instance": 1e6 * outcome.seconds / len(tested.X_test),
-                    "versions": versions(),
-                }
-            except Exception as error:
-                yield _failed(cell, error)
+            record = _failed(cell, error)
+        yield record
 
 
 def figures_of_merit(tested: Problem, outcome: Outcome) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -199,22 +200,48 @@ class CoCluster(Method):
         return Outcome(found.label, None, False, time.perf_counter() - begin)
 
 
+class Family:
+    """Comparators selected together on one training part: those on support vector machines share them.
+
+    Parameters
+    ----------
+    names
+        The comparators.
+    seed
+        Of the validation split.
+    """
+
+    def __init__(self, names: Sequence[str], seed: int) -> None:
+        self.names, self.seed = tuple(names), seed
+        self._found: dict[str, Any] | None = None
+
+    def select(self, name: str, X: np.ndarray, group: np.ndarray) -> Any:
+        """Select one of the family; where all of them at once fail, each is tried alone."""
+        from benchmarks.comparators import select, select_family
+
+        if self._found is None:
+            self._found = {}
+            if len(self.names) > 1:
+                with suppress(Exception):
+                    self._found = select_family(self.names, X, group, self.seed)
+        return self._found[name] if name in self._found else select(name, X, group, self.seed)
+
+
 class Comparator(Method):
     """A method of others, hyperparameters selected on the training part by the paper's validation split."""
 
-    def __init__(self, name: str, pca: int | None, seed: int) -> None:
-        self.name, self.pca, self.seed = name, pca, seed
+    def __init__(self, name: str, pca: int | None, family: Family) -> None:
+        self.name, self.pca, self.family = name, pca, family
 
     def fit(self, X: np.ndarray, group: np.ndarray, known: Sequence[Any]) -> None:
-        """Fit the principal axes, select, fit."""
-        from benchmarks.comparators import selection
-
+        """Fit the principal axes, select, fit. The time is told when it is this comparator's alone."""
         begin = time.perf_counter()
         self.centre, self.axes = X.mean(axis=0), np.eye(X.shape[1])
         if self.pca is not None:
             self.axes = np.linalg.svd(X - self.centre, full_matrices=False)[2][: self.pca].T
-        self.estimator = selection.select(self.name, self._projected(X), group, self.seed)
-        self.train_seconds = time.perf_counter() - begin
+        self.estimator = self.family.select(self.name, self._projected(X), group)
+        if len(self.family.names) == 1:
+            self.train_seconds = time.perf_counter() - begin
 
     def decide(self, X: np.ndarray, batch_size: int | None, delay: int) -> Outcome:
         """Decide one by one."""
@@ -240,13 +267,13 @@ def kind_of(name: str) -> Literal["stream", "cocluster", "comparator"]:
     return "cocluster" if name in COCLUSTER else "comparator"
 
 
-def make(name: str, pca: int | None, seed: int, epsilon: float | None) -> Method:
-    """Make a method, not yet trained."""
+def make(name: str, pca: int | None, seed: int, epsilon: float | None, family: Family | None = None) -> Method:
+    """Make a method, not yet trained; a comparator may be selected with a family."""
     if name == OURS:
         return Stream(pca, seed, epsilon)
     if name in COCLUSTER:
         return CoCluster(COCLUSTER[name], pca, seed, epsilon)
-    return Comparator(name, pca, seed)
+    return Comparator(name, pca, family or Family([name], seed))
 
 
 def _comparators() -> tuple[str, ...]:
