@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
+JOBS ?= 1
+ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install demo test test-long check format clean
+.PHONY: help install demo test test-long check accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -37,6 +39,13 @@ check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/results (hours)
+	-$(ACCURACY) --methods stream-osr --batch-size 64,full
+	-$(ACCURACY) --methods stream-osr --batch-size 16,64,256,full --openness medium
+	-$(ACCURACY) --methods stream-osr --openness closed,medium --epsilon 0,1e-5,1e-4,1e-3,0.01,0.1 \
+		--datasets LETTER,PENDIGITS,USPS,COIL20,YALEB
+	$(ACCURACY) --methods all --batch-size 64,full --figures docs/results/figures --markdown docs/results/tables.md
 
 format: $(VENV)/.dev   ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .

@@ -6,11 +6,7 @@ Lists are separated by commas, seeds may be ranges: ``--datasets PENDIGITS,COIL2
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -19,15 +15,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.accuracy import results, tables
-from benchmarks.accuracy.cells import LEVELS, SETTINGS, Cell, plan, run, units
+from benchmarks.accuracy.cells import LEVELS, SETTINGS, Cell, plan, units
 from benchmarks.accuracy.methods import names
+from benchmarks.accuracy.running import run_all
 
 console = Console()
+
+app = typer.Typer(add_completion=False)
 
 Choice = TypeVar("Choice", bound=str)
 Number = TypeVar("Number", int, float)
 
 
+@app.command()
 def main(
     datasets: Annotated[str, typer.Option(help="Data sets, or all.")] = "all",
     openness: Annotated[str, typer.Option(help="Levels among closed, medium, high, or all.")] = "all",
@@ -97,7 +97,7 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     try:
         with progress:
             task = progress.add_task("measuring", total=len(missing))
-            for cell, error in _run_all(units(missing), path, jobs):
+            for cell, error in run_all(units(missing), path, jobs):
                 progress.advance(task)
                 if error is not None:
                     failed += 1
@@ -105,29 +105,10 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     except KeyboardInterrupt:
         console.print(f"interrupted; what was measured is in {path}, the same command goes on from there")
         raise typer.Exit(130) from None
+    except BrokenProcessPool:
+        console.print(f"a process was killed (out of memory?); what was measured is in {path}; fewer --jobs may help")
+        return False
     return not failed
-
-
-def _run_all(work: list[list[Cell]], path: Path, jobs: int) -> Iterator[tuple[Cell, str | None]]:
-    keep = partial(results.append, path)
-    if jobs == 1:
-        for unit in work:
-            yield from run(unit, keep)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_let_parent_interrupt) as pool:
-        try:
-            for future in as_completed([pool.submit(run, unit, keep) for unit in work]):
-                yield from future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in multiprocessing.active_children():
-                child.terminate()
-            raise
-
-
-def _let_parent_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _chosen(text: str, of: tuple[Choice, ...], option: str) -> list[Choice]:
@@ -162,4 +143,4 @@ def _number(text: str, kind: type[Number], option: str) -> Number:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -10,7 +10,7 @@ import platform
 import subprocess
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -317,12 +317,3 @@ def versions() -> dict[str, str]:
     except (OSError, subprocess.SubprocessError):
         pass  # not a checkout
     return found
-
-
-def run(unit: Sequence[Cell], keep: Callable[[dict[str, Any]], None]) -> list[tuple[Cell, str | None]]:
-    """Measure a unit and hand every record over as soon as it is there; return the cells and their errors."""
-    ended = []
-    for record in measure(unit):
-        keep(record)
-        ended.append((Cell.from_record(record), record.get("error")))
-    return ended

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,14 +116,15 @@ def batch_size_figure(name: str, records: Sequence[Record]) -> Figure | None:
     for place, of_size in zip(places, values, strict=True):
         boxes.plot(np.full(len(of_size), place), of_size, "o", ms=3, color=INK, alpha=0.5)
     mean, deviation = _mean_and_deviation(values)
-    bars.errorbar(places, mean, deviation, marker="o", ms=5, lw=1.8, capsize=4, color=OURS_COLOUR)
-    for place, value in zip(places, mean, strict=True):
+    bars.errorbar(places, mean, deviation, marker="o", ms=5, lw=1.8, elinewidth=1.0, capsize=4, color=OURS_COLOUR)
+    for place, value, top in zip(places, mean, mean + deviation, strict=True):
         label = f"{value:.3f}".removeprefix("0")
-        bars.annotate(label, (place, value), (7, 5), textcoords="offset points", fontsize=8, color=INK)
+        bars.annotate(label, (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8, color=INK)
     for axes, title in ((boxes, f"(a) {name}: each seed"), (bars, "(b) mean and standard deviation")):
         axes.set(xlabel="instances decided together", title=title)
         axes.set_xticks(places, [str(size) for size in sizes])
-        axes.set_xlim(0.4, len(sizes) + 0.75)
+        axes.set_xlim(0.4, len(sizes) + 0.6)
+        axes.margins(y=0.1)
         axes.grid(visible=False, axis="x")
     boxes.set_ylabel("micro-F")
     _note_seeds(figure, [len(v) for v in values], f"{n_unknown} unknown classes")
@@ -144,11 +145,11 @@ def epsilon_figure(records: Sequence[Record]) -> Figure | None:
     epsilons = sorted({epsilon for points in found.values() for epsilon in points})
     figure = Figure(figsize=(9.4, 3.8), layout="constrained")
     panels = figure.subplots(1, 2, sharey=True)
-    for panel, level, title in (
-        (panels[0], "closed", "(a) closed set"),
-        (panels[1], "medium", "(b) open set, medium openness"),
+    labels: list[list[tuple[float, str, str, bool]]] = [[], []]
+    for panel, of_panel, level, title in (
+        (panels[0], labels[0], "closed", "(a) closed set"),
+        (panels[1], labels[1], "medium", "(b) open set, medium openness"),
     ):
-        labels = []
         names = [name for name in SETTINGS if (name, level) in found]
         for name in names:
             points = found[name, level]
@@ -159,11 +160,12 @@ def epsilon_figure(records: Sequence[Record]) -> Figure | None:
                 names.index(name) - len(names) / 2
             )
             panel.errorbar(places, mean, deviation, capsize=2, elinewidth=0.8, ms=4.5, lw=1.5, **look)
-            labels.append((float(mean[-1]), name, look["color"], False))
+            of_panel.append((float(mean[-1]), name, look["color"], False))
         panel.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
         panel.set(xlabel="epsilon", title=title, xlim=(-0.4, len(epsilons) - 0.6))
         panel.grid(visible=False, axis="x")
-        _label_ends(panel, labels)
+    for panel, of_panel in zip(panels, labels, strict=True):  # once the limits they share are known
+        _label_ends(panel, of_panel)
     panels[0].set_ylabel("micro-F")
     _note_seeds(figure, [len(v) for points in found.values() for v in points.values()], "batches of 64")
     return figure
@@ -293,11 +295,15 @@ def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def _mean_and_deviation(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
-    spread: Callable[[Sequence[float]], float] = lambda v: float(np.std(v, ddof=1)) if len(v) > 1 else 0.0  # noqa: E731
-    return np.array([np.mean(v) for v in values]), np.array([spread(v) for v in values])
+    deviations = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
+    return np.array([np.mean(v) for v in values]), np.array(deviations)
 
 
 def _note_seeds(figure: Figure, counts: Sequence[int], more: str = "") -> None:
     n = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     text = f"{n} seed{'s' if max(counts) > 1 else ''}; bars: standard deviation" + (f"; {more}" if more else "")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        strip = 0.16 / figure.get_figheight()  # kept free at the bottom
+        engine.set(rect=(0, strip, 1, 1 - strip))
     figure.text(0.995, 0.005, text, ha="right", va="bottom", fontsize=7, color="#777777")
