@@ -18,6 +18,8 @@ from benchmarks.accuracy import results, tables
 from benchmarks.accuracy.cells import LEVELS, SETTINGS, Cell, plan, units
 from benchmarks.accuracy.methods import names
 from benchmarks.accuracy.running import run_all
+from stream_osr.evaluation import data_directory
+from stream_osr.evaluation.datasets import DATA_VARIABLE
 
 console = Console()
 
@@ -87,6 +89,13 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     """Measure what is not in the file; return whether everything asked for has been measured by now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = results.read(path)
+    absent = sorted({c.dataset for c in cells if not (data_directory() / f"{c.dataset}.npz").is_file()})
+    if absent:
+        console.print(
+            f"{', '.join(absent)} not found in {data_directory()}: set {DATA_VARIABLE} to the folder of the .npz files, "
+            "or leave them out with --datasets"
+        )
+        return False
     missing = [cell for cell in cells if cell not in known or (retry and known[cell]["status"] == "failed")]
     failed = sum(cell in known and known[cell]["status"] == "failed" for cell in cells if cell not in missing)
     console.print(f"{len(cells)} cells, {len(cells) - len(missing)} of them in {path}")
@@ -101,7 +110,7 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
                 progress.advance(task)
                 if error is not None:
                     failed += 1
-                    progress.console.print(f"[red]failed[/red] {cell}: {error}")
+                    progress.console.print(f"failed: {cell}: {error}", style="red", markup=False)
     except KeyboardInterrupt:
         console.print(f"interrupted; what was measured is in {path}, the same command goes on from there")
         raise typer.Exit(130) from None

@@ -103,6 +103,16 @@ class Cell:
     decision_delay: int = 0
     epsilon: float | None = None
 
+    def __str__(self) -> str:
+        parts = [f"{self.dataset} with {self.n_unknown} unknown classes", self.method]
+        if self.batch_size is not None:
+            parts.append(f"batch {self.batch_size}")
+        if self.decision_delay:
+            parts.append(f"delay {self.decision_delay}")
+        if self.epsilon is not None:
+            parts.append(f"epsilon {self.epsilon:g}")
+        return ", ".join([*parts, f"seed {self.seed}"])
+
     def as_record(self) -> dict[str, Any]:
         """Return the fields for the results file."""
         record = asdict(self)

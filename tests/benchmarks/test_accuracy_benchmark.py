@@ -99,6 +99,12 @@ def test_training_that_fails_fails_its_cells_only(tiny_data, monkeypatch):
     assert records[0]["error"].startswith("ZeroDivisionError")
 
 
+def test_a_data_set_that_is_not_there_is_said_before_anything_is_measured(tiny_data):
+    output, records = measured(tiny_data, "--datasets", "PENDIGITS,USPS", code=1)
+    assert "USPS not found" in output
+    assert not records
+
+
 def test_a_torn_line_is_measured_again_and_does_not_spoil_the_next(tmp_path):
     path = tmp_path / "results.jsonl"
     one, two = (Cell("PENDIGITS", 5, methods.OURS, 64, seed) for seed in (0, 1))
