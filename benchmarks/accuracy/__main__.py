@@ -92,7 +92,7 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     absent = sorted({c.dataset for c in cells if not (data_directory() / f"{c.dataset}.npz").is_file()})
     if absent:
         console.print(
-            f"{', '.join(absent)} not found in {data_directory()}: set {DATA_VARIABLE} to the folder of the .npz files, "
+            f"{', '.join(absent)} not found in {data_directory()}: set {DATA_VARIABLE} to the folder of the files, "
             "or leave them out with --datasets"
         )
         return False
