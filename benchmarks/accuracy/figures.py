@@ -203,6 +203,7 @@ def reliability_figure(records: Sequence[Record]) -> Figure | None:
         axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
         axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
         axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"])
+        axes.tick_params(labelbottom=True)
     figure.supxlabel("predicted probability of being unknown", fontsize=9)
     figure.supylabel("share that is unknown", fontsize=9)
     return figure
