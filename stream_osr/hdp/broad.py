@@ -1,0 +1,46 @@
+"""A broad term in each known density: where the class may still have a subclass that training has not shown.
+
+The restaurant of class j gives a new subclass the mass ``alpha0 / (n_j + alpha0)``. In the frozen density
+``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` that mass is missing; the broad term puts it where the class lies as a
+whole: a Student-t with the mean of the class and its scatter, shrunk to the pooled within-class covariance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stream_osr.hdp.location import Location, log_new_densities
+from stream_osr.hdp.prior import Prior
+
+
+class Broad(NamedTuple):
+    """Broad terms of J classes: log weights (J,), and a Student-t each."""
+
+    log_weight: np.ndarray
+    shapes: tuple[Location, ...]
+
+
+def fit_broad(rows: np.ndarray, group: np.ndarray, alpha: float) -> Broad:
+    """Fit the broad terms to whitened rows of shape (n, d)."""
+    d = rows.shape[1]
+    log_weight, shapes = [], []
+    for j in range(int(group.max()) + 1):
+        members = rows[group == j]
+        n = len(members)
+        centred = members - members.mean(axis=0)
+        scale = (centred.T @ centred + (d + 1) * np.eye(d)) / (n + d + 1)
+        factor = solve_triangular(np.linalg.cholesky(scale), np.eye(d), lower=True)
+        log_weight.append(np.log(alpha / (n + alpha)))
+        shapes.append(Location(n + 1.0, members.mean(axis=0), np.ascontiguousarray(factor)))
+    return Broad(np.array(log_weight), tuple(shapes))
+
+
+def add_broad(log_density: np.ndarray, broad: Broad, rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Add the broad terms to log class densities of shape (n, J); classes that came later have none."""
+    out = log_density.copy()
+    for j, shape in enumerate(broad.shapes):
+        out[:, j] = np.logaddexp(out[:, j], broad.log_weight[j] + log_new_densities(rows, prior, shape))
+    return out
