@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.jit import borrowing_kernel
 
 ANYONE = -1
 """Owner of a dish that every group may order."""
@@ -112,12 +112,11 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
     )
 
 
-@kernel
+@borrowing_kernel
 def menu_weight(franchise: Franchise, dish: int) -> float:
     """Tables that count for a dish: at least one while it is held, 0 when it is off the menu."""
-    if franchise.held[dish] and franchise.menu[dish] < 1.0:
-        return 1.0
-    return franchise.menu[dish]
+    tables, held = franchise.menu[dish], franchise.held[dish]
+    return max(tables, 1.0) if held else tables
 
 
 def menu_weights(franchise: Franchise) -> np.ndarray:
@@ -125,7 +124,7 @@ def menu_weights(franchise: Franchise) -> np.ndarray:
     return np.where(franchise.held, np.maximum(franchise.menu, 1.0), franchise.menu)
 
 
-@kernel
+@borrowing_kernel
 def serve(franchise: Franchise, dish: int, tables: float) -> None:
     """Add ``tables`` (1 or -1) to the menu count of a dish."""
     before = menu_weight(franchise, dish)
@@ -133,17 +132,18 @@ def serve(franchise: Franchise, dish: int, tables: float) -> None:
     franchise.total[0] += menu_weight(franchise, dish) - before
 
 
-@kernel
+@borrowing_kernel
 def free_table(franchise: Franchise) -> int:
     """Find an unused table slot, or report the overflow."""
-    for t in range(franchise.table_dish.shape[0]):
-        if franchise.table_dish[t] == CLOSED:
+    tables, overflow = franchise.table_dish, franchise.overflow
+    for t in range(tables.shape[0]):
+        if tables[t] == CLOSED:
             return t
-    franchise.overflow[0] = 1
+    overflow[0] = 1
     return CLOSED
 
 
-@kernel
+@borrowing_kernel
 def free_dish(franchise: Franchise, first: int) -> int:
     """Find a dish number, from ``first`` on, that is off the menu, or report the overflow."""
     for dish in range(max(first, franchise.overflow[1]), franchise.menu.shape[0]):
@@ -153,36 +153,41 @@ def free_dish(franchise: Franchise, first: int) -> int:
     return CLOSED
 
 
-@kernel
+@borrowing_kernel
 def leave(franchise: Franchise, table: int, weight: float) -> int:
     """Let one guest leave; an empty table is cleared. Returns the dish that was served."""
-    dish = franchise.table_dish[table]
-    group = franchise.table_group[table]
-    franchise.table_live[table] -= 1
-    if franchise.table_live[table] == 0 and franchise.table_residual[table] == 0.0:
-        franchise.seated[group, dish] -= franchise.table_mass[table]
-        franchise.table_mass[table] = 0.0
-        franchise.table_dish[table] = CLOSED
+    menu, seated, tables = franchise.menu, franchise.seated, franchise.table_dish
+    live, residual, mass = franchise.table_live, franchise.table_residual, franchise.table_mass
+    dish, group = tables[table], franchise.table_group[table]
+    live[table] -= 1
+    empty = live[table] == 0 and residual[table] == 0.0
+    seated[group, dish] -= mass[table] if empty else weight
+    mass[table] = 0.0 if empty else mass[table] - weight
+    if empty:
+        tables[table] = CLOSED
         serve(franchise, dish, -1.0)
-    else:
-        franchise.table_mass[table] -= weight
-        franchise.seated[group, dish] -= weight
-    if franchise.menu[dish] == 0.0 or franchise.seated[group, dish] < 0.0:
-        franchise.seated[group, dish] = 0.0  # what subtraction of faded weights leaves behind
+    if menu[dish] == 0.0 or seated[group, dish] < 0.0:
+        seated[group, dish] = 0.0  # what subtraction of faded weights leaves behind
     return dish
 
 
-@kernel
+@borrowing_kernel
 def join(franchise: Franchise, table: int, group: int, dish: int, weight: float) -> None:
     """Seat a guest at a table, opening it for ``dish`` when it is not in use."""
+    live, mass, seated = franchise.table_live, franchise.table_mass, franchise.seated
     if franchise.table_dish[table] == CLOSED:
-        franchise.table_dish[table] = dish
-        franchise.table_group[table] = group
-        franchise.table_residual[table] = 0.0
-        franchise.table_live[table] = 0
-        franchise.table_mass[table] = 0.0
-        franchise.table_founder[table] = weight
-        serve(franchise, dish, 1.0)
-    franchise.table_live[table] += 1
-    franchise.table_mass[table] += weight
-    franchise.seated[group, dish] += weight
+        _open(franchise, table, group, dish, weight)
+    live[table] += 1
+    mass[table] += weight
+    seated[group, dish] += weight
+
+
+@borrowing_kernel
+def _open(franchise: Franchise, table: int, group: int, dish: int, weight: float) -> None:
+    franchise.table_dish[table] = dish
+    franchise.table_group[table] = group
+    franchise.table_residual[table] = 0.0
+    franchise.table_live[table] = 0
+    franchise.table_mass[table] = 0.0
+    franchise.table_founder[table] = weight
+    serve(franchise, dish, 1.0)

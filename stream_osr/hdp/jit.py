@@ -32,7 +32,30 @@ def kernel(function: F) -> F:
     Division follows IEEE rules (no hidden zero checks), there is no fast-math, and the machine code is kept
     beside the source or in ``NUMBA_CACHE_DIR``.
     """
-    dispatcher: Any = numba.njit(cache=True, error_model="numpy")(function)
+    return _compile(function)
+
+
+def fused_kernel(function: F) -> F:
+    """Compile like :func:`kernel`, products and sums fused (one rounding in place of two) where the machine can.
+
+    Nothing else that fast-math allows is allowed: no reordering, infinities and missing numbers as they should be.
+    """
+    return _compile(function, fastmath={"contract"})
+
+
+def borrowing_kernel(function: F) -> F:
+    """Compile like :func:`kernel` a function that makes no array and returns none, without counting references.
+
+    numba counts a reference to each field that is taken out of a tuple of arrays, with an atomic instruction: in
+    a small function on a large state that is most of the time.
+    """
+    return _compile(function, counts_references=False)
+
+
+def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
+    # said in either case: what is not said, a kernel has from the one that calls it first
+    options: dict[str, Any] = {"_nrt": counts_references}
+    dispatcher: Any = numba.njit(cache=True, error_model="numpy", fastmath=fastmath, **options)(function)
     dispatcher._cache._cache_file._source_stamp = source_stamp()
     compiled: F = dispatcher
     return compiled

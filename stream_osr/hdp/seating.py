@@ -12,15 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.hdp.dishes import (
-    Dishes,
-    add,
-    clear,
-    log_block_predictive,
-    log_predictive,
-    log_predictive_without,
-    remove,
-)
+from stream_osr.hdp.dishes import Dishes, clear, log_block_predictive, log_predictive, log_predictive_without
+from stream_osr.hdp.elementwise import exp_each, largest, total_of
 from stream_osr.hdp.franchise import (
     ANYONE,
     CLOSED,
@@ -33,11 +26,12 @@ from stream_osr.hdp.franchise import (
     menu_weight,
     serve,
 )
-from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.jit import borrowing_kernel, kernel
+from stream_osr.hdp.likelihood import Likelihood, add, log_density_without, remove
 from stream_osr.hdp.prior import Prior
 
 
-@kernel
+@borrowing_kernel
 def weigh_dishes(
     x: np.ndarray,
     group: int,
@@ -70,9 +64,7 @@ def weigh_dishes(
     """
     frozen = log_frozen.shape[0]
     last = franchise.menu.shape[0]
-    menu, held, owner, seated = franchise.menu, franchise.held, franchise.owner, franchise.seated[group]
-    share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
-    peak = log_new
+    menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
         served = menu[k] > 0.0 or held[k]
         if not served or (owner[k] != ANYONE and owner[k] != group):
@@ -84,20 +76,61 @@ def weigh_dishes(
             weights[k] = log_predictive_without(dishes, k - frozen, x, prior)
         else:
             weights[k] = log_predictive(dishes, k - frozen, x, prior)
-        peak = max(peak, weights[k])
-    total = 0.0
+    return times_seats(group, log_new, franchise, weights)
+
+
+@borrowing_kernel
+def weigh_remembered(
+    i: int,
+    group: int,
+    own: int,
+    rows: np.ndarray,
+    log_frozen: np.ndarray,
+    log_new: float,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    weights: np.ndarray,
+    likelihood: Likelihood,
+) -> float:
+    """Do what :func:`weigh_dishes` does for guest i, with densities that are remembered."""
+    frozen = log_frozen.shape[0]
+    last = franchise.menu.shape[0]
+    menu, held, owner = franchise.menu, franchise.held, franchise.owner
+    log_density = likelihood.log_density
+    for k in range(frozen):
+        weights[k] = log_frozen[k]
+    for k in range(frozen, last):
+        weights[k] = log_density[i, k - frozen]
+    if own != CLOSED and menu_weight(franchise, own) > 0.0:
+        weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
     for k in range(last):
-        if weights[k] == -np.inf:
-            weights[k] = 0.0
-        else:
-            tables = max(menu[k], 1.0) if held[k] else menu[k]
-            weights[k] = (seated[k] + share * tables) * np.exp(weights[k] - peak)
-            total += weights[k]
-    weights[last] = share * franchise.gamma[0] * np.exp(log_new - peak)
-    return float(total + weights[last])
+        allowed = ((menu[k] > 0.0) | held[k]) & ((owner[k] == ANYONE) | (owner[k] == group))
+        weights[k] = weights[k] if allowed else -np.inf
+    return times_seats(group, log_new, franchise, weights)
 
 
-@kernel
+@borrowing_kernel
+def times_seats(group: int, log_new: float, franchise: Franchise, weights: np.ndarray) -> float:
+    """Turn log densities, minus infinity for what cannot be ordered, into weights; returns their sum."""
+    last = franchise.menu.shape[0]
+    menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
+    gamma = franchise.gamma[0]
+    share = franchise.alpha[group] / (franchise.total[0] + gamma)
+    weights[last] = log_new
+    peak = largest(weights)
+    for k in range(last + 1):
+        weights[k] -= peak
+    exp_each(weights)
+    for k in range(last):
+        least = 1.0 if held[k] else 0.0
+        tables = menu[k] if menu[k] > least else least
+        weights[k] *= seated[k] + share * tables
+    weights[last] *= share * gamma
+    return total_of(weights[:last]) + weights[last]
+
+
+@borrowing_kernel
 def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
     """Draw an index with probability proportional to its weight."""
     u = rng.random() * total
@@ -111,20 +144,21 @@ def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
     return last  # rounding left a crumb
 
 
-@kernel
+@borrowing_kernel
 def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish: int) -> int:
     """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
     u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
-    for t in range(franchise.table_dish.shape[0]):
-        if franchise.table_dish[t] == dish and franchise.table_group[t] == group:
-            u -= franchise.table_mass[t]
+    serves, of_group, mass = franchise.table_dish, franchise.table_group, franchise.table_mass
+    for t in range(serves.shape[0]):
+        if serves[t] == dish and of_group[t] == group:
+            u -= mass[t]
             if u < 0.0:
                 return t
     return CLOSED
 
 
-@kernel
+@borrowing_kernel
 def visit(
     rng: np.random.Generator,
     i: int,
@@ -136,6 +170,7 @@ def visit(
     prior: Prior,
     exclusive: bool,
     weights: np.ndarray,
+    likelihood: Likelihood | None = None,
 ) -> float:
     """Re-seat guest i (seat it, when it has no table); ``weights`` holds the dish weights, their sum is returned."""
     frozen = log_frozen.shape[1]
@@ -148,14 +183,19 @@ def visit(
         guests.table[i] = CLOSED
         if old >= frozen:
             own = old
-    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)
+    if likelihood is None:
+        total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)
+    else:
+        total = weigh_remembered(
+            i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, dishes, prior, weights, likelihood
+        )
     dish = draw(rng, weights, total)
     new = dish == franchise.menu.shape[0]
     if own != CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
             dish = own  # alone before and alone again: the same subclass, held or not
         elif menu_weight(franchise, own) > 0.0:
-            remove(dishes, own - frozen, x, prior)
+            remove(dishes, own - frozen, i, guests.rows, prior, likelihood)
         else:
             clear(dishes, own - frozen, prior)
             own = CLOSED  # its slot is free now, perhaps for this very guest
@@ -166,7 +206,7 @@ def visit(
                 return total
         franchise.owner[dish] = group if exclusive else ANYONE
     if dish >= frozen and dish != own:
-        add(dishes, dish - frozen, x, prior)
+        add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     table = CLOSED if new else draw_table(rng, franchise, group, dish)
     if table == CLOSED:
         table = free_table(franchise)
@@ -189,6 +229,7 @@ def redish(
     prior: Prior,
     exclusive: bool,
     weights: np.ndarray,
+    likelihood: Likelihood | None = None,
 ) -> None:
     """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests."""
     frozen = log_frozen.shape[1]
@@ -229,10 +270,10 @@ def redish(
             clear(dishes, old - frozen, prior)
         else:
             for i in members:
-                remove(dishes, old - frozen, guests.rows[i], prior)
+                remove(dishes, old - frozen, i, guests.rows, prior, likelihood)
     if dish >= frozen:
         for i in members:
-            add(dishes, dish - frozen, guests.rows[i], prior)
+            add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     franchise.seated[group, old] = 0.0 if franchise.menu[old] == 0.0 else franchise.seated[group, old] - mass
     franchise.seated[group, dish] += mass
     franchise.table_dish[table] = dish
@@ -275,6 +316,7 @@ def redish_tables(
     prior: Prior,
     exclusive: bool,
     weights: np.ndarray,
+    likelihood: Likelihood | None = None,
 ) -> None:
     """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
 
@@ -287,6 +329,6 @@ def redish_tables(
     for t in range(tables):
         if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:
             members = np.flatnonzero(guests.table == t)
-            redish(rng, t, members, guests, log_frozen, franchise, dishes, prior, exclusive, weights)
+            redish(rng, t, members, guests, log_frozen, franchise, dishes, prior, exclusive, weights, likelihood)
             if franchise.overflow[0]:
                 return

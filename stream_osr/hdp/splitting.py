@@ -16,9 +16,11 @@ import math
 
 import numpy as np
 
+from stream_osr.hdp import likelihood as memory
 from stream_osr.hdp.dishes import Dishes, add, clear, log_predictive
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
 from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.likelihood import Likelihood
 from stream_osr.hdp.prior import Prior
 from stream_osr.hdp.seating import draw, one_empty_dish
 
@@ -35,6 +37,7 @@ def split_or_merge(
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
+    likelihood: Likelihood | None = None,
 ) -> bool:
     """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
 
@@ -50,6 +53,8 @@ def split_or_merge(
         Log density of each guest under a new subclass, shape (n,).
     prior
         Base measure.
+    likelihood
+        Remembered densities, if they are.
     """
     frozen = log_frozen.shape[1]
     anchor = int(rng.random() * guests.table.shape[0])
@@ -63,7 +68,7 @@ def split_or_merge(
         log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
         log_ratio = log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
         if math.log(rng.random()) < log_ratio:
-            return found(members, guests, franchise, dishes, frozen, prior)
+            return found(members, guests, franchise, dishes, frozen, prior, likelihood)
         return False
     alone = franchise.menu[dish] == 1.0 and not franchise.held[dish] and franchise.table_residual[table] == 0.0
     if frozen == 0 or not alone or dishes.size[dish - frozen] != franchise.table_live[table]:
@@ -268,7 +273,13 @@ def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
 
 @kernel
 def found(
-    members: np.ndarray, guests: Guests, franchise: Franchise, dishes: Dishes, frozen: int, prior: Prior
+    members: np.ndarray,
+    guests: Guests,
+    franchise: Franchise,
+    dishes: Dishes,
+    frozen: int,
+    prior: Prior,
+    likelihood: Likelihood | None = None,
 ) -> bool:
     """Seat the members at one new table that serves a new dish."""
     for i in members:
@@ -281,7 +292,7 @@ def found(
     for i in members:
         guests.table[i] = table
         join(franchise, table, 0, dish, guests.weight[i])
-        add(dishes, dish - frozen, guests.rows[i], prior)
+        memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     return True
 
 

@@ -15,6 +15,7 @@ from stream_osr.hdp.concentration import (
 from stream_osr.hdp.dishes import Dishes
 from stream_osr.hdp.franchise import Franchise, Guests
 from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.likelihood import remember
 from stream_osr.hdp.prior import Prior
 from stream_osr.hdp.seating import redish_tables, visit
 from stream_osr.hdp.splitting import split_or_merge
@@ -104,11 +105,12 @@ def sweep_batch(
     n, frozen = log_frozen.shape
     weights = np.empty(franchise.menu.shape[0] + 1)
     probabilities = np.zeros((n, frozen + 1))
+    likelihood = remember(guests.rows, dishes, prior)
     counted_from = (sweeps + 1) // 2
     counted = sweeps - counted_from + 1
     for s in range(sweeps + 1):
         for i in range(first if s == 0 else 0, n):
-            total = visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
+            total = visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights, likelihood)
             if franchise.overflow[0]:
                 return probabilities
             if s >= counted_from:
@@ -119,11 +121,11 @@ def sweep_batch(
                     rest -= p
                 probabilities[i, frozen] += max(rest, 0.0) / counted
         if s > 0:
-            redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights)
+            redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights, likelihood)
             if franchise.overflow[0]:
                 return probabilities
         for _ in range(proposals):
-            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior)
+            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, likelihood)
             if franchise.overflow[0]:
                 return probabilities
         resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, fading)

@@ -1,0 +1,182 @@
+"""Remembered densities: every guest under every emerging subclass, kept right while guests move.
+
+A visit that moves nobody changes no density, and most visits move nobody. So the densities of all guests of a step
+are computed once and corrected when a subclass takes in or lets go a guest. With full covariances the correction is
+of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
+(``docs/inference.md``, "Remembered densities"). The other covariance models compute the densities of a changed
+subclass afresh, which costs no more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.hdp import dishes as statistics
+from stream_osr.hdp.dishes import Dishes
+from stream_osr.hdp.elementwise import log_each
+from stream_osr.hdp.gaussian_full import LOSES_DIGITS
+from stream_osr.hdp.jit import borrowing_kernel, fused_kernel, kernel
+from stream_osr.hdp.prior import FULL, Prior
+
+
+class Likelihood(NamedTuple):
+    """Densities of n guests under K Gaussian dishes. A slot that nobody sits in may hold anything.
+
+    Attributes
+    ----------
+    log_density
+        Log posterior predictive of each guest under each dish, shape (n, K). For a dish that the guest is in: as if
+        it came a second time (:func:`log_density_without` leaves it out).
+    form
+        Quadratic forms of the guests' rows, shape (K, n); shape (0, 0) unless the covariance is full.
+    start
+        Quadratic forms under the prior, shape (n,).
+    columns
+        The homogeneous rows transposed, shape (d + 1, n).
+    """
+
+    log_density: np.ndarray
+    form: np.ndarray
+    start: np.ndarray
+    columns: np.ndarray
+
+
+@kernel
+def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> Likelihood:
+    """Compute the densities of homogeneous rows, shape (n, d + 1), under all dishes that hold somebody."""
+    n, count = rows.shape[0], dishes.size.shape[0]
+    columns = np.ascontiguousarray(rows.T)
+    start = np.full(n, 1.0 / prior.beta)
+    for a in range(prior.n_features):
+        for i in range(n):
+            start[i] += columns[a, i] * columns[a, i] / prior.psi
+    form = np.zeros((count, n)) if prior.covariance == FULL else np.zeros((0, 0))
+    out = Likelihood(np.empty((n, count)), form, start, columns)
+    for k in range(count):
+        if dishes.size[k] > 0:
+            compute(out, k, rows, dishes, prior)
+    return out
+
+
+@kernel
+def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+    """Compute the densities under dish k from its statistics."""
+    if prior.covariance == FULL:
+        quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.form[k])
+        tell(likelihood, k, dishes, prior)
+    else:
+        for i in range(rows.shape[0]):
+            likelihood.log_density[i, k] = statistics.log_predictive(dishes, k, rows[i], prior)
+
+
+@fused_kernel
+def quadratic_forms(inverse: np.ndarray, columns: np.ndarray, out: np.ndarray) -> None:
+    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,)."""
+    width, n = columns.shape
+    side = np.empty(n)
+    out[:] = 0.0
+    for a in range(width):
+        for i in range(n):
+            side[i] = 0.5 * inverse[a, a] * columns[a, i]
+        for b in range(a):
+            for i in range(n):
+                side[i] += inverse[a, b] * columns[b, i]
+        for i in range(n):
+            out[i] += 2.0 * columns[a, i] * side[i]
+
+
+@fused_kernel
+def shift_forms(form: np.ndarray, columns: np.ndarray, v: np.ndarray, factor: float) -> None:
+    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,)."""
+    width, n = columns.shape
+    side = np.zeros(n)
+    for a in range(width):
+        for i in range(n):
+            side[i] += v[a] * columns[a, i]
+    for i in range(n):
+        form[i] += factor * side[i] * side[i]
+
+
+@fused_kernel
+def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
+    """Write the log densities that follow from the quadratic forms of dish k."""
+    form = likelihood.form[k]
+    n = form.shape[0]
+    logs = np.empty(n)
+    for i in range(n):
+        logs[i] = 1.0 + (form[i] if form[i] > 0.0 else 0.0)
+    log_each(logs)
+    head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+    power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
+    for i in range(n):
+        likelihood.log_density[i, k] = head - power * logs[i]
+
+
+@kernel
+def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None) -> None:
+    """Put guest i into dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    x = rows[i]
+    if likelihood is None:
+        statistics.add(dishes, k, x, prior)
+    elif prior.covariance != FULL:
+        statistics.add(dishes, k, x, prior)
+        compute(likelihood, k, rows, dishes, prior)
+    else:
+        if dishes.size[k] == 0:
+            likelihood.form[k] = likelihood.start
+        v = dishes.inverse[k] @ x
+        h = max(x @ v, 0.0)
+        statistics.add(dishes, k, x, prior)
+        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + h), prior)
+
+
+@kernel
+def remove(
+    dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None
+) -> None:
+    """Take guest i out of dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    x = rows[i]
+    if likelihood is None:
+        statistics.remove(dishes, k, x, prior)
+    elif prior.covariance != FULL:
+        statistics.remove(dishes, k, x, prior)
+        compute(likelihood, k, rows, dishes, prior)
+    elif dishes.size[k] == 1:
+        statistics.remove(dishes, k, x, prior)
+        likelihood.form[k] = likelihood.start
+        tell(likelihood, k, dishes, prior)
+    else:
+        v = dishes.inverse[k] @ x
+        left = 1.0 - x @ v
+        statistics.remove(dishes, k, x, prior)
+        if left < LOSES_DIGITS:
+            compute(likelihood, k, rows, dishes, prior)
+        else:
+            _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)
+
+
+@kernel
+def _follow(
+    likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, v: np.ndarray, factor: float, prior: Prior
+) -> None:
+    """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
+    if dishes.updates[k] == 0:
+        compute(likelihood, k, rows, dishes, prior)
+    else:
+        shift_forms(likelihood.form[k], likelihood.columns, v, factor)
+        tell(likelihood, k, dishes, prior)
+
+
+@borrowing_kernel
+def log_density_without(
+    likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior
+) -> float:
+    """Log predictive density of guest i under dish k, of which it is one, without it."""
+    if prior.covariance == FULL:
+        left = 1.0 - likelihood.form[k, i]
+        if left >= LOSES_DIGITS:
+            half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
+            return dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+    return statistics.log_predictive_without(dishes, k, rows[i], prior)
