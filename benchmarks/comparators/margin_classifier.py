@@ -51,12 +51,13 @@ def train(request: Request, kernel: NDArray[np.float64], y: NDArray[np.int64]) -
 
 
 class MarginClassifier(OpenSetClassifier):
-    """Base of 1-vs-Set, W-SVM, W-OSVM and P_I-SVM; features are scaled to [-1, 1] on what is fitted.
+    """Base of 1-vs-Set, W-SVM, W-OSVM and P_I-SVM; features are scaled to [-1, 1].
 
     A method asks for machines (`requests`), calibrates each set of them, turns margins into an opinion on
     each class (higher for the class) and combines the opinions.
     """
 
+    scaling: Scaling | None
     scaling_: Scaling
     fitted_: NDArray[np.float64]
     trained_: tuple[Trained, ...]
@@ -79,7 +80,7 @@ class MarginClassifier(OpenSetClassifier):
         """Decide from one opinion for each request."""
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.scaling_ = make_scaling(X)
+        self.scaling_ = self.scaling or make_scaling(X)
         self.fitted_ = self.scaling_(X)
         requests = self.requests()
         self.trained_ = tuple(train(one, one.kernel(self.fitted_, self.fitted_), y) for one in requests)
@@ -107,10 +108,14 @@ class MachinePool:
         Fitting part.
     X_query
         Instances to have margins of.
+    scaling
+        Of the features of both.
     """
 
-    def __init__(self, X: NDArray[np.float64], y: NDArray[np.int64], X_query: NDArray[np.float64]) -> None:
-        scaling = make_scaling(X)
+    def __init__(
+        self, X: NDArray[np.float64], y: NDArray[np.int64], X_query: NDArray[np.float64], scaling: Scaling
+    ) -> None:
+        self.scaling = scaling
         self.y = y
         self._fitted = scaling(X)
         self._query = scaling(X_query)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.comparators.base import Decisions, above_zero, at_least
 from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained
-from benchmarks.comparators.margins import Kernel
+from benchmarks.comparators.margins import Kernel, Scaling
 
 
 class Slab(NamedTuple):
@@ -46,6 +46,8 @@ class OneVsSet(MarginClassifier):
         Of the kernel ``exp(-gamma |x - z|^2)``, on features scaled to [-1, 1]; None for a linear machine.
     risk_weight
         Weight of the error on the training instances.
+    scaling
+        Of the features, to [-1, 1]; by default on the instances fitted.
 
     References
     ----------
@@ -61,10 +63,11 @@ class OneVsSet(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, C: float = 1.0, gamma: float | None = None, risk_weight: float = 1.0) -> None:
+    def __init__(self, C: float = 1.0, gamma: float | None = None, risk_weight: float = 1.0, scaling: Scaling | None = None) -> None:
         self.C = C
         self.gamma = gamma
         self.risk_weight = risk_weight
+        self.scaling = scaling
 
     def cut(self) -> float:
         """Zero: the planes are the cut."""
@@ -104,7 +107,9 @@ class OneVsSet(MarginClassifier):
 
 
 def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_weight: float, two_sided: bool) -> Slab:
-    """Planes of least open-set risk, each at the margin of a training instance or midway to the next.
+    """Planes of least open-set risk: the near one at a training instance, the far one midway to the next.
+
+    Beyond the last instance the far plane is half the class's width further.
 
     Parameters
     ----------
@@ -139,6 +144,5 @@ def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_we
         if (new_near, new_far) == (near, far):
             break
         near, far = new_near, new_far
-    below = score[near - 1] if near > 0 else score[near] - own_width
     above = score[far + 1] if far + 1 < len(score) else score[far] + own_width
-    return Slab(float(score[near] + below) / 2, float(score[far] + above) / 2)
+    return Slab(float(score[near]), float(score[far] + above) / 2)

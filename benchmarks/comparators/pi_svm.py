@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks.comparators.base import Decisions, above_zero, within
 from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable, tail_size
-from benchmarks.comparators.margins import Kernel
+from benchmarks.comparators.margins import Kernel, Scaling
 from benchmarks.comparators.weibull import Tail, fit_tail
 
 
@@ -33,6 +33,8 @@ class PISVM(MarginClassifier):
         Least probability of inclusion of an instance that is known.
     tail
         Margins fitted, as a multiple of the class's support vectors.
+    scaling
+        Of the features, to [-1, 1]; by default on the instances fitted.
 
     References
     ----------
@@ -49,11 +51,12 @@ class PISVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5) -> None:
+    def __init__(self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5, scaling: Scaling | None = None) -> None:
         self.C = C
         self.gamma = gamma
         self.rho = rho
         self.tail = tail
+        self.scaling = scaling
 
     def cut(self) -> float:
         """Minus the logarithm of `rho`."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.comparators.base import Decisions, above_zero, within
 from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable, tail_size
-from benchmarks.comparators.margins import Kernel
+from benchmarks.comparators.margins import Kernel, Scaling
 from benchmarks.comparators.pi_svm import log_inclusion, own_tails
 from benchmarks.comparators.weibull import Tail, fit_tail
 
@@ -33,6 +33,8 @@ class WOSVM(MarginClassifier):
         Bound on the share of training instances outside a one-class machine.
     tail
         Margins fitted, as a multiple of the support vectors.
+    scaling
+        Of the features, to [-1, 1]; by default on the instances fitted.
 
     References
     ----------
@@ -49,11 +51,12 @@ class WOSVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, gamma: float = 1.0, rho: float = 1e-3, nu: float = 0.5, tail: float = 1.5) -> None:
+    def __init__(self, gamma: float = 1.0, rho: float = 1e-3, nu: float = 0.5, tail: float = 1.5, scaling: Scaling | None = None) -> None:
         self.gamma = gamma
         self.rho = rho
         self.nu = nu
         self.tail = tail
+        self.scaling = scaling
 
     def cut(self) -> float:
         """Minus the logarithm of `rho`."""
@@ -113,6 +116,8 @@ class WSVM(MarginClassifier):
         Bound on the share of training instances outside a one-class machine.
     tail
         Margins fitted, as a multiple of the support vectors.
+    scaling
+        Of the features, to [-1, 1]; by default on the instances fitted.
 
     References
     ----------
@@ -138,6 +143,7 @@ class WSVM(MarginClassifier):
         rho_tau: float = 1e-3,
         nu: float = 0.5,
         tail: float = 1.5,
+        scaling: Scaling | None = None,
     ) -> None:
         self.C = C
         self.gamma = gamma
@@ -146,6 +152,7 @@ class WSVM(MarginClassifier):
         self.rho_tau = rho_tau
         self.nu = nu
         self.tail = tail
+        self.scaling = scaling
 
     def cut(self) -> float:
         """Minus the logarithm of `rho`."""
