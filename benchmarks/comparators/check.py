@@ -1,10 +1,10 @@
-"""Do the comparators reproduce the figures that are on record for them?
+"""Whether the comparators reproduce the figures that are on record for them.
 
     python -m benchmarks.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5] [--pca-on-whole]
 
-prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on record,
-with the greatest difference and the seconds that selecting and fitting took. The figures on record had the
-principal components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like.
+prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
+record, the differences, and the seconds that selecting and fitting took. The figures on record had the principal
+components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like.
 """
 
 from __future__ import annotations

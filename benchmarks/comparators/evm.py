@@ -16,11 +16,11 @@ ROWS = 2048
 class ExtremeValueMachine(OpenSetClassifier):
     """Extreme Value Machine of Rudd et al. [1]_.
 
-    The margins of a training instance x_i are half its distances to the `tail` nearest training instances of other classes;
-    to them a Weibull distribution is fitted. That an instance x lies within the margin has the probability
-    ``Psi(x_i, x) = exp(-(|x_i - x| / lambda_i)^kappa_i)`` (equation 2 of [1]_), and the probability of a class is the greatest
-    one of its instances (equation 4). The label is the class of greatest probability, or unknown if that is below
-    `delta` (equation 5). No instances are left out (section 4.2 of [1]_ does so to save memory).
+    The margins of a training instance x_i are half its distances to the `tail` nearest training instances of other
+    classes; to them a Weibull distribution is fitted. That an instance x lies within the margin has the probability
+    ``Psi(x_i, x) = exp(-(|x_i - x| / lambda_i)^kappa_i)``, and the probability of a class is the greatest one of its
+    instances. The label is the class of greatest probability, or unknown if that is below `delta`. No instances are
+    left out (the paper's model reduction does so to save memory).
 
     Parameters
     ----------

@@ -12,8 +12,8 @@ from benchmarks.comparators.neighbours import ClassNeighbours
 class KNNDistance(OpenSetClassifier):
     """The class whose k-th nearest training instance is nearest, unless that is too far [1]_.
 
-    The unit of distance is the median, over the training instances, of the distance to the k-th neighbour of the
-    same class, the instance itself left out.
+    Features are brought to unit variance. The unit of distance is the median, over the training instances, of the
+    distance to the k-th neighbour of the same class, the instance itself left out.
 
     Parameters
     ----------
@@ -35,6 +35,7 @@ class KNNDistance(OpenSetClassifier):
     """
 
     neighbours_: ClassNeighbours
+    scale_: NDArray[np.float64]
     unit_: float
 
     def __init__(self, k: int = 1, threshold: float = 2.0) -> None:
@@ -46,14 +47,16 @@ class KNNDistance(OpenSetClassifier):
         return self.threshold
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.neighbours_ = ClassNeighbours(X, y)
+        spread = X.std(axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0)
+        self.neighbours_ = ClassNeighbours(X / self.scale_, y)
         # Each training instance is its own nearest neighbour.
-        distances = self.neighbours_.distances(X, self.k + 1)
+        distances = self.neighbours_.distances(X / self.scale_, self.k + 1)
         own = distances[np.arange(len(y)), np.searchsorted(self.classes_, y)]
         self.unit_ = max(float(np.median(own)), 1e-12)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
-        distances = self.neighbours_.distances(X, self.k)
+        distances = self.neighbours_.distances(X / self.scale_, self.k)
         return Decisions(self.classes_[distances.argmin(axis=1)], distances.min(axis=1) / self.unit_)
 
     def _check(self) -> None:

@@ -65,7 +65,7 @@ class MarginClassifier(OpenSetClassifier):
 
     @abstractmethod
     def requests(self) -> tuple[Request, ...]:
-        """Sets of machines that the method needs, from its parameters."""
+        """List the sets of machines that the method needs, from its parameters."""
 
     @abstractmethod
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> Any:

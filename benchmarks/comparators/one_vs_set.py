@@ -33,10 +33,11 @@ class OneVsSet(MarginClassifier):
     moved to make the open-set risk least, ``R_O + risk_weight / F`` with
     ``R_O = (zeta_B - zeta_A) / zeta+ + zeta+ / (zeta_B - zeta_A)``, where the zetas are margins, ``zeta+`` the
     width of the class's own margins, and F the F-measure of the slab on the training instances
-    (equation 9 of [1]_; equation 3 of Geng and Chen, pressures apart). They are moved in turn, each to its best place given the other,
-    from the outermost instances of the class until nothing improves. An instance is of the class in whose slab
-    it lies deepest, depth counted from the nearer plane in widths of the slab; in none, it is unknown. With a radial kernel
-    margins are bounded, and only the near plane counts, as in the authors' programme.
+    (equations 2 and 3 of Geng and Chen, without the pressures, as in the default setting of the authors'
+    programme). They are moved in turn, each to its best place given the other, from the outermost instances of the
+    class until nothing improves. An instance is of the class in whose slab it lies deepest, depth counted from the
+    nearer plane in widths of the slab; in none, it is unknown. With a radial kernel margins are bounded, and only
+    the near plane counts, as in that programme.
 
     Parameters
     ----------
@@ -63,7 +64,9 @@ class OneVsSet(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, C: float = 1.0, gamma: float | None = None, risk_weight: float = 1.0, scaling: Scaling | None = None) -> None:
+    def __init__(
+        self, C: float = 1.0, gamma: float | None = None, risk_weight: float = 1.0, scaling: Scaling | None = None
+    ) -> None:
         self.C = C
         self.gamma = gamma
         self.risk_weight = risk_weight
@@ -78,7 +81,7 @@ class OneVsSet(MarginClassifier):
         return (Request(Kernel(self.gamma), C=self.C),)
 
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> list[Slab]:
-        """A slab for each class."""
+        """Find a slab for each class."""
         two_sided = self.gamma is None
         return [
             best_slab(trained.own[:, j], y == label, self.risk_weight, two_sided)
@@ -95,7 +98,7 @@ class OneVsSet(MarginClassifier):
         return depth / (far - near)
 
     def combine(self, opinions: Sequence[NDArray[np.float64]], classes: NDArray[np.int64]) -> Decisions:
-        """The deepest; outside all slabs, unknownness is positive."""
+        """Decide for the deepest; outside all slabs, unknownness is positive."""
         depth = opinions[0]
         return Decisions(classes[depth.argmax(axis=1)], -depth.max(axis=1))
 

@@ -13,7 +13,7 @@ class OSNN(OpenSetClassifier):
     """Nearest neighbours distance ratio open-set classifier of Mendes Júnior et al. [1]_.
 
     With u the nearest training instance of s and v the nearest one of another class than u's, the ratio is
-    ``R = d(s, u) / d(s, v)`` (equation 4 of [1]_; section 2.1.3 of Geng and Chen). The label is that of u if
+    ``R = d(s, u) / d(s, v)`` (equation 6 of Geng and Chen). The label is that of u if
     ``R <= sigma``, else unknown. Where both distances are 0 the ratio is 1.
 
     Parameters

@@ -19,9 +19,8 @@ class PISVM(MarginClassifier):
 
     For each class y a machine with radial kernel is trained against the rest. A Weibull distribution is
     fitted to the smallest margins of the class's own instances; the probability of inclusion of an instance with
-    margin f is the share of them that lie below it, ``P_I(y | x) = exp(-((-f - o + 1) / lambda)^kappa)`` with o the
-    largest of the margins fitted, its sign changed (equations 4 to 6 of [1]_ with the margins as samples). The label is the class
-    of greatest probability, or unknown if that is below `rho`.
+    margin f is the share of them that lie below it, ``P_I(y | x) = exp(-((o - f + 1) / lambda)^kappa)`` with o the
+    largest of the margins fitted. The label is the class of greatest probability, or unknown if that is below `rho`.
 
     Parameters
     ----------
@@ -51,7 +50,9 @@ class PISVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5, scaling: Scaling | None = None) -> None:
+    def __init__(
+        self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5, scaling: Scaling | None = None
+    ) -> None:
         self.C = C
         self.gamma = gamma
         self.rho = rho

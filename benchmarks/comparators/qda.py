@@ -13,9 +13,10 @@ class QDAChi2(OpenSetClassifier):
     """One Gaussian for each class; an instance too far from its class, in Mahalanobis distance, is unknown.
 
     The covariance of a class is shrunk towards the one common to all classes, ``(1 - a) S_j + a S`` (the first of the
-    two steps of [1]_), and the second step, a share of the mean variance on the diagonal, is kept small and fixed. Of an instance
-    that belongs to the class, the squared Mahalanobis distance is chi-square distributed with as many degrees of
-    freedom as there are features; it is unknown if that exceeds the quantile of order ``1 - tail``.
+    two steps of regularized discriminant analysis [1]_); the second step, a share of the mean variance on the
+    diagonal, is kept small and fixed. Of an instance that belongs to the class, the squared Mahalanobis distance is
+    chi-square distributed with as many degrees of freedom as there are features; it is unknown if that exceeds the
+    quantile of order ``1 - tail``.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class QDAChi2(OpenSetClassifier):
     References
     ----------
     .. [1] J. H. Friedman, "Regularized discriminant analysis", Journal of the American Statistical Association 84,
-       1989, equations 16 and 18.
+       1989.
 
     Examples
     --------

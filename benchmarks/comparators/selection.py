@@ -68,9 +68,7 @@ METHODS: dict[str, Method] = {
         {"n_components": (1, 2, 3, 5, 8), "ridge": (0.03, 0.1, 0.3)},
         ("log_density", tuple((-np.geomspace(0.05, 20, 60)).tolist())),
     ),
-    "QDA + chi2": Method(
-        QDAChi2, {"shrinkage": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)}, ("tail", (*_tails(*range(-12, 0)), 0.5))
-    ),
+    "QDA + chi2": Method(QDAChi2, {"shrinkage": (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)}, ("tail", _tails(*range(-12, -2)))),
     "LDA + posterior": Method(LDAPosterior, {}, ("doubt", (*_tails(*range(-12, 0)), 0.5, 1.0))),
 }
 """The comparators by name, in the order of the tables."""
@@ -102,8 +100,9 @@ def select_family(
     """`select` for several methods, those on support vector machines sharing them.
 
     The criterion is the mean of micro-F on the closed and on the open simulation; among equals the first in
-    the grid is taken. Where features are scaled, they are so by the ranges of the whole training part throughout: if the simulated
-    unknown classes alone lay outside them, thresholds would be chosen for an easier problem than the test is.
+    the grid is taken. Where features are scaled, they are so by the ranges of the whole training part throughout:
+    if the simulated unknown classes alone lay outside them, thresholds would be chosen for an easier problem than
+    the test is.
     """
     names = list(methods)
     for name in names:
@@ -111,9 +110,7 @@ def select_family(
             raise InvalidParameter(f"no method {name!r}: expected one of {', '.join(METHODS)}")
     parts = validation_split(X_train, y_train, seed)
     pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, make_scaling(X_train))
-    return {
-        name: METHODS[name].make(**choose_parameters(name, parts, pool)).fit(X_train, y_train) for name in names
-    }
+    return {name: METHODS[name].make(**choose_parameters(name, parts, pool)).fit(X_train, y_train) for name in names}
 
 
 def choose_parameters(name: str, parts: ValidationSplit, pool: MachinePool) -> dict[str, Any]:

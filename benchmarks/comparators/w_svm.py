@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.comparators.base import Decisions, above_zero, within
-from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable, tail_size
+from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable
 from benchmarks.comparators.margins import Kernel, Scaling
 from benchmarks.comparators.pi_svm import log_inclusion, own_tails
 from benchmarks.comparators.weibull import Tail, fit_tail
@@ -20,8 +20,8 @@ class WOSVM(MarginClassifier):
     """W-OSVM: the one-class part of the W-SVM of Scheirer, Jain and Boult [1]_ on its own.
 
     For each class y a one-class machine with radial kernel is trained, and a Weibull distribution fitted to
-    the smallest margins of the class's own instances: ``P_O(y | x)`` is the share of them below the margin of x
-    (equation 4 of [1]_). The label is the class of greatest ``P_O``, or unknown if that is below `rho`.
+    the smallest margins of the class's own instances: ``P_O(y | x)`` is the share of them below the margin of x.
+    The label is the class of greatest ``P_O``, or unknown if that is below `rho`.
 
     Parameters
     ----------
@@ -51,7 +51,14 @@ class WOSVM(MarginClassifier):
     [0, 1, -1]
     """
 
-    def __init__(self, gamma: float = 1.0, rho: float = 1e-3, nu: float = 0.5, tail: float = 1.5, scaling: Scaling | None = None) -> None:
+    def __init__(
+        self,
+        gamma: float = 1.0,
+        rho: float = 1e-3,
+        nu: float = 0.5,
+        tail: float = 1.5,
+        scaling: Scaling | None = None,
+    ) -> None:
         self.gamma = gamma
         self.rho = rho
         self.nu = nu
@@ -98,9 +105,9 @@ class WSVM(MarginClassifier):
     Two sets of machines: one-class ones, calibrated as in `WOSVM`, and one for each class against the rest. On
     the margins f of the latter two Weibull distributions are fitted, to the smallest ones of the
     class and to the largest ones of the others; ``P_eta(y | x)`` is the share of the former below f,
-    ``P_psi(y | x)`` that of the latter below f (equations 5 and 6 of [1]_). With ``iota_y = 1`` if
+    ``P_psi(y | x)`` that of the latter below f. With ``iota_y = 1`` if
     ``P_O(y | x) > rho_tau``, else 0, the label is ``argmax_y P_eta P_psi iota_y``, or unknown if that product is
-    below `rho` (equations 7 and 8 of [1]_; section 2.1.2 of Geng and Chen).
+    below `rho` (equation 4 of Geng and Chen).
 
     Parameters
     ----------
