@@ -1,0 +1,85 @@
+"""The Extreme Value Machine: each training instance keeps the distribution of its margin to the other classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from benchmarks.comparators.base import Decisions, OpenSetClassifier, at_least, within
+from benchmarks.comparators.weibull import Weibull, fit_weibull
+
+ROWS = 2048
+"""Instances whose distances are held at a time."""
+
+
+class ExtremeValueMachine(OpenSetClassifier):
+    """Extreme Value Machine of Rudd et al. [1]_.
+
+    The margins of a training instance x_i are half its distances to the `tail` nearest training instances of other
+    classes; to them a Weibull distribution is fitted. That an instance x lies within the margin has the probability
+    ``Psi(x_i, x) = exp(-(|x_i - x| / lambda_i)^kappa_i)``, and the probability of a class is the greatest one of its
+    instances. The label is the class of greatest probability, or unknown if that is below `delta`. No instances are
+    left out (the paper's model reduction does so to save memory).
+
+    Parameters
+    ----------
+    tail
+        Number of margins fitted, tau in [1]_.
+    delta
+        Least probability of an instance that is known.
+
+    References
+    ----------
+    .. [1] E. M. Rudd, L. P. Jain, W. J. Scheirer and T. E. Boult, "The extreme value machine", IEEE TPAMI 40, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> X = np.concatenate([rng.normal(0, 1, (30, 2)), rng.normal(6, 1, (30, 2))])
+    >>> y = np.repeat([0, 1], 30)
+    >>> ExtremeValueMachine(tail=10).fit(X, y).predict([[0, 0], [6, 6], [-40, 40]]).tolist()
+    [0, 1, -1]
+    """
+
+    weibull_: Weibull
+    X_: NDArray[np.float64]
+    y_: NDArray[np.int64]
+
+    def __init__(self, tail: int = 50, delta: float = 0.5) -> None:
+        self.tail = tail
+        self.delta = delta
+
+    def cut(self) -> float:
+        """One minus `delta`."""
+        return 1.0 - self.delta
+
+    def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        self.X_ = X
+        self.y_ = y
+        margins = _nearest_others(X, y, self.tail) / 2
+        # Equal instances of two classes leave no margin: a width of next to nothing instead.
+        self.weibull_ = fit_weibull(np.maximum(margins, 1e-9 * margins.mean()))
+
+    def _decide(self, X: NDArray[np.float64]) -> Decisions:
+        inclusion = np.concatenate([self._inclusion(X[i : i + ROWS]) for i in range(0, len(X), ROWS)])
+        return Decisions(self.classes_[inclusion.argmax(axis=1)], 1.0 - inclusion.max(axis=1))
+
+    def _inclusion(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        hazard = self.weibull_.hazard(cdist(X, self.X_))
+        return np.exp(-np.stack([hazard[:, self.y_ == label].min(axis=1) for label in self.classes_], axis=1))
+
+    def _check(self) -> None:
+        at_least("tail", self.tail, 2)
+        within("delta", self.delta, 0, 1)
+
+
+def _nearest_others(X: NDArray[np.float64], y: NDArray[np.int64], n: int) -> NDArray[np.float64]:
+    """Array of shape (len(X), n): distances to the nearest instances of other classes; fewer if there are fewer."""
+    n = min(n, *(int((y != label).sum()) for label in np.unique(y)))
+    nearest = np.empty((len(X), n))
+    for label in np.unique(y):
+        own = y == label
+        nearest[own] = np.partition(cdist(X[own], X[~own]), n - 1, axis=1)[:, :n]
+    return nearest

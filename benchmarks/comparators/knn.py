@@ -1,0 +1,64 @@
+"""Distance to the k-th neighbour, cut at a threshold."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.comparators.base import Decisions, OpenSetClassifier, above_zero, at_least
+from benchmarks.comparators.neighbours import ClassNeighbours
+
+
+class KNNDistance(OpenSetClassifier):
+    """The class whose k-th nearest training instance is nearest, unless that is too far [1]_.
+
+    Features are brought to unit variance. The unit of distance is the median, over the training instances, of the
+    distance to the k-th neighbour of the same class, the instance itself left out.
+
+    Parameters
+    ----------
+    k
+        Which neighbour; 1 is the nearest.
+    threshold
+        Greatest distance of an instance that is known, in that unit.
+
+    References
+    ----------
+    .. [1] S. Ramaswamy, R. Rastogi and K. Shim, "Efficient algorithms for mining outliers from large data sets",
+       SIGMOD 2000.
+
+    Examples
+    --------
+    >>> model = KNNDistance(k=1, threshold=1.5).fit([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1])
+    >>> model.predict([[2.0], [9.0], [13.0]]).tolist(), model.score_unknown([[2.0], [9.0], [13.0]]).tolist()
+    ([0, 1, -1], [1.0, 1.0, 2.0])
+    """
+
+    neighbours_: ClassNeighbours
+    scale_: NDArray[np.float64]
+    unit_: float
+
+    def __init__(self, k: int = 1, threshold: float = 2.0) -> None:
+        self.k = k
+        self.threshold = threshold
+
+    def cut(self) -> float:
+        """`threshold`."""
+        return self.threshold
+
+    def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        spread = X.std(axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0)
+        self.neighbours_ = ClassNeighbours(X / self.scale_, y)
+        # Each training instance is its own nearest neighbour.
+        distances = self.neighbours_.distances(X / self.scale_, self.k + 1)
+        own = distances[np.arange(len(y)), np.searchsorted(self.classes_, y)]
+        self.unit_ = max(float(np.median(own)), 1e-12)
+
+    def _decide(self, X: NDArray[np.float64]) -> Decisions:
+        distances = self.neighbours_.distances(X / self.scale_, self.k)
+        return Decisions(self.classes_[distances.argmin(axis=1)], distances.min(axis=1) / self.unit_)
+
+    def _check(self) -> None:
+        at_least("k", self.k, 1)
+        above_zero("threshold", self.threshold)
