@@ -45,10 +45,17 @@ class Parameters(BaseModel):
     beta: PositiveFinite | None = None
     epsilon: Annotated[float, Field(ge=0, lt=1)] = 0.01
     exclusive: bool = True
+    chains: AtLeastOne = 4
+    ensemble: Literal["mixed", "exact"] = "mixed"
+    broad: bool = False
+    learn_odds: bool = True
+    select: Literal["evidence", "validation"] = "evidence"
     training_sweeps: NotNegative = 25
     sweeps: NotNegative = 5
     window: NotNegative = 256
     half_life: Positive = 200.0
+    decision_delay: NotNegative = 0
+    min_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
     max_training: AtLeastOne = 5000
     max_subclasses: AtLeastOne = 200
     label_horizon: NotNegative = 10_000
@@ -57,9 +64,16 @@ class Parameters(BaseModel):
     seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
-    def _one_pca(self) -> Parameters:
+    def _fit_together(self) -> Parameters:
         if self.pca_components is not None and self.pca_variance is not None:
             raise ValueError("pca_components and pca_variance are both given: give one of them")
+        if self.decision_delay > self.window:
+            raise ValueError(
+                f"decision_delay is {self.decision_delay} and window {self.window}: an instance is re-seated only "
+                "while it is in the window; make the window as long as the delay"
+            )
+        if self.decision_delay and not self.sweeps:
+            raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: set one of them otherwise")
         return self
 
 

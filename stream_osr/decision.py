@@ -15,13 +15,17 @@ class Decision(NamedTuple):
     key, t
         As the caller gave them.
     label
-        The most probable known class, or the unknown label.
+        The most probable known class, or the unknown label; with ``min_probability`` also the unknown label when
+        no known class is as probable as that.
     probability
         Probability of that label.
     p_unknown
-        Probability of being unknown: mass on emerging subclasses plus mass on a new one.
+        Probability of being unknown: mass on emerging subclasses plus mass on a new one (averaged over the chains,
+        and with its odds shifted as learnt).
     probabilities
         Probability of each known class and of unknown; they sum to 1.
+    first_label
+        The label that was decided at once; with ``decision_delay`` the final one may differ.
     subclass_id
         Of an unknown instance the emerging subclass it sits in (an id that never means anything else), of a
         known one the most responsible subclass of its class; None when an unknown one sits in none.
@@ -40,6 +44,7 @@ class Decision(NamedTuple):
     key: Any
     t: float | None
     label: Label
+    first_label: Label
     probability: float
     p_unknown: float
     probabilities: dict[Label, float]

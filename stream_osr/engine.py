@@ -22,6 +22,7 @@ from stream_osr.hdp.dishes import mahalanobis
 from stream_osr.hdp.known import Densities, Known, densities, density_rank, learn_labelled
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.labels import unknown_label
+from stream_osr.odds import Odds, learn_odds, shift_odds, start_odds
 from stream_osr.trained import TrainedModel
 
 
@@ -42,12 +43,55 @@ class Evidence(NamedTuple):
 
 
 class Past(NamedTuple):
-    """A decided batch, kept for labels that come late: rows (b, d), keys, first position, subclass ids (b,)."""
+    """A decided batch, kept for labels that come late.
+
+    Rows of shape (b, d), keys, first position in the stream, subclass ids in each of R chains, (R, b).
+    """
 
     rows: np.ndarray
     keys: tuple[Any, ...]
     seq: int
     subclass: np.ndarray
+
+
+class Chain(NamedTuple):
+    """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
+
+    Attributes
+    ----------
+    known, frozen
+        Known classes: the trained ones, or this stream's own copy once a label has changed them.
+    state
+        The sampler's state.
+    life
+        Lives of the emerging subclasses.
+    """
+
+    known: Known
+    frozen: Densities
+    state: sampler.StreamState
+    life: Lifecycle
+
+
+class Waiting(NamedTuple):
+    """Decisions that are held back while later batches re-seat their instances.
+
+    Attributes
+    ----------
+    decisions
+        As they were made at first, in order of arrival.
+    probabilities
+        Of each known class and, last, unknown, as of the latest batch, before the shift of the odds, (n, J + 1).
+    subclass
+        Emerging subclass that each sits in, -1: none, shape (n,).
+    responsible
+        Most responsible subclass (its position) of each known class, -1: not known, shape (n, J).
+    """
+
+    decisions: tuple[Decision, ...]
+    probabilities: np.ndarray
+    subclass: np.ndarray
+    responsible: np.ndarray
 
 
 class Stream(NamedTuple):
@@ -57,57 +101,80 @@ class Stream(NamedTuple):
     ----------
     labels
         Labels of the known classes: the trained ones, then those that late labels opened.
-    known, frozen
-        Known classes: the trained ones, or this stream's own copy once a label has changed them.
-    state
-        The sampler's state.
-    life
-        Lives of the emerging subclasses.
+    chains
+        The models that are averaged. Ids, events and explanations are the first one's.
+    odds
+        The learnt shift of the odds of unknown.
     past
         Latest decided batches, ``label_horizon`` instances or a little more.
+    waiting
+        Decisions held back by ``decision_delay``.
     decided
         Instances decided so far as each known class and, last, as unknown.
     """
 
     labels: tuple[Label, ...]
-    known: Known
-    frozen: Densities
-    state: sampler.StreamState
-    life: Lifecycle
+    chains: tuple[Chain, ...]
+    odds: Odds
     past: tuple[Past, ...]
+    waiting: Waiting
     decided: tuple[int, ...]
+
+    @property
+    def known(self) -> Known:
+        """Known classes of the first chain."""
+        return self.chains[0].known
+
+    @property
+    def state(self) -> sampler.StreamState:
+        """Sampler state of the first chain."""
+        return self.chains[0].state
+
+    @property
+    def life(self) -> Lifecycle:
+        """Lives of the emerging subclasses of the first chain."""
+        return self.chains[0].life
 
 
 class Batch(NamedTuple):
-    """What a closed batch yields: decisions, events, and the keys of late labels that nobody remembers."""
+    """What a closed batch yields: final decisions, events, and the keys of late labels that nobody remembers."""
 
     decisions: list[Decision]
     events: list[ev.Event]
     unknown_keys: list[Any]
 
 
-def open_stream(trained: TrainedModel) -> Stream:
+def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     """Begin a stream over a trained model."""
+    n_classes = len(trained.labels)
+    count = len(trained.draws)
+    chains = []
+    for number in range(parameters.chains):
+        known, frozen = trained.draws[number % count], trained.densities[number % count]
+        chains.append(Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle()))
     return Stream(
         labels=trained.labels,
-        known=trained.known,
-        frozen=trained.densities,
-        state=sampler.open_stream(trained.known, trained.densities),
-        life=Lifecycle(),
+        chains=tuple(chains),
+        odds=start_odds(parameters.learn_odds),
         past=(),
-        decided=(0,) * (len(trained.labels) + 1),
+        waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
+        decided=(0,) * (n_classes + 1),
     )
 
 
-def expect_known(trained: TrainedModel, half_life: float) -> Stream:
+def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     """Begin a stream as if it had run on known instances for long, in the shares of the training set.
 
     That is what immediate predictions assume while training goes on: labelled instances say that known classes are
     what comes. A stream proper begins with nobody seated.
     """
-    stream = open_stream(trained)
-    known, franchise = stream.known, stream.state.franchise
-    lasting = min(half_life / math.log(2.0), 1e6)
+    stream = open_stream(trained, parameters.model_copy(update={"chains": len(trained.draws), "learn_odds": False}))
+    lasting = min(parameters.half_life / math.log(2.0), 1e6)
+    return stream._replace(chains=tuple(_seat_known(chain, lasting) for chain in stream.chains))
+
+
+def _seat_known(chain: Chain, lasting: float) -> Chain:
+    known, franchise = chain.known, chain.state.franchise
     seats = known.size * min(1.0, lasting / known.size.sum())
     n = len(seats)
     tables = franchise._replace(
@@ -121,7 +188,24 @@ def expect_known(trained: TrainedModel, half_life: float) -> Stream:
         menu=franchise.menu + 1.0,
         total=franchise.total + n,
     )
-    return stream._replace(state=stream.state._replace(franchise=tables))
+    return chain._replace(state=chain.state._replace(franchise=tables))
+
+
+def predict(trained: TrainedModel, stream: Stream, rows: np.ndarray) -> np.ndarray:
+    """Probabilities from the present state alone: nobody is seated, nothing changes.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+
+    Returns
+    -------
+    Probability of each known class and, last, unknown, shape (n, J + 1).
+    """
+    with one_thread():
+        each = [sampler.immediate(chain.known, chain.frozen, chain.state, rows) for chain in stream.chains]
+    return shift_odds(stream.odds, np.mean(each, axis=0))
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:
@@ -133,12 +217,11 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     """
     if not evidence:
         return stream, []
-    rng = np.random.default_rng([parameters.seed, stream.state.batches, int(stream.known.size.sum())])
-    before = stream.known
-    known, labels, state, past = stream.known, list(stream.labels), stream.state, stream.past
-    decided = list(stream.decided)
+    labels, past, decided = list(stream.labels), stream.past, list(stream.decided)
     unknown_keys = []
+    rows: list[_Labelled] = []
     for label, row, key in evidence:
+        earlier = None
         if row is None:
             found = _recall(past, key)
             if found is None:
@@ -147,23 +230,64 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
             chunk, at = found
             old = past[chunk]
             row = old.rows[at]
-            seat = 0.5 ** ((state.seen - old.seq) / parameters.half_life)
-            state = sampler.withdraw(before, state, row, old.seq + at, int(old.subclass[at]), seat)
+            earlier = _Earlier(old.seq + at, old.seq, old.subclass[:, at].copy())
             subclass, keys = old.subclass.copy(), list(old.keys)
-            subclass[at], keys[at] = -1, None  # a label counts once
+            subclass[:, at], keys[at] = -1, None  # a label counts once
             past = (*past[:chunk], old._replace(subclass=subclass, keys=tuple(keys)), *past[chunk + 1 :])
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)
-        known = learn_labelled(known, homogeneous(row[None])[0], labels.index(label), rng, state.next_id)
-        state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
-    frozen = densities(known)
-    state = sampler.refresh_classes(state, before, known, frozen)
+        rows.append(_Labelled(labels.index(label), row, earlier))
+    chains = tuple(_learn_labelled(chain, number, rows, parameters) for number, chain in enumerate(stream.chains))
     return (
         stream._replace(
-            labels=tuple(labels), known=known, frozen=frozen, state=state, past=past, decided=tuple(decided)
+            labels=tuple(labels),
+            chains=chains,
+            past=past,
+            waiting=_widen(stream.waiting, len(labels)),
+            decided=tuple(decided),
         ),
         unknown_keys,
+    )
+
+
+class _Earlier(NamedTuple):
+    """Where a labelled instance sat: its place in the stream, that of its batch, its subclass in each chain."""
+
+    seq: int
+    batch_seq: int
+    subclass: np.ndarray
+
+
+class _Labelled(NamedTuple):
+    """A whitened row of shape (d,), its class number, and its seat if it was decided before."""
+
+    j: int
+    row: np.ndarray
+    earlier: _Earlier | None
+
+
+def _learn_labelled(chain: Chain, number: int, rows: Sequence[_Labelled], parameters: Parameters) -> Chain:
+    """Update the known classes of one chain by labelled rows, in order."""
+    before, state = chain.known, chain.state
+    rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
+    known = before
+    for j, row, earlier in rows:
+        if earlier is not None:
+            seat = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
+            state = sampler.withdraw(before, state, row, earlier.seq, int(earlier.subclass[number]), seat)
+        known = learn_labelled(known, homogeneous(row[None])[0], j, rng, state.next_id)
+        state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
+    frozen = densities(known)
+    return chain._replace(known=known, frozen=frozen, state=sampler.refresh_classes(state, before, known, frozen))
+
+
+def _widen(waiting: Waiting, n_classes: int) -> Waiting:
+    """Make room for classes that labels have opened."""
+    old = waiting.responsible.shape[1]
+    return waiting._replace(
+        probabilities=np.insert(waiting.probabilities, [old] * (n_classes - old), 0.0, axis=1),
+        responsible=np.insert(waiting.responsible, [old] * (n_classes - old), -1, axis=1),
     )
 
 
@@ -182,6 +306,8 @@ def close_batch(
     arrived: Sequence[Arrived],
     evidence: Sequence[Evidence],
     parameters: Parameters,
+    *,
+    release: bool = False,
 ) -> tuple[Stream, Batch]:
     """Decide a micro-batch.
 
@@ -197,26 +323,59 @@ def close_batch(
         Labels that take effect before it.
     parameters
         Sampler settings and seed.
+    release
+        Hold no decision back.
     """
     with one_thread():
         stream, unknown_keys = learn_evidence(stream, evidence, parameters)
-        if not arrived:
-            return stream, Batch([], [], unknown_keys)
-        settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
-        number, first = stream.state.batches, stream.state.seen
-        rows = np.array([a.row for a in arrived])
-        rng = np.random.default_rng([parameters.seed, number])
-        state, result = sampler.step(stream.known, stream.frozen, stream.state, rows, rng, settings)
-        decisions = _decide(stream, arrived, rows, result, number, first, parameters.unknown)
-        life, state, events = _discover(trained, stream, state, decisions, result, parameters)
-    counts = list(stream.decided)
-    position = {label: j for j, label in enumerate(stream.labels)}
-    for decision in decisions:
-        counts[position.get(decision.label, -1)] += 1
-    chunk = Past(rows, tuple(a.key for a in arrived), first, result.subclass)
-    past = _remember(_follow(stream.past, result), chunk, parameters.label_horizon)
-    following = stream._replace(state=state, life=life, past=past, decided=tuple(counts))
-    return following, Batch(decisions, events, unknown_keys)
+        events: list[ev.Event] = []
+        if arrived:
+            stream, events = _seat_batch(trained, stream, arrived, parameters)
+    decisions, stream = _release(stream, 0 if release else parameters.decision_delay, parameters)
+    return stream, Batch(decisions, events, unknown_keys)
+
+
+def _seat_batch(
+    trained: TrainedModel, stream: Stream, arrived: Sequence[Arrived], parameters: Parameters
+) -> tuple[Stream, list[ev.Event]]:
+    """Step every chain, learn the odds, decide for now, follow the emerging subclasses."""
+    settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
+    first = stream.state.seen
+    rows = np.array([a.row for a in arrived])
+    stepped = [_step(chain, number, rows, parameters, settings) for number, chain in enumerate(stream.chains)]
+    results = [result for _, result in stepped]
+    raw = np.mean([result.probabilities for result in results], axis=0)
+    nearest = [result.log_density.argmax(axis=1) for result in results]
+    own = [result.log_density[np.arange(len(rows)), near] for result, near in zip(results, nearest, strict=True)]
+    ranks = [
+        density_rank(chain.known, log_density, near)
+        for chain, log_density, near in zip(stream.chains, own, nearest, strict=True)
+    ]
+    odds = stream.odds
+    if parameters.learn_odds:
+        odds = learn_odds(odds, raw, np.mean(ranks, axis=0), parameters.half_life)
+    probabilities = shift_odds(odds, raw)
+    decisions = _decide(stream, arrived, rows, results[0], probabilities, nearest[0], ranks[0], parameters)
+    chains = []
+    events: list[ev.Event] = []
+    for (moved, result), chain in zip(stepped, stream.chains, strict=True):
+        life, state, told = _discover(trained, stream.labels, chain, moved, decisions, result, parameters)
+        chains.append(chain._replace(state=state, life=life))
+        if len(chains) == 1:
+            events = told
+    past = stream.past
+    chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
+    past = _remember(_follow(past, results), chunk, parameters.label_horizon)
+    waiting = _wait(stream.waiting, decisions, results, raw)
+    return stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting), events
+
+
+def _step(
+    chain: Chain, number: int, rows: np.ndarray, parameters: Parameters, settings: sampler.Settings
+) -> tuple[sampler.StreamState, sampler.BatchResult]:
+    batch = chain.state.batches
+    rng = np.random.default_rng([parameters.seed, batch, number] if number else [parameters.seed, batch])
+    return sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings)
 
 
 def _decide(
@@ -224,53 +383,117 @@ def _decide(
     arrived: Sequence[Arrived],
     rows: np.ndarray,
     result: sampler.BatchResult,
-    number: int,
-    first: int,
-    unknown: Label | None,
+    probabilities: np.ndarray,
+    nearest: np.ndarray,
+    ranks: np.ndarray,
+    parameters: Parameters,
 ) -> list[Decision]:
+    """Decide for now; why, and the subclass, are told from the first chain."""
     known = stream.known
-    names = (*stream.labels, unknown_label(unknown, stream.labels))
-    best = result.probabilities.argmax(axis=1)
-    nearest = result.log_density.argmax(axis=1)
-    everyone = np.arange(len(rows))
-    ranks = density_rank(known, result.log_density[everyone, nearest], nearest)
+    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
     instances = homogeneous(rows)
     decisions = []
     for i, instance in enumerate(arrived):
-        j, near = int(best[i]), int(nearest[i])
-        probabilities = result.probabilities[i].tolist()
-        if j < len(stream.labels):
-            subclass: int | None = int(known.ids[result.responsible[i, j]])
-        else:
-            subclass = int(result.subclass[i]) if result.subclass[i] >= 0 else None
+        near = int(nearest[i])
+        label, row = _label(names, probabilities[i], parameters.min_probability)
         decisions.append(
             Decision(
                 key=instance.key,
                 t=instance.t,
-                label=names[j],
-                probability=probabilities[j],
-                p_unknown=probabilities[-1],
-                probabilities=dict(zip(names, probabilities, strict=True)),
-                subclass_id=subclass,
+                label=names[label],
+                first_label=names[label],
+                probability=row[label],
+                p_unknown=row[-1],
+                probabilities=dict(zip(names, row, strict=True)),
+                subclass_id=_subclass(known, label, result.responsible[i], int(result.subclass[i])),
                 nearest_class=names[near],
                 distance=mahalanobis(known.dishes, int(result.responsible[i, near]), instances[i], known.prior),
                 density_rank=float(ranks[i]),
-                batch=number,
-                seq=first + i,
+                batch=stream.state.batches,
+                seq=stream.state.seen + i,
             )
         )
     return decisions
 
 
+def _label(names: Sequence[Label], probabilities: np.ndarray, least: float) -> tuple[int, list[float]]:
+    """Choose the most probable label; a known one below the least probability that is asked for is unknown."""
+    label = int(probabilities.argmax())
+    if probabilities[label] < least:
+        label = len(names) - 1
+    return label, probabilities.tolist()
+
+
+def _subclass(known: Known, label: int, responsible: np.ndarray, emerging: int) -> int | None:
+    if label < len(responsible):
+        return int(known.ids[responsible[label]]) if responsible[label] >= 0 else None
+    return emerging if emerging >= 0 else None
+
+
+def _wait(
+    waiting: Waiting, decisions: Sequence[Decision], results: Sequence[sampler.BatchResult], raw: np.ndarray
+) -> Waiting:
+    """Append a batch to the decisions held back, and note what the others look like after it."""
+    probabilities, subclass = waiting.probabilities, waiting.subclass
+    if waiting.decisions and len(results[0].window_seq):
+        begin = waiting.decisions[0].seq
+        again = np.mean([result.window_probabilities for result in results], axis=0)
+        inside = results[0].window_seq >= begin
+        probabilities = probabilities.copy()
+        probabilities[results[0].window_seq[inside] - begin] = again[inside]
+        moved, moved_to = results[0].moved, results[0].moved_to
+        subclass = subclass.copy()
+        subclass[moved[moved >= begin] - begin] = moved_to[moved >= begin]
+    return Waiting(
+        (*waiting.decisions, *decisions),
+        np.concatenate([probabilities, raw]),
+        np.concatenate([subclass, results[0].subclass]),
+        np.concatenate([waiting.responsible, results[0].responsible]),
+    )
+
+
+def _release(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
+    """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
+    waiting = stream.waiting
+    ready = sum(stream.state.seen - d.seq > delay for d in waiting.decisions)
+    if not ready:
+        return [], stream
+    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+    probabilities = shift_odds(stream.odds, waiting.probabilities[:ready])
+    counts = list(stream.decided)
+    out = []
+    for i, decision in enumerate(waiting.decisions[:ready]):
+        if parameters.decision_delay:
+            label, row = _label(names, probabilities[i], parameters.min_probability)
+            decision = decision._replace(
+                label=names[label],
+                probability=row[label],
+                p_unknown=row[-1],
+                probabilities=dict(zip(names, row, strict=True)),
+                subclass_id=_subclass(stream.known, label, waiting.responsible[i], int(waiting.subclass[i])),
+            )
+        counts[names.index(decision.label)] += 1
+        out.append(decision)
+    rest = Waiting(
+        waiting.decisions[ready:],
+        waiting.probabilities[ready:],
+        waiting.subclass[ready:],
+        waiting.responsible[ready:],
+    )
+    return out, stream._replace(waiting=rest, decided=tuple(counts))
+
+
 def _discover(
     trained: TrainedModel,
-    before: Stream,
+    labels: Sequence[Label],
+    chain: Chain,
     state: sampler.StreamState,
     decisions: Sequence[Decision],
     result: sampler.BatchResult,
     parameters: Parameters,
 ) -> tuple[Lifecycle, sampler.StreamState, list[ev.Event]]:
-    n_classes = len(before.labels)
+    """Follow the emerging subclasses of one chain through a batch."""
+    n_classes = len(labels)
     ids = state.ids.tolist()
     sizes = dict(zip(ids, state.dishes.size.tolist(), strict=True))
     support = dict(zip(ids, state.franchise.seated[0, n_classes:].tolist(), strict=True))
@@ -279,8 +502,8 @@ def _discover(
         for key, d in zip(result.subclass, decisions, strict=True)
         if int(key) in sizes
     ]
-    life, changes = observe(before.life, arrivals, sizes)
-    state = sampler.hold(before.known, state, to_hold(life, support, sizes, parameters.max_subclasses))
+    life, changes = observe(chain.life, arrivals, sizes)
+    state = sampler.hold(chain.known, state, to_hold(life, support, sizes, parameters.max_subclasses))
     slot = {int(key): k for k, key in enumerate(state.ids)}
     life, ended = forget(life, slot)
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
@@ -300,11 +523,11 @@ def _discover(
                     explanation=explain(
                         state.dishes,
                         slot[key],
-                        before.known,
-                        before.frozen,
+                        chain.known,
+                        chain.frozen,
                         trained.space,
                         trained.names,
-                        before.labels,
+                        labels,
                     ),
                     **told,
                 )
@@ -318,18 +541,17 @@ def _discover(
     return life._replace(delta=delta), state, events
 
 
-def _follow(past: tuple[Past, ...], result: sampler.BatchResult) -> tuple[Past, ...]:
+def _follow(past: tuple[Past, ...], results: Sequence[sampler.BatchResult]) -> tuple[Past, ...]:
     """Note where window instances have moved to."""
-    if not len(result.moved):
-        return past
     out = []
     for chunk in past:
-        inside = (result.moved >= chunk.seq) & (result.moved < chunk.seq + len(chunk.keys))
-        if inside.any():
-            subclass = chunk.subclass.copy()
-            subclass[result.moved[inside] - chunk.seq] = result.moved_to[inside]
-            chunk = chunk._replace(subclass=subclass)
-        out.append(chunk)
+        subclass = chunk.subclass
+        for number, result in enumerate(results):
+            inside = (result.moved >= chunk.seq) & (result.moved < chunk.seq + len(chunk.keys))
+            if inside.any():
+                subclass = subclass.copy() if subclass is chunk.subclass else subclass
+                subclass[number, result.moved[inside] - chunk.seq] = result.moved_to[inside]
+        out.append(chunk if subclass is chunk.subclass else chunk._replace(subclass=subclass))
     return tuple(out)
 
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import engine
+from stream_osr import engine, odds
 from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import dishes, franchise, known, prior, space, stream
+from stream_osr.hdp import broad, dishes, franchise, known, location, prior, space, stream
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 1
+VERSION = 2
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
@@ -37,6 +37,8 @@ _RECORDS: dict[str, type[Any]] = {
         franchise.Guests,
         known.Known,
         known.Densities,
+        location.Location,
+        broad.Broad,
         space.Space,
         stream.StreamState,
         lifecycle.Lifecycle,
@@ -50,6 +52,9 @@ _RECORDS: dict[str, type[Any]] = {
         engine.Arrived,
         engine.Evidence,
         engine.Past,
+        engine.Waiting,
+        engine.Chain,
+        odds.Odds,
         engine.Stream,
         Decision,
         TrainingReport,
@@ -179,6 +184,10 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
     if version > VERSION:
         raise PersistenceError(
             f"{path} has format version {version}, this program reads up to {VERSION}; upgrade stream-osr"
+        )
+    if version < VERSION:
+        raise PersistenceError(
+            f"{path} has format version {version}, this program reads version {VERSION}; save it again with this one"
         )
     if held != kind:
         raise PersistenceError(f"{path} holds a {held}, not a {kind}")

@@ -15,7 +15,7 @@ from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch, expect_known, open_stream
+from stream_osr.engine import Arrived, Evidence, Stream, close_batch, expect_known, open_stream, predict
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -25,11 +25,10 @@ from stream_osr.errors import (
     PersistenceError,
 )
 from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
-from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.space import whiten
-from stream_osr.hdp.stream import immediate
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
+from stream_osr.selection import select_by_validation
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 
@@ -78,11 +77,26 @@ class OpenSetRecognizer(MiniBatchClassifier):
         their variance. For high dimensions; not both.
     nu, scale, beta
         Normal-inverse-Wishart base measure: degrees of freedom (above d - 1), prior covariance as a multiple of
-        the pooled within-class one, precision of the prior mean. ``None``: d + 20, 0.1, 0.1.
+        the pooled within-class one, precision of the prior mean. ``None``: drawn once a training sweep from the
+        marginal likelihood given the partition (some chains: d + 20, 0.1, 0.1; see ``ensemble``).
     epsilon
         A known subclass with less than this share of its class is dropped when training ends.
     exclusive
         A subclass belongs to one known class only.
+    chains
+        Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
+    ensemble
+        ``"exact"``: every chain is the normal-inverse-Wishart model with its hyperparameters drawn. ``"mixed"``: the
+        chains differ in their base measure, in turn: drawn; coarse with new subclasses placed by a Student-t that the
+        known classes teach; drawn with that placement; coarse. Only with full covariances.
+    broad
+        Add to the density of each known class a broad term: where it may have subclasses that training did not show.
+        For classes of many scattered centres, or few instances.
+    learn_odds
+        Shift the odds of unknown so that what is accepted as known looks like known training instances.
+    select
+        ``"evidence"``, or ``"validation"``: choose ``nu`` and ``scale`` on a simulation of closed and open sets among
+        the training instances, over the grid of the paper [1]_; takes some hundred trainings, needs three classes.
     training_sweeps
         Gibbs sweeps of training.
     sweeps
@@ -92,6 +106,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
     half_life
         Instances after which a seat in the stream's restaurant weighs half. It keeps the model from ageing: with
         seats that never fade, nothing new is seen after a million instances.
+    decision_delay
+        Hold each decision back until so many later instances have come, while later batches re-seat its instance in
+        the window; ``first_label`` of a decision is what it was at once. At most ``window``.
+    min_probability
+        Call an instance unknown when no known class has this probability. It may be set on a trained recognizer:
+        ``model.set_min_probability(0.9)``.
     max_training
         Training instances kept of each class (a uniform sample beyond it).
     max_subclasses
@@ -153,10 +173,17 @@ class OpenSetRecognizer(MiniBatchClassifier):
         beta: float | None = None,
         epsilon: float = 0.01,
         exclusive: bool = True,
+        chains: int = 4,
+        ensemble: Literal["mixed", "exact"] = "mixed",
+        broad: bool = False,
+        learn_odds: bool = True,
+        select: Literal["evidence", "validation"] = "evidence",
         training_sweeps: int = 25,
         sweeps: int = 5,
         window: int = 256,
         half_life: float = 200.0,
+        decision_delay: int = 0,
+        min_probability: float = 0.0,
         max_training: int = 5000,
         max_subclasses: int = 200,
         label_horizon: int = 10_000,
@@ -175,10 +202,17 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.beta = beta
         self.epsilon = epsilon
         self.exclusive = exclusive
+        self.chains = chains
+        self.ensemble = ensemble
+        self.broad = broad
+        self.learn_odds = learn_odds
+        self.select = select
         self.training_sweeps = training_sweeps
         self.sweeps = sweeps
         self.window = window
         self.half_life = half_life
+        self.decision_delay = decision_delay
+        self.min_probability = min_probability
         self.max_training = max_training
         self.max_subclasses = max_subclasses
         self.label_horizon = label_horizon
@@ -385,7 +419,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             trained = self._provisional(grown)
             self._training = grown
             if trained is not None:
-                self._trained, self._stream = trained, expect_known(trained, self._parameters.half_life)
+                self._trained, self._stream = trained, expect_known(trained, self._parameters)
                 self._evidence.clear()
                 return
         else:
@@ -399,18 +433,25 @@ class OpenSetRecognizer(MiniBatchClassifier):
     def _provisional(self, training: TrainingSet) -> TrainedModel | None:
         """Train in passing; ``None`` while the instances do not span the components of a PCA."""
         try:
-            return self._train(training, sweeps=min(PROVISIONAL_SWEEPS, self._parameters.training_sweeps))
+            return self._train(training, sweeps=min(PROVISIONAL_SWEEPS, self._parameters.training_sweeps), draws=1)
         except InvalidParameter:
             if self._parameters.pca_components is None and self._parameters.pca_variance is None:
                 raise
             return None
 
     def _train(
-        self, training: TrainingSet, sweeps: int | None = None, progress: Callable[[int], None] | None = None
+        self,
+        training: TrainingSet,
+        parameters: Parameters | None = None,
+        *,
+        sweeps: int | None = None,
+        draws: int | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> TrainedModel:
         features, X, group = training.matrix()
         labels = tuple(training.labels)
-        return train_model(features, X, group, labels, self._parameters, sweeps=sweeps, progress=progress)
+        chosen = self._parameters if parameters is None else parameters
+        return train_model(features, X, group, labels, chosen, sweeps=sweeps, draws=draws, progress=progress)
 
     def freeze(self, progress: Callable[[int], None] | None = None) -> TrainingReport:
         """End training: sweep the training groups, sum them up, let the instances go.
@@ -433,8 +474,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
             return self._frozen()[0].report
         if not len(self._training):
             raise NotTrained("freeze() needs labelled instances; learn some first")
-        self._trained = self._train(self._training, progress=progress)
-        self._stream = open_stream(self._trained)
+        chosen = self._parameters
+        if chosen.select == "validation":
+            features, X, group = self._training.matrix()
+            chosen = select_by_validation(features, X, group, chosen)
+        self._trained = self._train(self._training, chosen, progress=progress)
+        self._stream = open_stream(self._trained, self._parameters)
         self._training = None
         self._evidence.clear()
         return self._trained.report
@@ -455,7 +500,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             check_label(label, trained.labels, model._parameters.unknown)
         model._training = None
         model._trained = trained
-        model._stream = open_stream(trained)
+        model._stream = open_stream(trained, model._parameters)
         return model
 
     @property
@@ -470,7 +515,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             raise NotTrained("training has not ended; call freeze() first")
         return self._trained, self._stream
 
-    def _close(self) -> None:
+    def _close(self, release: bool = False) -> None:
         """Decide the buffered instances and let buffered labels take effect; on an error all stays as it is."""
         assert self._trained is not None
         assert self._stream is not None
@@ -479,7 +524,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         later: list[Evidence] = []
         for evidence in self._evidence:
             (later if evidence.row is None and evidence.key in waiting else now).append(evidence)
-        self._stream, batch = close_batch(self._trained, self._stream, self._buffer, now, self._parameters)
+        self._stream, batch = close_batch(
+            self._trained, self._stream, self._buffer, now, self._parameters, release=release
+        )
         self._buffer = []
         self._evidence = later
         self._decisions.extend(batch.decisions)
@@ -487,14 +534,16 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.counters["unknown_keys"] += len(batch.unknown_keys)
 
     def flush(self) -> None:
-        """Close the micro-batch as it is, however few instances it has."""
-        if self._stream is not None and (self._buffer or self._evidence):
-            self._close()
+        """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
+        if self._stream is None:
+            return
+        if self._buffer or self._evidence or self._stream.waiting.decisions:
+            self._close(release=True)
             if self._evidence:
-                self._close()
+                self._close(release=True)
 
     def drain(self) -> Iterator[Decision]:
-        """Yield the decisions of finished micro-batches, in order of arrival, each once."""
+        """Yield the final decisions, in order of arrival, each once: of finished micro-batches, or later (delay)."""
         while self._decisions:
             yield self._decisions.popleft()
 
@@ -503,10 +552,29 @@ class OpenSetRecognizer(MiniBatchClassifier):
         while self._events:
             yield self._events.popleft()
 
+    def set_min_probability(self, value: float) -> None:
+        """Ask of a known label to be at least so probable, from the next decision on; 0 asks nothing.
+
+        Nothing is trained again: probabilities stay as they are, a label below is called unknown.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(min_probability=0.5)
+        >>> model.set_min_probability(0.9)
+        >>> model.min_probability
+        0.9
+        >>> model.set_min_probability(90)
+        Traceback (most recent call last):
+            ...
+        stream_osr.errors.InvalidParameter: min_probability is 90: input should be less than or equal to 1
+        """
+        self._parameters = parameters(**{**self._get_params(), "min_probability": value})
+        self.min_probability = self._parameters.min_probability
+
     @property
     def pending(self) -> int:
-        """Instances that wait for their micro-batch to be full."""
-        return len(self._buffer)
+        """Instances without a final decision: in an unfinished micro-batch, or held back by ``decision_delay``."""
+        return len(self._buffer) + (0 if self._stream is None else len(self._stream.waiting.decisions))
 
     # Prediction: immediate, pure.
 
@@ -526,17 +594,22 @@ class OpenSetRecognizer(MiniBatchClassifier):
             return {}
         return self._proba([self._row(self._trained.features, check_mapping(x))])[0]
 
+    def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
+        if not probabilities:
+            return None
+        best = max(probabilities, key=probabilities.__getitem__)
+        return best if probabilities[best] >= self._parameters.min_probability else list(probabilities)[-1]
+
     def predict_one(self, x: Mapping[Any, Any], **kwargs: Any) -> Label | None:
         """Predict the label: a known class or the unknown label; ``None`` before anything was learnt."""
-        return _most_probable(self.predict_proba_one(x))
+        return self._most_probable(self.predict_proba_one(x))
 
     def _proba(self, rows: Sequence[Row]) -> list[dict[Label, float]]:
         assert self._trained is not None
         assert self._stream is not None
         stream = self._stream
         values = np.array([row.values for row in rows]).reshape(len(rows), len(self._trained.names))
-        with one_thread():
-            out = immediate(stream.known, stream.frozen, stream.state, whiten(self._trained.space, values))
+        out = predict(self._trained, stream, whiten(self._trained.space, values))
         names = self._names(stream)
         return [dict(zip(names, row, strict=True)) for row in out.tolist()]
 
@@ -561,7 +634,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """Predict the label of each row of a data frame; a series of the same kind."""
         from river.utils.dataframe import into_frame, to_native_series
 
-        labels = [_most_probable(row) for row in self._proba_rows(X)]
+        labels = [self._most_probable(row) for row in self._proba_rows(X)]
         return to_native_series(labels, name=None, like=into_frame(X))
 
     # What the model looks like.
@@ -641,7 +714,3 @@ class OpenSetRecognizer(MiniBatchClassifier):
 
 def _members(seated: np.ndarray) -> np.ndarray:
     return np.flatnonzero(seated > 0)
-
-
-def _most_probable(probabilities: dict[Label, float]) -> Label | None:
-    return max(probabilities, key=probabilities.__getitem__) if probabilities else None

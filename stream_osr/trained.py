@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
+from stream_osr.hdp.base_measure import make_grid
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
-from stream_osr.hdp.dishes import log_prior_predictives
-from stream_osr.hdp.known import Densities, Known, densities
+from stream_osr.hdp.known import Densities, Known, densities, log_new
+from stream_osr.hdp.location import CONJUGATE, FLAT_BETA, fit_location
 from stream_osr.hdp.prior import make_prior
 from stream_osr.hdp.space import Space, fit_space, whiten
-from stream_osr.hdp.training import summarize, train
+from stream_osr.hdp.training import Training, summarize, train
 
-NU_ABOVE_DIMENSION = 20.0
-DEFAULT_SCALE = 0.1
-DEFAULT_BETA = 0.1
+COARSE_NU_ABOVE_DIMENSION = 20.0
+COARSE_SCALE = 0.1
+COARSE_BETA = 0.1
+"""A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
+
+
+class Member(NamedTuple):
+    """A kind of model in the ensemble: hyperparameters drawn (or coarse), new subclasses placed by a Student-t."""
+
+    drawn: bool
+    placed: bool
+
+
+EXACT = (Member(drawn=True, placed=False),)
+MIXED = (
+    Member(drawn=True, placed=False),
+    Member(drawn=False, placed=True),
+    Member(drawn=True, placed=True),
+    Member(drawn=False, placed=False),
+)
+"""Kinds of model, one chain after the other.
+
+The known classes say little about the base measure of what they are not, and the kinds err on different instances:
+their average is more accurate than the best of them on most data sets (``docs/results/experiments.md``).
+"""
 
 
 @dataclass(frozen=True)
@@ -89,8 +114,8 @@ class TrainedModel:
         Labels of the known classes.
     space
         Map to whitened coordinates.
-    known
-        Statistics of the known subclasses.
+    draws
+        Statistics of the known subclasses, in each of the models that are averaged.
     report
         What training found.
     """
@@ -98,8 +123,13 @@ class TrainedModel:
     names: tuple[Name, ...]
     labels: tuple[Label, ...]
     space: Space
-    known: Known
+    draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
+
+    @property
+    def known(self) -> Known:
+        """The first of the draws: the one that subclasses and events are told from."""
+        return self.draws[0]
 
     @cached_property
     def features(self) -> Features:
@@ -107,15 +137,15 @@ class TrainedModel:
         return Features(self.names)
 
     @cached_property
-    def densities(self) -> Densities:
-        """Frozen densities of the known classes."""
-        return densities(self.known)
+    def densities(self) -> tuple[Densities, ...]:
+        """Frozen densities of the known classes, in each draw."""
+        return tuple(densities(known) for known in self.draws)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
-        for part in (*self.space, *self.known.prior, *self.known.dishes, *self.known[2:]):
+        for part in _leaves((self.space, self.draws)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -126,6 +156,15 @@ class TrainedModel:
         self.__dict__.update(state)
 
 
+def _leaves(value: Any) -> Iterator[Any]:
+    """Walk through nested tuples."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif value is not None:
+        yield value
+
+
 def train_model(
     features: Features,
     X: np.ndarray,
@@ -134,6 +173,7 @@ def train_model(
     parameters: Parameters,
     *,
     sweeps: int | None = None,
+    draws: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TrainedModel:
     """Train on labelled rows.
@@ -152,6 +192,8 @@ def train_model(
         Hyperparameters and seed.
     sweeps
         Overrides ``parameters.training_sweeps``.
+    draws
+        Models to train; as many as there are chains by default.
     progress
         Called with the number of each finished sweep.
 
@@ -161,45 +203,80 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
+    sweeps = p.training_sweeps if sweeps is None else sweeps
+    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" else EXACT
+    count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     with one_thread():
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
-        d = rows.shape[1]
-        prior = make_prior(
-            p.covariance,
-            d,
-            nu=d + NU_ABOVE_DIMENSION if p.nu is None else p.nu,
-            scale=DEFAULT_SCALE if p.scale is None else p.scale,
-            beta=DEFAULT_BETA if p.beta is None else p.beta,
-        )
-        training = train(
-            rows,
-            group,
-            space,
-            prior,
-            np.random.default_rng([p.seed, len(X)]),
-            sweeps=p.training_sweeps if sweeps is None else sweeps,
-            exclusive=p.exclusive,
-            progress=progress,
-        )
-        known, log_density = summarize(training, p.epsilon)
-        if not len(known.ids):
-            raise InvalidParameter(
-                f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would be "
-                "known; lower it (the default is 0.01)"
-            )
-        recall = _known_recall(known, log_density, training.seating.guests.rows, group, p.half_life)
+        trainings: list[Training] = []
+        done = itertools.count(1)
+        told = None if progress is None else lambda _: progress(next(done) // count)
+        for number in range(count):
+            rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
+            member = kinds[number % len(kinds)]
+            trainings.append(_train_member(member, rows, group, space, p, rng, sweeps, told))
+        summaries = [summarize(training, p.epsilon, p.broad) for training in trainings]
+        for known, _ in summaries:
+            if not len(known.ids):
+                raise InvalidParameter(
+                    f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "
+                    "be known; lower it (the default is 0.01)"
+                )
+        known, log_density = summaries[0]
+        space = trainings[0].space
+        recall = _known_recall(known, log_density, trainings[0].seating.guests.rows, group, p.half_life)
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances={label: int(n) for label, n in zip(labels, counts, strict=True)},
         subclasses={label: int((known.seated[j] > 0).sum()) for j, label in enumerate(labels)},
         known_recall=recall,
-        small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < d),
+        small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=int(np.isnan(X).sum()),
         variance_left_out=space.variance_left,
     )
-    return TrainedModel(features.names, labels, training.space, known, report)
+    return TrainedModel(features.names, labels, space, tuple(known for known, _ in summaries), report)
+
+
+def _train_member(
+    member: Member,
+    rows: np.ndarray,
+    group: np.ndarray,
+    space: Space,
+    p: Parameters,
+    rng: np.random.Generator,
+    sweeps: int,
+    progress: Callable[[int], None] | None,
+) -> Training:
+    """Sweep the training groups under one kind of model; parameters that the user has set hold in every kind."""
+    d = rows.shape[1]
+    location = fit_location(rows, group) if member.placed else CONJUGATE
+    beta = p.beta
+    if beta is None and location.freedom > 0.0:
+        beta = FLAT_BETA
+    prior = make_prior(
+        p.covariance,
+        d,
+        nu=d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu,
+        scale=COARSE_SCALE if p.scale is None else p.scale,
+        beta=COARSE_BETA if beta is None else beta,
+    )
+    free = None in (p.nu, p.scale, beta)
+    drawn = member.drawn and free and p.covariance != "tied"
+    grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
+    return train(
+        rows,
+        group,
+        space,
+        prior,
+        rng,
+        sweeps=sweeps,
+        exclusive=p.exclusive,
+        grid=grid,
+        location=location,
+        progress=progress,
+    )
 
 
 def _known_recall(
@@ -211,7 +288,7 @@ def _known_recall(
     share = alpha / (menu.sum() + known.gamma)
     lasting = min(half_life / math.log(2.0), 1e6)
     seats = lasting * known.size / known.size.sum() + share * menu
-    log_new = math.log(share * known.gamma) + log_prior_predictives(rows, known.prior)
+    log_odds_new = math.log(share * known.gamma) + log_new(known, rows)
     scores = log_density + np.log(seats)
-    right = (scores.argmax(axis=1) == group) & (scores.max(axis=1) > log_new)
+    right = (scores.argmax(axis=1) == group) & (scores.max(axis=1) > log_odds_new)
     return float(right.mean())

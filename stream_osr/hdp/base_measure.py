@@ -49,7 +49,7 @@ def make_grid(
     >>> make_grid(16).psi.shape, make_grid(16, nu=20, scale=0.5).psi
     ((9, 60), array([[10.]]))
     """
-    nus = n_features + NU_ABOVE_DIMENSION if nu is None else np.array([float(nu)])
+    nus = np.array([float(nu)]) if nu is not None else n_features + NU_ABOVE_DIMENSION.astype(float)
     if scale is None:
         psi = np.tile(n_features * PSI_PER_DIMENSION, (len(nus), 1))
     else:
@@ -108,9 +108,7 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
     return total
 
 
-def draw_prior(
-    rng: np.random.Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior
-) -> Prior:
+def draw_prior(rng: np.random.Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
     """Draw the base measure given the partition.
 
     Parameters

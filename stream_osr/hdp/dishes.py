@@ -74,6 +74,14 @@ def clear_all(dishes: Dishes, prior: Prior) -> None:
 
 
 @kernel
+def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+    """State the subclasses anew, from their members' homogeneous rows: after a change of prior or coordinates."""
+    clear_all(dishes, prior)
+    for i in range(rows.shape[0]):
+        add(dishes, dish[i], rows[i], prior)
+
+
+@kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     """Empty slot k: the prior, exactly."""
     if prior.covariance == FULL:

@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.hdp.broad import Broad, add_broad
 from stream_osr.hdp.dishes import (
     Dishes,
     add,
     log_predictive,
     log_predictive_without,
     log_predictives,
-    log_prior_predictives,
     select,
 )
 from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
 from stream_osr.hdp.prior import FULL, Prior
 
 N_RANKS = 101
@@ -48,6 +49,10 @@ class Known(NamedTuple):
         Share of its class below which a subclass does not count.
     ranks
         Evenly spaced quantiles of the leave-one-out log densities of each class, ascending, shape (J, 101).
+    location
+        Density of the first instance of a new subclass.
+    broad
+        Broad terms of the class densities, or ``None``.
     """
 
     prior: Prior
@@ -60,6 +65,8 @@ class Known(NamedTuple):
     gamma: float
     epsilon: float
     ranks: np.ndarray
+    location: Location = CONJUGATE
+    broad: Broad | None = None
 
 
 class Densities(NamedTuple):
@@ -149,7 +156,14 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
 def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
     log_density, responsible = mix(log_subclass_densities(known, frozen, rows), frozen.log_weight)
+    if known.broad is not None:
+        log_density = add_broad(log_density, known.broad, rows, known.prior)
     return log_density, responsible
+
+
+def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
+    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    return log_new_densities(rows, known.prior, known.location)
 
 
 @kernel
@@ -222,7 +236,7 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
     if j == len(size):
         seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (seated, tables))
         size = np.append(size, 0.0)
-        start = log_prior_predictives(row[None], prior)
+        start = log_new(known, row[None])
         ranks = np.vstack([ranks, np.full(N_RANKS, start[0])])
     total = tables.sum() + known.gamma
     own = np.flatnonzero(seated[j] > 0)
@@ -232,7 +246,7 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
     )
     log_density = np.append(
         [log_predictive(known.dishes, int(k), row, prior) for k in own],
-        log_prior_predictives(row[None], prior),
+        log_new(known, row[None]),
     )
     logits = log_weight + log_density
     weights = np.exp(logits - logits.max())

@@ -85,7 +85,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     >>> bool(spread[0].sum() > 10 * spread[1].sum())
     True
     """
-    n, d = rows.shape
+    d = rows.shape[1]
     classes = np.unique(group)
     if len(classes) < 2:
         return CONJUGATE
@@ -99,10 +99,10 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
             for b, spread in enumerate(SPREAD):
                 fit = _log_t(square / spread, log_determinant + d * math.log(spread), d, float(freedom))
                 score[a, b] += fit.mean()
-    a, b = np.unravel_index(score.argmax(), score.shape)
+    at, by = np.unravel_index(score.argmax(), score.shape)
     mean, lower = _center_and_factor(rows, group)
-    factor = solve_triangular(lower * math.sqrt(SPREAD[b]), np.eye(d), lower=True)
-    return Location(float(FREEDOM[a]), mean, np.ascontiguousarray(factor))
+    factor = solve_triangular(lower * math.sqrt(SPREAD[by]), np.eye(d), lower=True)
+    return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
 
 
 def _center_and_factor(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
-from stream_osr.hdp.dishes import Dishes, empty_dishes, log_prior_predictives, remove, select
+from stream_osr.hdp.dishes import Dishes, empty_dishes, remove, select
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, empty_franchise, leave, menu_weights
-from stream_osr.hdp.known import Densities, Known, log_class_densities
+from stream_osr.hdp.known import Densities, Known, log_class_densities, log_new
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.seating import weigh_dishes
 from stream_osr.hdp.sweeps import sweep_batch
@@ -80,6 +80,9 @@ class BatchResult(NamedTuple):
     ----------
     probabilities
         Averaged conditional probability of each known class and, last, unknown, shape (b, J + 1).
+    window_seq, window_probabilities
+        Positions in the stream of the window's instances, shape (w,), and their probabilities now, shape
+        (w, J + 1); nothing without re-seating sweeps.
     subclass
         Emerging subclass (its id) whose seat each instance took, -1 if it took a known one, shape (b,).
     log_density
@@ -93,6 +96,8 @@ class BatchResult(NamedTuple):
     """
 
     probabilities: np.ndarray
+    window_seq: np.ndarray
+    window_probabilities: np.ndarray
     subclass: np.ndarray
     log_density: np.ndarray
     responsible: np.ndarray
@@ -150,7 +155,7 @@ def step(
     batch = homogeneous(rows)
     everyone = np.concatenate([state.window.rows, batch])
     log_density, responsible = log_class_densities(known, frozen, everyone)
-    log_new = log_prior_predictives(everyone, known.prior)
+    log_density_new = log_new(known, everyone)
     first = len(state.window.rows)
     randomness = rng.bit_generator.state
     spare = SPARE
@@ -165,7 +170,7 @@ def step(
             np.isfinite(settings.half_life),
             guests,
             log_density,
-            log_new,
+            log_density_new,
             franchise,
             dishes,
             known.prior,
@@ -195,6 +200,8 @@ def step(
     )
     result = BatchResult(
         probabilities=probabilities[first:],
+        window_seq=state.window_seq[: first if settings.sweeps else 0],
+        window_probabilities=probabilities[: first if settings.sweeps else 0],
         subclass=subclass[first:],
         log_density=log_density[first:],
         responsible=responsible[first:],
@@ -332,7 +339,7 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     """
     instances = homogeneous(rows)
     log_density, _ = log_class_densities(known, frozen, instances)
-    log_new = log_prior_predictives(instances, known.prior)
+    log_density_new = log_new(known, instances)
     n_classes = len(known.size)
     weights = np.empty(len(state.franchise.menu) + 1)
     out = np.empty((len(rows), n_classes + 1))
@@ -342,7 +349,7 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
             0,
             CLOSED,
             log_density[i],
-            log_new[i],
+            log_density_new[i],
             state.franchise,
             state.dishes,
             known.prior,

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.hdp.base_measure import Grid, draw_prior
+from stream_osr.hdp.broad import add_broad, fit_broad
 from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
-from stream_osr.hdp.dishes import Dishes, add, clear_all, empty_dishes, log_prior_predictives, select
+from stream_osr.hdp.dishes import Dishes, add, empty_dishes, refill, select
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.hdp.known import N_RANKS, Known, densities, leave_one_out
+from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
 from stream_osr.hdp.prior import TIED, Prior, homogeneous
 from stream_osr.hdp.space import Space, rewhiten
 from stream_osr.hdp.sweeps import sweep_groups
@@ -90,7 +93,7 @@ def sweep(
     When the slots run out the sweep is done again from the same state and the same randomness with more.
     """
     if log_new is None:
-        log_new = log_prior_predictives(seating.guests.rows, prior)
+        log_new = log_new_densities(seating.guests.rows, prior)
     state = rng.bit_generator.state
     spare = 0
     while True:
@@ -103,11 +106,12 @@ def sweep(
 
 
 class Training(NamedTuple):
-    """Result of the training sweeps: the space they ended in (tied covariances move it) and the seats."""
+    """Result of the training sweeps: the space they ended in (tied covariances move it), base measure, seats."""
 
     space: Space
     prior: Prior
     seating: Seating
+    location: Location = CONJUGATE
 
 
 def train(
@@ -119,6 +123,8 @@ def train(
     *,
     sweeps: int,
     exclusive: bool = True,
+    grid: Grid | None = None,
+    location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
     """Sweep the training groups, each class started as one subclass.
@@ -139,22 +145,41 @@ def train(
         Number of Gibbs sweeps.
     exclusive
         A subclass belongs to one class only.
+    grid
+        Values between which the base measure is drawn before each sweep, from its conditional given the seats;
+        ``None``: ``prior`` stays. Not with tied covariances.
+    location
+        Density of the first instance of a new subclass.
     progress
         Called with the number of each finished sweep.
     """
     seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
-    log_new = log_prior_predictives(seating.guests.rows, prior)
+    log_new = log_new_densities(seating.guests.rows, prior, location)
     tied_space = space
     for number in range(sweeps):
         if prior.covariance == TIED:
             tied_space, seating = _plug_in_covariance(rows, space, seating, prior)
-            log_new = log_prior_predictives(seating.guests.rows, prior)
+            log_new = log_new_densities(seating.guests.rows, prior, location)
+        elif grid is not None:
+            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
+            log_new = log_new_densities(seating.guests.rows, prior, location)
         seating = sweep(seating, prior, rng, exclusive, log_new)
         if progress is not None:
             progress(number + 1)
     if prior.covariance == TIED:
         space = tied_space
-    return Training(space, prior, seating)
+    return Training(space, prior, seating, location)
+
+
+def _draw_base_measure(
+    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid, prior: Prior
+) -> tuple[Prior, Seating]:
+    """Draw nu, scale and beta given the seats, and state the subclasses anew under them."""
+    dish = dish_of_guests(seating)
+    prior = draw_prior(rng, rows, dish, grid, prior)
+    dishes = Dishes(*(v.copy() for v in seating.dishes))
+    refill(dishes, dish, seating.guests.rows, prior)
+    return prior, seating._replace(dishes=dishes)
 
 
 def dish_of_guests(seating: Seating) -> np.ndarray:
@@ -174,14 +199,21 @@ def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior:
     moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
     coordinates = homogeneous((rows @ space.backward) @ moved.forward)
     dishes = Dishes(*(v.copy() for v in seating.dishes))
-    clear_all(dishes, prior)
-    for i in range(n):
-        add(dishes, int(dish[i]), coordinates[i], prior)
+    refill(dishes, dish, coordinates, prior)
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
 
-def summarize(training: Training, epsilon: float) -> tuple[Known, np.ndarray]:
+def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[Known, np.ndarray]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
+
+    Parameters
+    ----------
+    training
+        Where the sweeps ended.
+    epsilon
+        The least share of its class that a subclass needs.
+    broad
+        Add a broad term to each class density.
 
     Returns
     -------
@@ -209,6 +241,8 @@ def summarize(training: Training, epsilon: float) -> tuple[Known, np.ndarray]:
         gamma=float(franchise.gamma[0]),
         epsilon=float(epsilon),
         ranks=np.zeros((n_groups, N_RANKS)),
+        location=training.location,
+        broad=fit_broad(guests.rows[:, :-1], guests.group, float(franchise.alpha[0])) if broad else None,
     )
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
@@ -224,8 +258,10 @@ def summarize(training: Training, epsilon: float) -> tuple[Known, np.ndarray]:
         known.alpha,
         prior,
     )
+    if known.broad is not None:
+        log_density = add_broad(log_density, known.broad, guests.rows, prior)
     own = log_density[np.arange(len(dish)), guests.group]
-    own = np.where(np.isfinite(own), own, log_prior_predictives(guests.rows, prior))
+    own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     for j in range(n_groups):
         known.ranks[j] = np.quantile(own[guests.group == j], levels)

@@ -1,0 +1,96 @@
+"""The paper's own choice of nu and scale: a simulation of closed and open sets among the training instances.
+
+Steps 4 to 7 of its section 4.1.1. Half of the classes play the known ones; for every point of the grid a model is
+trained on 60 % of their instances, runs on the rest of them (closed) and on that with all instances of the other half
+(open), and the point with the best mean of the two micro-F is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from stream_osr import engine
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.evaluation.metrics import OpenSetReport
+from stream_osr.evaluation.protocol import validation_split
+from stream_osr.features import Features
+from stream_osr.hdp.space import fit_space, whiten
+from stream_osr.trained import TrainedModel, train_model
+
+NU_ABOVE_DIMENSION = tuple(range(21))
+SCALE = (1e-5, 1e-4, 1e-3, 1e-2, *(round(0.1 * i, 1) for i in range(1, 11)))
+BETA = 1.0
+UNKNOWN = -1
+
+
+def select_by_validation(
+    features: Features,
+    X: np.ndarray,
+    group: np.ndarray,
+    parameters: Parameters,
+    *,
+    nu_above_dimension: tuple[int, ...] = NU_ABOVE_DIMENSION,
+    scale: tuple[float, ...] = SCALE,
+) -> Parameters:
+    """Choose nu and scale, where they are ``None``; beta is the paper's 1, and every chain is the exact model.
+
+    Parameters
+    ----------
+    features, X, group
+        Training part: names, rows of shape (n, p), class numbers of shape (n,).
+    parameters
+        All else.
+    nu_above_dimension, scale
+        The grid: degrees of freedom beyond the dimension of the whitened space, prior scales.
+
+    Raises
+    ------
+    InvalidParameter
+        With fewer than three classes: none could play an unknown one beside two known.
+    """
+    if len(np.unique(group)) < 3:
+        raise InvalidParameter(
+            f"select is 'validation', but there are {len(np.unique(group))} classes, and the simulation needs 3; "
+            "leave select='evidence'"
+        )
+    parts = validation_split(X, group, parameters.seed)
+    number = {label: j for j, label in enumerate(parts.known)}
+    fit_group = np.array([number[label] for label in parts.y_fit.tolist()])
+    labels: Any = tuple(range(len(number)))
+    beta = BETA if parameters.beta is None else parameters.beta
+    fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
+    space = fit_space(
+        parts.X_fit, fit_group, pca_components=parameters.pca_components, pca_variance=parameters.pca_variance
+    )
+    d = space.forward.shape[1]
+    nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]
+    scales = list(scale) if parameters.scale is None else [parameters.scale]
+    best, chosen = -1.0, fixed
+    for nu, value in itertools.product(nus, scales):
+        point = {"nu": nu, "scale": value}
+        trial = fixed.model_copy(update={**point, "chains": 1})
+        trained = train_model(features, parts.X_fit, fit_group, labels, trial)
+        closed = _micro_f(trained, trial, parts.X_closed, parts.y_closed.tolist(), number)
+        mixed = _micro_f(trained, trial, parts.X_open, parts.y_open.tolist(), number)
+        if closed + mixed > best:
+            best, chosen = closed + mixed, fixed.model_copy(update=point)
+    return chosen
+
+
+def _micro_f(
+    trained: TrainedModel, parameters: Parameters, X: np.ndarray, truth: list[Any], number: dict[Any, int]
+) -> float:
+    """Run a stream and count."""
+    stream = engine.open_stream(trained, parameters)
+    rows = whiten(trained.space, X)
+    report = OpenSetReport(list(number.values()), UNKNOWN)
+    for begin in range(0, len(rows), parameters.batch_size):
+        arrived = [engine.Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
+        stream, batch = engine.close_batch(trained, stream, arrived, [], parameters, release=True)
+        told = [number.get(label, UNKNOWN - 1) for label in truth[begin : begin + len(arrived)]]
+        report.update_many(told, [d.label for d in batch.decisions])
+    return report.micro_f
