@@ -195,7 +195,7 @@ def train_model(
     draws
         Models to train; as many as there are chains by default.
     progress
-        Called with the number of each finished sweep.
+        Called with the number of each finished sweep, a sweep being one of every model.
 
     Raises
     ------
@@ -211,11 +211,16 @@ def train_model(
         rows = whiten(space, X)
         trainings: list[Training] = []
         done = itertools.count(1)
-        told = None if progress is None else lambda _: progress(next(done) // count)
+
+        def tell(_: int) -> None:
+            whole, rest = divmod(next(done), count)
+            if progress is not None and not rest:
+                progress(whole)
+
         for number in range(count):
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            trainings.append(_train_member(member, rows, group, space, p, rng, sweeps, told))
+            trainings.append(_train_member(member, rows, group, space, p, rng, sweeps, tell))
         summaries = [summarize(training, p.epsilon, p.broad) for training in trainings]
         for known, _ in summaries:
             if not len(known.ids):
@@ -247,7 +252,7 @@ def _train_member(
     p: Parameters,
     rng: np.random.Generator,
     sweeps: int,
-    progress: Callable[[int], None] | None,
+    progress: Callable[[int], None],
 ) -> Training:
     """Sweep the training groups under one kind of model; parameters that the user has set hold in every kind."""
     d = rows.shape[1]

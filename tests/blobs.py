@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr.engine import Stream
+from stream_osr.engine import Chain, Stream
 from stream_osr.hdp.franchise import CLOSED, menu_weights
 
 NAMES = ("a", "b")
@@ -58,13 +58,35 @@ def told(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
 
 
 def check_stream(stream: Stream) -> None:
-    """Check the books of a stream against each other."""
-    state, n_classes = stream.state, len(stream.labels)
+    """Check the books of a stream against each other, in every chain."""
+    n_classes = len(stream.labels)
+    for chain in stream.chains:
+        check_chain(chain, n_classes)
+    first = stream.chains[0]
+    for chain in stream.chains:  # what they seat is the same, where they seat it is not
+        np.testing.assert_array_equal(chain.state.window_seq, first.state.window_seq)
+        np.testing.assert_array_equal(chain.known.size, first.known.size)
+        assert (chain.state.seen, chain.state.batches) == (first.state.seen, first.state.batches)
+    assert len(stream.decided) == n_classes + 1
+    waiting = stream.waiting
+    assert waiting.probabilities.shape == (len(waiting.decisions), n_classes + 1)
+    assert waiting.responsible.shape == (len(waiting.decisions), n_classes)
+    assert waiting.subclass.shape == (len(waiting.decisions),)
+    np.testing.assert_allclose(waiting.probabilities.sum(axis=1), 1, atol=1e-9)
+    start = stream.state.seen - len(waiting.decisions)
+    assert [d.seq for d in waiting.decisions] == list(range(start, stream.state.seen))
+    assert sum(stream.decided) == start
+    assert all(past.subclass.shape == (len(stream.chains), len(past.keys)) for past in stream.past)
+
+
+def check_chain(chain: Chain, n_classes: int) -> None:
+    """Check the books of one chain against each other."""
+    state = chain.state
     books, window = state.franchise, state.window
     used = books.table_dish != CLOSED
     assert used.all(), "a table slot that is not in use"
     tables = np.bincount(books.table_dish, minlength=len(books.menu)).astype(float)
-    tables[:n_classes] += stream.frozen.menu
+    tables[:n_classes] += chain.frozen.menu
     np.testing.assert_allclose(books.menu, tables, err_msg="the menu counts the tables")
     np.testing.assert_allclose(books.total, menu_weights(books).sum(), err_msg="m.. is the sum of the menu")
     np.testing.assert_array_equal(
@@ -78,23 +100,23 @@ def check_stream(stream: Stream) -> None:
     assert (books.table_residual >= 0).all()
 
     ids = state.ids.tolist()
-    known_ids = stream.known.ids.tolist()
+    known_ids = chain.known.ids.tolist()
     assert len({*ids, *known_ids}) == len(ids) + len(known_ids), "identities are unique"
     assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
-    assert set(stream.life.subclasses) >= {key for key in ids if key in stream.life.subclasses}
+    assert set(chain.life.subclasses) >= {key for key in ids if key in chain.life.subclasses}
     assert len(state.window_seq) == len(window.rows)
     assert (np.diff(state.window_seq) > 0).all()
-    for dishes in (state.dishes, stream.known.dishes):
-        corner = dishes.matrix[:, -1, -1] - stream.known.prior.beta  # with full covariances the count
+    for dishes in (state.dishes, chain.known.dishes):
+        corner = dishes.matrix[:, -1, -1] - chain.known.prior.beta  # with full covariances the count
         np.testing.assert_allclose(corner, dishes.size, atol=1e-6, err_msg="instances in the statistics")
-    np.testing.assert_array_equal(stream.known.seated.sum(axis=0), stream.known.dishes.size)
+    np.testing.assert_array_equal(chain.known.seated.sum(axis=0), chain.known.dishes.size)
 
 
-def members(stream: Stream) -> dict[int, list[int]]:
-    """Positions of the remembered instances that sit in each emerging subclass."""
-    out: dict[int, list[int]] = {int(key): [] for key in stream.state.ids}
+def members(stream: Stream, number: int = 0) -> dict[int, list[int]]:
+    """Positions of the remembered instances that sit in each emerging subclass of a chain."""
+    out: dict[int, list[int]] = {int(key): [] for key in stream.chains[number].state.ids}
     for chunk in stream.past:
-        for at, key in enumerate(chunk.subclass.tolist()):
+        for at, key in enumerate(chunk.subclass[number].tolist()):
             if key in out:
                 out[key].append(chunk.seq + at)
     return out

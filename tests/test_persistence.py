@@ -244,7 +244,7 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
         assert one.trained is same.trained is trained
     assert pickle.dumps(trained) == before
     assert (
-        TrainedModel(trained.names, trained.labels, trained.space, trained.known, trained.report).fingerprint
+        TrainedModel(trained.names, trained.labels, trained.space, trained.draws, trained.report).fingerprint
         == fingerprint
     )
     assert len(one._stream.labels) == 3

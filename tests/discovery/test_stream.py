@@ -221,7 +221,7 @@ def test_statistics_of_a_subclass_are_of_its_own_instances():
             sums = defaultdict(lambda: np.zeros(2))
             count = Counter()
             for chunk in stream.past:
-                for row, key in zip(chunk.rows, chunk.subclass.tolist(), strict=True):
+                for row, key in zip(chunk.rows, chunk.subclass[0].tolist(), strict=True):
                     sums[key] += row
                     count[key] += 1
             for slot, key in enumerate(stream.state.ids.tolist()):
