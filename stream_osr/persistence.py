@@ -164,7 +164,7 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
     Raises
     ------
     PersistenceError
-        If the file is missing, damaged, of another kind or of a newer version.
+        If the file is missing, damaged, of another kind or of another version.
     """
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -187,7 +187,8 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
         )
     if version < VERSION:
         raise PersistenceError(
-            f"{path} has format version {version}, this program reads version {VERSION}; save it again with this one"
+            f"{path} has format version {version}, this program reads version {VERSION}; train "
+            "the model anew, or go on with the release of stream-osr that wrote it"
         )
     if held != kind:
         raise PersistenceError(f"{path} holds a {held}, not a {kind}")

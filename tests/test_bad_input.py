@@ -53,11 +53,14 @@ def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError]
     with pytest.raises(error, match=match):
         act()
     assert pickle.dumps(model) == before
-    later = copy.deepcopy(model)
-    later.learn_one({"a": 0.5, "b": 0.5}, "left")
-    later.learn_one({"a": 0.5, "b": 0.5})
-    later.flush()
-    assert list(later.drain())[-1].label == "left"
+    later, same = copy.deepcopy(model), pickle.loads(before)
+    for each in (later, same):
+        each.learn_one({"a": 0.5, "b": 0.5}, "left")
+        each.learn_one({"a": 0.5, "b": 0.5})
+        each.flush()
+    decisions = list(later.drain())
+    assert decisions[-1].nearest_class == "left"
+    assert decisions == list(same.drain())
 
 
 def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:

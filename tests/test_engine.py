@@ -153,8 +153,9 @@ def test_members_are_followed_through_the_window(trained):
             [],
             PARAMETERS.model_copy(update={"label_horizon": 10_000}),
         )
-        count = {key: len(inside) for key, inside in members(stream).items()}
-        assert count == dict(zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True))
+        for number, chain in enumerate(stream.chains):
+            count = {key: len(inside) for key, inside in members(stream, number).items()}
+            assert count == dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
 
 
 def test_fresh_identities_count_upwards(trained):

@@ -1,0 +1,377 @@
+"""Several models that are averaged, decisions that wait, labels that ask for a least probability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer, TrainedModel, engine
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.hdp import stream as sampler
+from stream_osr.odds import shift_odds
+from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
+
+PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
+N = 200
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted(training_sweeps=10).trained
+
+
+def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+    return OpenSetRecognizer.from_trained(trained, **{**PARAMETERS, **arguments})
+
+
+def stream(model: OpenSetRecognizer, n: int = N, start: int = 0) -> OpenSetRecognizer:
+    for i, (x, _) in enumerate(stream_part(n)):
+        if i >= start:
+            model.learn_one(x, t=float(i), key=f"k{i}")
+    return model
+
+
+# Averages
+
+
+class Steps:
+    """Records what every chain found in every batch."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.results: list[sampler.BatchResult] = []
+        original = sampler.step
+
+        def step(*arguments: Any) -> Any:
+            state, result = original(*arguments)
+            self.results.append(result)
+            return state, result
+
+        monkeypatch.setattr(sampler, "step", step)
+
+    def batches(self, chains: int) -> list[list[sampler.BatchResult]]:
+        return [self.results[at : at + chains] for at in range(0, len(self.results), chains)]
+
+
+@pytest.mark.parametrize("chains", [1, 3, 4])
+@pytest.mark.parametrize("learn", [False, True], ids=["odds-alone", "odds-learnt"])
+def test_probabilities_are_means_over_the_chains(trained, monkeypatch, chains, learn):
+    steps = Steps(monkeypatch)
+    model = recognizer(trained, chains=chains, learn_odds=learn)
+    seen: list[Any] = []
+    shifts = []
+    for i, (x, _) in enumerate(stream_part(64)):
+        model.learn_one(x, key=i)
+        if not model.pending:
+            seen += model.drain()
+            shifts.append(model._stream.odds)
+    assert len(model._stream.chains) == chains
+    expected = np.concatenate(
+        [
+            shift_odds(odds, np.mean([result.probabilities for result in batch], axis=0))
+            for odds, batch in zip(shifts, steps.batches(chains), strict=True)
+        ]
+    )
+    np.testing.assert_allclose([list(d.probabilities.values()) for d in seen], expected, atol=1e-12)
+    assert all((odds.shift == 0.0) == (not learn) for odds in shifts)
+    if chains > 1:
+        first = steps.batches(chains)[1]
+        assert not np.allclose(first[0].probabilities, first[1].probabilities)
+
+
+@pytest.mark.parametrize("learn", [False, True], ids=["odds-alone", "odds-learnt"])
+def test_immediate_probabilities_are_means_too(trained, learn):
+    model = stream(recognizer(trained, chains=3, learn_odds=learn))
+    model.flush()
+    rows = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
+    each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model._stream.chains]
+    found = engine.predict(trained, model._stream, rows)
+    np.testing.assert_allclose(found, shift_odds(model._stream.odds, np.mean(each, axis=0)), atol=1e-12)
+    assert engine.predict(trained, model._stream, rows[:0]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4, 6])
+def test_any_number_of_chains_over_any_number_of_draws(trained, chains):
+    model = stream(recognizer(trained, chains=chains))
+    assert len(trained.draws) == 4
+    for number, chain in enumerate(model._stream.chains):
+        assert chain.known is trained.draws[number % 4]
+        assert chain.frozen is trained.densities[number % 4]
+    states = [repr(chain.state) for chain in model._stream.chains]
+    assert len(set(states)) == chains  # also two over the same draw
+    check_stream(model._stream)
+
+
+def test_the_first_chain_does_not_depend_on_the_others(trained):
+    alone, among = (stream(recognizer(trained, chains=chains)) for chains in (1, 3))
+    assert repr(alone._stream.state) == repr(among._stream.state)
+    assert alone.summary().emerging == among.summary().emerging
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_kinds_of_model_in_the_default_ensemble(covariance):
+    model = fitted(covariance=covariance, training_sweeps=10, **PARAMETERS)
+    draws = model.trained.draws
+    assert len(draws) == (1 if covariance == "tied" else 4)
+    placed = [known.location.freedom > 0 for known in draws]
+    assert placed == ([False, True, True, False] if covariance == "full" else [False] * len(draws))
+    stream(model)
+    model.flush()
+    check_chains = model._stream.chains
+    assert len(check_chains) == 4
+    assert len({repr(chain.state) for chain in check_chains}) == 4
+    decisions, _ = told(model)
+    assert [d.seq for d in decisions] == list(range(N))
+    known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
+    assert all(d.subclass_id in known_ids for d in decisions if d.label != "unknown")
+    if covariance == "full":
+        check_stream(model._stream)
+
+
+@pytest.mark.parametrize("ensemble", ["mixed", "exact"])
+def test_parameters_that_are_given_hold_in_every_chain(ensemble):
+    model = fitted(nu=9.0, scale=0.5, beta=0.2, ensemble=ensemble, training_sweeps=3)
+    for known in model.trained.draws:
+        assert (known.prior.nu, known.prior.psi, known.prior.beta) == (9.0, 4.5, 0.2)
+
+
+def test_late_labels_take_the_instance_out_of_every_chain(trained):
+    model = stream(recognizer(trained))
+    before = model._stream
+    # one that sits in an emerging subclass of every chain
+    seq = next(
+        past.seq + at
+        for past in before.past[::-1]
+        for at in range(len(past.keys))
+        if (past.subclass[:, at] >= 0).all()
+    )
+    past = next(p for p in before.past if p.seq <= seq < p.seq + len(p.keys))
+    homes = past.subclass[:, seq - past.seq]
+    model.learn_label(f"k{seq}", "left")
+    after, missing = engine.learn_evidence(before, model._evidence, model._parameters)
+    assert missing == []
+    for chain, changed, home in zip(before.chains, after.chains, homes.tolist(), strict=True):
+        sizes = [
+            int(c.state.dishes.size[c.state.ids.tolist().index(home)]) if home in c.state.ids else 0
+            for c in (chain, changed)
+        ]
+        assert sizes[1] == sizes[0] - 1
+        assert seq not in changed.state.window_seq
+        assert changed.known.size.tolist() == [41, 40]
+    check_stream(after)
+
+
+# Decisions that wait
+
+
+@pytest.mark.parametrize("delay", [1, 16, 20, 48])
+def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained, delay):
+    plain = stream(recognizer(trained))
+    plain.flush()
+    at_once = list(plain.drain())
+    model, decisions, decided = recognizer(trained, decision_delay=delay), [], 0
+    for i, (x, _) in enumerate(stream_part(N)):
+        model.learn_one(x, t=float(i), key=f"k{i}")
+        decisions += model.drain()
+        decided = (i + 1) // 16 * 16
+        assert len(decisions) == max(0, decided - delay)
+        assert model.pending == i + 1 - len(decisions)
+        check_stream(model._stream)
+    model.flush()
+    decisions += model.drain()
+    assert model.pending == 0
+    assert [d.seq for d in decisions] == list(range(N))
+    assert [(d.key, d.t) for d in decisions] == [(f"k{i}", float(i)) for i in range(N)]
+    assert [d.first_label for d in decisions] == [d.label for d in at_once]
+    assert [d.batch for d in decisions] == [d.batch for d in at_once]
+    assert all(d.first_label == d.label for d in at_once)
+    assert repr(model._stream.chains) == repr(plain._stream.chains)  # waiting changes nothing else
+    for d in decisions:
+        assert d.probability == d.probabilities[d.label] == max(d.probabilities.values())
+        assert d.p_unknown == d.probabilities["unknown"]
+        assert sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9)
+    assert any(a.probabilities != b.probabilities for a, b in zip(decisions, at_once, strict=True))
+    assert model.summary().unknown_share == pytest.approx(np.mean([d.label == "unknown" for d in decisions]))
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_what_is_decided_late_is_what_the_last_batch_made_of_it(trained, monkeypatch, chains):
+    steps = Steps(monkeypatch)
+    model = recognizer(trained, chains=chains, decision_delay=40)
+    released = []
+    for i, (x, _) in enumerate(stream_part(N)):
+        model.learn_one(x, key=i)
+        released += [(d, model._stream.odds, len(steps.results) // chains) for d in model.drain()]
+    assert len(released) > 100
+    again = 0
+    for decision, odds, batches in released:
+        latest = None
+        for batch in steps.batches(chains)[:batches]:
+            begin = int(batch[0].window_seq[-1]) + 1 if len(batch[0].window_seq) else 0
+            for result in batch:
+                np.testing.assert_array_equal(result.window_seq, batch[0].window_seq)
+            inside = np.flatnonzero(batch[0].window_seq == decision.seq)
+            if len(inside):
+                latest = np.mean([result.window_probabilities[inside[0]] for result in batch], axis=0)
+                again += 1
+            elif begin <= decision.seq < begin + 16:
+                latest = np.mean([result.probabilities[decision.seq - begin] for result in batch], axis=0)
+        expected = shift_odds(odds, latest[None])[0]
+        np.testing.assert_allclose(list(decision.probabilities.values()), expected, atol=1e-12)
+    assert again > 2 * len(released)
+
+
+def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained):
+    model = stream(recognizer(trained, decision_delay=40))
+    waiting = model._stream.waiting
+    assert len(waiting.decisions) == 40
+    past = {p.seq + at: int(p.subclass[0, at]) for p in model._stream.past for at in range(len(p.keys))}
+    assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
+    moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]
+    assert moved
+
+
+def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
+    model = stream(recognizer(trained, decision_delay=48), 100)
+    model.flush()
+    assert [d.seq for d in model.drain()] == list(range(100))
+    assert model._stream.waiting.decisions == ()
+    stream(model, N, 100)
+    check_stream(model._stream)
+    assert list(model.drain())[0].seq == 100
+    model.flush()
+    model.flush()
+    assert [d.seq for d in model.drain()][-1] == N - 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"decision_delay": 65, "window": 64}, "decision_delay is 65 and window 64: .*make the window as long as"),
+        ({"decision_delay": 1, "window": 0}, "decision_delay is 1 and window 0"),
+        ({"decision_delay": 8, "sweeps": 0}, "decision_delay waits for re-seating sweeps, and sweeps is 0"),
+        ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
+        ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
+        ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'exact'"),
+        ({"select": "luck"}, "select is 'luck': input should be 'evidence' or 'validation'"),
+        ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
+        ({"learn_odds": 1}, "learn_odds is 1: input should be a valid boolean"),
+        ({"broad": None}, "broad is None: input should be a valid boolean"),
+    ],
+    ids=str,
+)
+def test_refusals(arguments, message):
+    with pytest.raises(InvalidParameter, match=f"^{message}"):
+        OpenSetRecognizer(**arguments)
+
+
+def test_a_late_label_while_the_decision_waits(trained):
+    model = stream(recognizer(trained, decision_delay=48), 96)
+    waiting = [d.seq for d in model._stream.waiting.decisions]
+    assert waiting == list(range(48, 96))
+    for seq in (50, 60, 61):
+        model.learn_label(f"k{seq}", "left")
+    stream(model, N, 96)
+    assert model.counters["unknown_keys"] == 0
+    check_stream(model._stream)
+    model.flush()
+    assert [d.seq for d in model.drain()] == list(range(N))
+    assert model.summary().known[0].size == 43
+    assert model.summary().stream_size == N
+
+
+def test_labels_that_open_a_class_while_decisions_wait(trained):
+    model = stream(recognizer(trained, decision_delay=48), 96)
+    early = list(model.drain())
+    truth = [y for _, y in stream_part(N)]
+    for seq in [seq for seq in range(60, 96) if truth[seq] == "new"][:8]:
+        model.learn_label(f"k{seq}", "new")
+    model.learn_label("k95", "other")
+    stream(model, N, 96)
+    check_stream(model._stream)
+    model.flush()
+    late = list(model.drain())
+    assert [d.seq for d in early + late] == list(range(N))
+    assert all(list(d.probabilities) == ["left", "right", "unknown"] for d in early)
+    assert all(list(d.probabilities) == ["left", "right", "new", "other", "unknown"] for d in late)
+    assert all(sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9) for d in late)
+    called = [d for d in late if d.label == "new"]
+    known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
+    assert called
+    assert all(truth[d.seq] == "new" for d in called)
+    assert all(d.subclass_id is None or d.subclass_id in known_ids for d in late if d.label != "unknown")
+    assert all(d.first_label in ("left", "right", "unknown") for d in late if d.seq < 96)
+    assert any(d.first_label == "unknown" and d.label == "new" for d in late)
+    assert sum(model._stream.decided) == N
+
+
+def test_a_class_that_is_opened_just_before_the_flush(trained):
+    model = stream(recognizer(trained, decision_delay=48), 96)
+    list(model.drain())
+    model.learn_label("k95", "other")
+    model.flush()
+    released = list(model.drain())
+    assert [d.seq for d in released] == list(range(48, 96))
+    assert all(d.probabilities["other"] == 0.0 for d in released)  # nothing came that would have re-seated them
+    check_stream(model._stream)
+
+
+# Least probability
+
+
+def test_labels_below_the_least_probability_are_unknown_and_probabilities_stay(trained):
+    plain, strict = (stream(recognizer(trained, min_probability=least)) for least in (0.0, 0.95))
+    plain.flush()
+    strict.flush()
+    changed = 0
+    for d, same in zip(strict.drain(), plain.drain(), strict=True):
+        assert d.probabilities == same.probabilities
+        kept = same.label == "unknown" or same.probability >= 0.95
+        assert d.label == (same.label if kept else "unknown")
+        assert d.probability == d.probabilities[d.label]
+        assert d.label == "unknown" or d.subclass_id is not None
+        changed += not kept
+    assert changed > 3
+    rows = [x for x, _ in stream_part(60, seed=1)]
+    both = [(strict.predict_one(x), plain.predict_proba_one(x)) for x in rows]
+    assert [strict.predict_proba_one(x) for x in rows] == [p for _, p in both]
+    told_apart = {label for label, _ in both}
+    for label, p in both:
+        best = max(p, key=p.__getitem__)
+        assert label == (best if p[best] >= 0.95 else "unknown")
+    assert len(told_apart) > 1
+    assert any(max(p, key=p.__getitem__) != label for label, p in both)
+
+
+def test_the_least_probability_can_be_set_on_a_trained_recognizer(trained, tmp_path):
+    model = stream(recognizer(trained, decision_delay=30))
+    list(model.drain())
+    twin = stream(recognizer(trained, decision_delay=30))
+    list(twin.drain())
+    model.set_min_probability(1.0)
+    model.flush()
+    twin.flush()
+    decisions, others = list(model.drain()), list(twin.drain())
+    assert len(decisions) >= 30
+    assert {d.label for d in decisions} == {"unknown"} < {d.label for d in others}
+    assert [d.probabilities for d in decisions] == [d.probabilities for d in others]
+    assert [d.first_label for d in decisions][:20] == [d.first_label for d in others][:20]
+    assert model.predict_one({"a": KNOWN["left"][0], "b": KNOWN["left"][1]}) == "unknown"
+    model.save(tmp_path / "model.osr")
+    loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
+    assert loaded.min_probability == loaded._parameters.min_probability == 1.0
+    assert model.clone().min_probability == 1.0
+    before = model._parameters
+    with pytest.raises(InvalidParameter, match="min_probability is -1"):
+        model.set_min_probability(-1)
+    assert (model.min_probability, model._parameters) == (1.0, before)
+    model.set_min_probability(0.0)
+    assert model.predict_one({"a": NEW[0], "b": NEW[1]}) == "unknown"
+
+
+def test_seats_and_events_do_not_depend_on_what_is_asked_of_labels(trained):
+    plain, strict = (stream(recognizer(trained, min_probability=least)) for least in (0.0, 0.99))
+    assert repr(plain._stream.chains) == repr(strict._stream.chains)
+    assert list(plain.drain_events()) == list(strict.drain_events())

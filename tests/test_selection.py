@@ -1,0 +1,95 @@
+"""Choosing nu and scale on a simulation of closed and open sets among the training instances."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import stream_osr.recognizer as recognizer
+from stream_osr import OpenSetRecognizer
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.features import Features
+from stream_osr.selection import select_by_validation
+
+GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
+PARAMETERS = Parameters(select="validation", training_sweeps=3, batch_size=32, sweeps=2, seed=1)
+
+
+def classes(count: int, n: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(count)
+    group = np.repeat(np.arange(count), n)
+    return rng.normal(scale=12.0, size=(count, 3))[group] + rng.normal(size=(len(group), 3)), group
+
+
+def select(X: np.ndarray, group: np.ndarray, parameters: Parameters = PARAMETERS, **grid: tuple) -> Parameters:
+    return select_by_validation(Features(("a", "b", "c")), X, group, parameters, **{**GRID, **grid})
+
+
+def test_picks_a_point_of_the_grid_and_changes_nothing_else():
+    X, group = classes(4)
+    chosen = select(X, group)
+    assert chosen.nu in (5.0, 18.0)
+    assert chosen.scale in GRID["scale"]
+    assert chosen == PARAMETERS.model_copy(
+        update={"nu": chosen.nu, "scale": chosen.scale, "beta": 1.0, "ensemble": "exact"}
+    )
+    assert select(X, group) == chosen
+
+
+def test_picks_the_point_that_does_best():
+    # with covariances of 1e-9 of what they are, everything is unknown
+    X, group = classes(4)
+    assert select(X, group, nu_above_dimension=(500,), scale=(1e-9, 0.5, 1e-8)).scale == 0.5
+
+
+def test_values_that_are_given_stay():
+    X, group = classes(3)
+    given = PARAMETERS.model_copy(update={"nu": 7.0, "beta": 0.3})
+    chosen = select(X, group, given)
+    assert (chosen.nu, chosen.beta) == (7.0, 0.3)
+    assert chosen.scale in GRID["scale"]
+    assert select(X, group, given.model_copy(update={"scale": 0.2})).scale == 0.2
+
+
+@pytest.mark.parametrize("changes", [{"unknown": "new"}, {"unknown": 0}, {"decision_delay": 40}], ids=str)
+def test_how_the_stream_will_be_told_does_not_matter(changes):
+    X, group = classes(3)
+    chosen = select(X, group, PARAMETERS.model_copy(update=changes))
+    expected = select(X, group)
+    assert (chosen.nu, chosen.scale) == (expected.nu, expected.scale)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_classes_do_not_suffice(count):
+    X, group = classes(count)
+    with pytest.raises(InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; leave select"):
+        select(X, group)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_recognizer_selects_when_training_ends(count, monkeypatch):
+    monkeypatch.setattr(recognizer, "select_by_validation", functools.partial(select_by_validation, **GRID))
+    X, group = classes(count)
+    names = ["one", "two", "three"]
+    model = OpenSetRecognizer(select="validation", training_sweeps=3, sweeps=2, batch_size=16, chains=2)
+    for row, j in zip(X.tolist(), group.tolist(), strict=True):
+        model.learn_one(dict(zip("abc", row, strict=True)), names[j])
+    if count == 2:
+        with pytest.raises(InvalidParameter, match="select is 'validation'"):
+            model.freeze()
+        return
+    report = model.freeze()
+    assert sum(report.instances.values()) == len(X)
+    for known in model.trained.draws:
+        assert known.prior.nu in (5.0, 18.0)
+        assert known.prior.psi / known.prior.nu == pytest.approx(GRID["scale"][0]) or known.prior.psi > 1
+        assert known.prior.beta == 1.0
+        assert known.location.freedom == 0.0
+    assert model.nu is None  # what was asked for stays as it was asked for
+    for row in X[:20].tolist():
+        model.learn_one(dict(zip("abc", row, strict=True)))
+    model.flush()
+    assert len(list(model.drain())) == 20
