@@ -18,7 +18,7 @@ from stream_osr.discovery.explain import explain
 from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forget, observe, to_hold
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.dishes import mahalanobis
+from stream_osr.hdp.dishes import mahalanobis_each
 from stream_osr.hdp.known import Densities, Known, densities, density_rank, learn_labelled
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.labels import unknown_label
@@ -234,7 +234,8 @@ def _decide(
     nearest = result.log_density.argmax(axis=1)
     everyone = np.arange(len(rows))
     ranks = density_rank(known, result.log_density[everyone, nearest], nearest)
-    instances = homogeneous(rows)
+    responsible = result.responsible[everyone, nearest]
+    distances = mahalanobis_each(known.dishes, responsible, homogeneous(rows), known.prior).tolist()
     decisions = []
     for i, instance in enumerate(arrived):
         j, near = int(best[i]), int(nearest[i])
@@ -253,7 +254,7 @@ def _decide(
                 probabilities=dict(zip(names, probabilities, strict=True)),
                 subclass_id=subclass,
                 nearest_class=names[near],
-                distance=mahalanobis(known.dishes, int(result.responsible[i, near]), instances[i], known.prior),
+                distance=distances[i],
                 density_rank=float(ranks[i]),
                 batch=number,
                 seq=first + i,
