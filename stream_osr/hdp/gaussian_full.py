@@ -175,24 +175,12 @@ def invert(matrix: np.ndarray, inverse: np.ndarray) -> float:
     return log_det
 
 
-@kernel
-def log_marginal(log_det: float, n: int, prior: Prior) -> float:
-    """Log marginal likelihood of the n instances, up to what is equal for every partition of the same rows."""
-    d = prior.n_features
-    nu = prior.nu + n
-    r = prior.beta + n
-    total = 0.5 * nu * (math.log(r) - log_det) - 0.5 * d * math.log(r) - 0.5 * n * d * math.log(math.pi)
-    for a in range(d):
-        total += math.lgamma(0.5 * (nu - a))
-    return total
-
-
 @borrowing_kernel
 def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: int, prior: Prior) -> float:
-    """Log ratio of the marginal likelihoods after and before some rows came or went.
+    """Log ratio of the marginal likelihoods after some rows came, or went, and before.
 
-    Of the gamma functions of :func:`log_marginal` all but two for each row cancel, and those two follow from the
-    ones of the row before the last.
+    Of the gamma functions all but two for each row cancel, and those two follow from the ones of the row before
+    the last. Up to a factor that all seatings of the same rows share.
     """
     d = prior.n_features
     total = 0.0
