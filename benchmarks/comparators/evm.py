@@ -58,9 +58,11 @@ class ExtremeValueMachine(OpenSetClassifier):
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
         self.X_ = X
         self.y_ = y
-        margins = _nearest_others(X, y, self.tail) / 2
-        # Equal instances of two classes leave no margin: a width of next to nothing instead.
-        self.weibull_ = fit_weibull(np.maximum(margins, 1e-9 * margins.mean()))
+        shape, scale = np.empty(len(X)), np.empty(len(X))
+        for label in self.classes_:
+            own = y == label
+            shape[own], scale[own] = _margins(X[own], X[~own], self.tail)
+        self.weibull_ = Weibull(shape, scale)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
         inclusion = np.concatenate([self._inclusion(X[i : i + ROWS]) for i in range(0, len(X), ROWS)])
@@ -75,11 +77,9 @@ class ExtremeValueMachine(OpenSetClassifier):
         within("delta", self.delta, 0, 1)
 
 
-def _nearest_others(X: NDArray[np.float64], y: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Array of shape (len(X), n): distances to the nearest instances of other classes; fewer if there are fewer."""
-    n = min(n, *(int((y != label).sum()) for label in np.unique(y)))
-    nearest = np.empty((len(X), n))
-    for label in np.unique(y):
-        own = y == label
-        nearest[own] = np.partition(cdist(X[own], X[~own]), n - 1, axis=1)[:, :n]
-    return nearest
+def _margins(X: NDArray[np.float64], others: NDArray[np.float64], n: int) -> Weibull:
+    """Fit half the distances of each row of X to the n nearest of the others, or to all of them."""
+    n = min(n, len(others))
+    margins = np.partition(cdist(X, others), n - 1, axis=1)[:, :n] / 2
+    # Equal instances of two classes leave no margin: a width of next to nothing instead.
+    return fit_weibull(np.maximum(margins, max(1e-9 * margins.mean(), 1e-300)))

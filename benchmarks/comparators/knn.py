@@ -30,7 +30,8 @@ class KNNDistance(OpenSetClassifier):
     Examples
     --------
     >>> model = KNNDistance(k=1, threshold=1.5).fit([[0.0], [1.0], [10.0], [11.0]], [0, 0, 1, 1])
-    >>> model.predict([[2.0], [9.0], [13.0]]).tolist(), model.score_unknown([[2.0], [9.0], [13.0]]).tolist()
+    >>> X = [[2.0], [9.0], [13.0]]
+    >>> model.predict(X).tolist(), model.score_unknown(X).round(3).tolist()
     ([0, 1, -1], [1.0, 1.0, 2.0])
     """
 
