@@ -129,6 +129,7 @@ def test_another_number_of_features_is_named():
         (OneVsSet(C=0), "C is 0"),
         (OneVsSet(gamma=-1), "gamma is -1"),
         (OneVsSet(risk_weight=-1), "risk_weight is -1"),
+        (OneVsSet(near_pressure=2), "near_pressure is 2"),
         (WOSVM(rho=2), "rho is 2"),
         (WOSVM(nu=0), "nu is 0"),
         (WSVM(cap_gamma=0), "cap_gamma is 0"),
@@ -245,6 +246,7 @@ def test_slab_holds_the_class_and_leaves_out_both_sides():
     near, far = best_slab(margins, of_class, risk_weight=1.0, two_sided=True)
     assert (near, far) == (1.0, 3.0)
     near, far = best_slab(margins[:-1], of_class[:-1], risk_weight=1.0, two_sided=False)
+    assert best_slab(margins, of_class, 1.0, two_sided=True, near_pressure=1.0).near == -0.5  # midway to -2
     assert (near, far) == (1.0, 2.5)  # nothing beyond: half the width of the class further
 
 
