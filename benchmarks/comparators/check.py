@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from benchmarks.comparators import METHODS, micro_f, select_family
+from benchmarks.comparators import METHODS, VARIANTS, micro_f, select_family
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -141,7 +141,9 @@ def figures(
 
 def _families(methods: list[str]) -> list[list[str]]:
     """Methods on support vector machines with radial kernels together, the others one by one."""
-    together = [name for name in methods if name in ("1-vs-Set rbf", "W-OSVM", "W-SVM", "P_I-SVM")]
+    together = [
+        name for name in methods if name in ("1-vs-Set rbf", "1-vs-Set rbf midway", "W-OSVM", "W-SVM", "P_I-SVM")
+    ]
     return [[name] for name in methods if name not in together] + ([together] if together else [])
 
 
@@ -149,7 +151,7 @@ def main() -> None:
     """Print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=list(KNOWN_CLASSES), choices=list(KNOWN_CLASSES))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=[*METHODS, *VARIANTS])
     parser.add_argument("--seeds", type=int, default=2, help="number of repetitions")
     parser.add_argument("--pca-on-whole", action="store_true", help="fit the principal components to the whole set")
     parser.add_argument("--verbose", action="store_true", help="print each repetition and what was selected")
@@ -164,7 +166,7 @@ def main() -> None:
                     print(f"  seed {seed} {method:<16} {_row(f)}  {seconds:6.1f} s  {shown}", flush=True)
         for method, rows in found.items():
             *f, seconds = np.mean(rows, axis=0)
-            record = PUBLISHED[method][name]
+            record = PUBLISHED[method][name] if method in PUBLISHED else (np.nan,) * 3
             difference = " ".join(f"{mine - its:+.3f}" for mine, its in zip(f, record, strict=True))
             error = np.std([row[2] for row in rows]) / max(len(rows) - 1, 1) ** 0.5
             print(

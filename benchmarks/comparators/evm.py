@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.comparators.base import Decisions, OpenSetClassifier, at_least, within
 from benchmarks.comparators.weibull import Weibull, fit_weibull
+from benchmarks.comparators.whitening import no_whitening, within_class_whitening
 
 ROWS = 2048
 """Instances whose distances are held at a time."""
@@ -28,6 +29,9 @@ class ExtremeValueMachine(OpenSetClassifier):
         Number of margins fitted, tau in [1]_.
     delta
         Least probability of an instance that is known.
+    whiten
+        Whether distances are taken where the training instances have unit covariance within classes, estimated with
+        shrinkage (Ledoit and Wolf), so that directions in which classes merely vary do not drown the others.
 
     References
     ----------
@@ -44,18 +48,22 @@ class ExtremeValueMachine(OpenSetClassifier):
     """
 
     weibull_: Weibull
+    whitening_: NDArray[np.float64]
     X_: NDArray[np.float64]
     y_: NDArray[np.int64]
 
-    def __init__(self, tail: int = 50, delta: float = 0.5) -> None:
+    def __init__(self, tail: int = 50, delta: float = 0.5, whiten: bool = False) -> None:
         self.tail = tail
         self.delta = delta
+        self.whiten = whiten
 
     def cut(self) -> float:
         """One minus `delta`."""
         return 1.0 - self.delta
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        self.whitening_ = within_class_whitening(X, y) if self.whiten else no_whitening(X)
+        X = X @ self.whitening_
         self.X_ = X
         self.y_ = y
         shape, scale = np.empty(len(X)), np.empty(len(X))
@@ -65,6 +73,7 @@ class ExtremeValueMachine(OpenSetClassifier):
         self.weibull_ = Weibull(shape, scale)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
+        X = X @ self.whitening_
         inclusion = np.concatenate([self._inclusion(X[i : i + ROWS]) for i in range(0, len(X), ROWS)])
         return Decisions(self.classes_[inclusion.argmax(axis=1)], 1.0 - inclusion.max(axis=1))
 

@@ -7,7 +7,7 @@ import importlib
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, spearmanr
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -188,9 +188,25 @@ def test_qda_distance_is_mahalanobis():
 
 
 def test_knn_counts_in_typical_distances_of_its_class():
-    model = KNNDistance(k=2, threshold=2.0).fit(np.r_[0:5, 50:55][:, None].astype(float), np.repeat([0, 1], 5))
+    model = KNNDistance(k=2, threshold=2.0, whiten=False).fit(
+        np.r_[0:5, 50:55][:, None].astype(float), np.repeat([0, 1], 5)
+    )
     # second neighbour, itself left out: 2, 1, 1, 1, 2 away in each class; the median is 1
     assert model.score_unknown([[2.0], [6.0]]).round(9).tolist() == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("method", [OSNN, ExtremeValueMachine, KNNDistance])
+def test_whitening_undoes_most_of_a_stretched_feature(method):
+    X, y = gaussians()
+    stretch = np.array([1.0, 20.0])
+
+    def order_kept(whiten: bool) -> float:
+        model = method(whiten=whiten)
+        plain = model.fit(X, y).score_unknown(X + 0.5)
+        return spearmanr(plain, model.fit(X * stretch, y).score_unknown((X + 0.5) * stretch)).statistic
+
+    assert order_kept(True) > 0.9
+    assert order_kept(True) > order_kept(False) + 0.1
 
 
 def test_evm_probability_of_inclusion():

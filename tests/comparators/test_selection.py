@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.comparators import METHODS, micro_f, select, select_family
+from benchmarks.comparators import METHODS, VARIANTS, micro_f, select, select_family
 from benchmarks.comparators.check import PUBLISHED, figures
 from benchmarks.comparators.margin_classifier import MachinePool
 from benchmarks.comparators.margins import make_scaling
@@ -35,7 +35,7 @@ def test_micro_f_is_that_of_the_report():
     assert micro_f(true, predicted) == pytest.approx(report.micro_f)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [*METHODS, *VARIANTS])
 def test_a_selected_model_knows_its_classes(method):
     X, y = four_gaussians()
     model = select(method, X, y, seed=0)
