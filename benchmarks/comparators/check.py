@@ -166,11 +166,15 @@ def main() -> None:
                     print(f"  seed {seed} {method:<16} {_row(f)}  {seconds:6.1f} s  {shown}", flush=True)
         for method, rows in found.items():
             *f, seconds = np.mean(rows, axis=0)
-            record = PUBLISHED[method][name] if method in PUBLISHED else (np.nan,) * 3
-            difference = " ".join(f"{mine - its:+.3f}" for mine, its in zip(f, record, strict=True))
+            record = PUBLISHED.get(method, {}).get(name)
+            beside = f"{'-':<17} {'-':<20}"
+            if record is not None:
+                beside = f"{_row(record)} " + " ".join(
+                    f"{mine - its:+.3f}" for mine, its in zip(f, record, strict=True)
+                )
             error = np.std([row[2] for row in rows]) / max(len(rows) - 1, 1) ** 0.5
             print(
-                f"{name:<10} {method:<16} {_row(f)} {_row(record)} {difference} {error:.3f} {seconds:7.1f}",
+                f"{name:<10} {method:<16} {_row(f)} {beside} {error:.3f} {seconds:7.1f}",
                 flush=True,
             )
 
