@@ -47,7 +47,7 @@ class Parameters(BaseModel):
     exclusive: bool = True
     chains: AtLeastOne = 4
     ensemble: Literal["mixed", "exact"] = "mixed"
-    broad: bool = False
+    broad: bool = True
     learn_odds: bool = True
     select: Literal["evidence", "validation"] = "evidence"
     training_sweeps: NotNegative = 25

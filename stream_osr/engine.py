@@ -18,7 +18,7 @@ from stream_osr.discovery.explain import explain
 from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forget, observe, to_hold
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.dishes import mahalanobis
+from stream_osr.hdp.dishes import mahalanobis_each
 from stream_osr.hdp.known import Densities, Known, densities, density_rank, learn_labelled
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.labels import unknown_label
@@ -391,7 +391,8 @@ def _decide(
     """Decide for now; why, and the subclass, are told from the first chain."""
     known = stream.known
     names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
-    instances = homogeneous(rows)
+    responsible = result.responsible[np.arange(len(rows)), nearest]
+    distances = mahalanobis_each(known.dishes, responsible, homogeneous(rows), known.prior).tolist()
     decisions = []
     for i, instance in enumerate(arrived):
         near = int(nearest[i])
@@ -407,7 +408,7 @@ def _decide(
                 probabilities=dict(zip(names, row, strict=True)),
                 subclass_id=_subclass(known, label, result.responsible[i], int(result.subclass[i])),
                 nearest_class=names[near],
-                distance=mahalanobis(known.dishes, int(result.responsible[i, near]), instances[i], known.prior),
+                distance=distances[i],
                 density_rank=float(ranks[i]),
                 batch=stream.state.batches,
                 seq=stream.state.seen + i,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-SHIFTS = np.arange(0.0, 4.01, 0.25)
-PRIOR_SHIFT = 1.0
+SHIFTS = np.arange(0.0, 1.01, 0.25)
+PRIOR_SHIFT = 0.5
 PRIOR_WEIGHT = 64.0
 FADES_SLOWER = 20.0
 """The sums' half-life is that of the seats times this: a shift is estimated from thousands of instances."""

@@ -175,7 +175,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         exclusive: bool = True,
         chains: int = 4,
         ensemble: Literal["mixed", "exact"] = "mixed",
-        broad: bool = False,
+        broad: bool = True,
         learn_odds: bool = True,
         select: Literal["evidence", "validation"] = "evidence",
         training_sweeps: int = 25,

@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.comparators.base import Decisions, OpenSetClassifier, at_least, within
 from benchmarks.comparators.weibull import Weibull, fit_weibull
+from benchmarks.comparators.whitening import no_whitening, within_class_whitening
 
 ROWS = 2048
 """Instances whose distances are held at a time."""
@@ -28,6 +29,9 @@ class ExtremeValueMachine(OpenSetClassifier):
         Number of margins fitted, tau in [1]_.
     delta
         Least probability of an instance that is known.
+    whiten
+        Whether distances are taken where the training instances have unit covariance within classes, estimated with
+        shrinkage (Ledoit and Wolf), so that directions in which classes merely vary do not drown the others.
 
     References
     ----------
@@ -44,25 +48,32 @@ class ExtremeValueMachine(OpenSetClassifier):
     """
 
     weibull_: Weibull
+    whitening_: NDArray[np.float64]
     X_: NDArray[np.float64]
     y_: NDArray[np.int64]
 
-    def __init__(self, tail: int = 50, delta: float = 0.5) -> None:
+    def __init__(self, tail: int = 50, delta: float = 0.5, whiten: bool = False) -> None:
         self.tail = tail
         self.delta = delta
+        self.whiten = whiten
 
     def cut(self) -> float:
         """One minus `delta`."""
         return 1.0 - self.delta
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        self.whitening_ = within_class_whitening(X, y) if self.whiten else no_whitening(X)
+        X = X @ self.whitening_
         self.X_ = X
         self.y_ = y
-        margins = _nearest_others(X, y, self.tail) / 2
-        # Equal instances of two classes leave no margin: a width of next to nothing instead.
-        self.weibull_ = fit_weibull(np.maximum(margins, 1e-9 * margins.mean()))
+        shape, scale = np.empty(len(X)), np.empty(len(X))
+        for label in self.classes_:
+            own = y == label
+            shape[own], scale[own] = _margins(X[own], X[~own], self.tail)
+        self.weibull_ = Weibull(shape, scale)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
+        X = X @ self.whitening_
         inclusion = np.concatenate([self._inclusion(X[i : i + ROWS]) for i in range(0, len(X), ROWS)])
         return Decisions(self.classes_[inclusion.argmax(axis=1)], 1.0 - inclusion.max(axis=1))
 
@@ -75,11 +86,9 @@ class ExtremeValueMachine(OpenSetClassifier):
         within("delta", self.delta, 0, 1)
 
 
-def _nearest_others(X: NDArray[np.float64], y: NDArray[np.int64], n: int) -> NDArray[np.float64]:
-    """Array of shape (len(X), n): distances to the nearest instances of other classes; fewer if there are fewer."""
-    n = min(n, *(int((y != label).sum()) for label in np.unique(y)))
-    nearest = np.empty((len(X), n))
-    for label in np.unique(y):
-        own = y == label
-        nearest[own] = np.partition(cdist(X[own], X[~own]), n - 1, axis=1)[:, :n]
-    return nearest
+def _margins(X: NDArray[np.float64], others: NDArray[np.float64], n: int) -> Weibull:
+    """Fit half the distances of each row of X to the n nearest of the others, or to all of them."""
+    n = min(n, len(others))
+    margins = np.partition(cdist(X, others), n - 1, axis=1)[:, :n] / 2
+    # Equal instances of two classes leave no margin: a width of next to nothing instead.
+    return fit_weibull(np.maximum(margins, max(1e-9 * margins.mean(), 1e-300)))

@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.covariance import ledoit_wolf
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.comparators.base import Decisions, OpenSetClassifier, at_least, within
+from benchmarks.comparators.whitening import within_class_whitening
 
 
 class GaussianMixtures(OpenSetClassifier):
@@ -84,12 +84,3 @@ class GaussianMixtures(OpenSetClassifier):
         at_least("n_components", self.n_components, 1)
         at_least("ridge", self.ridge, 0)
         within("log_density", self.log_density, -1e300, 1e300)
-
-
-def within_class_whitening(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Array W of shape (n_features, n_features): ``X @ W`` has about unit covariance within classes."""
-    classes, number = np.unique(y, return_inverse=True)
-    means = np.stack([X[y == label].mean(axis=0) for label in classes])
-    covariance, _ = ledoit_wolf(X - means[number], assume_centered=True)
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors / np.sqrt(np.maximum(values, 1e-12 * values.max()))

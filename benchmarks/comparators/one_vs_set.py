@@ -8,9 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.comparators.base import Decisions, above_zero, at_least
+from benchmarks.comparators.base import Decisions, above_zero, at_least, within
 from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained
 from benchmarks.comparators.margins import Kernel, Scaling
+
+MOVES = 50
+"""Of both planes at most; a few are needed."""
 
 
 class Slab(NamedTuple):
@@ -33,11 +36,10 @@ class OneVsSet(MarginClassifier):
     moved to make the open-set risk least, ``R_O + risk_weight / F`` with
     ``R_O = (zeta_B - zeta_A) / zeta+ + zeta+ / (zeta_B - zeta_A)``, where the zetas are margins, ``zeta+`` the
     width of the class's own margins, and F the F-measure of the slab on the training instances
-    (equations 2 and 3 of Geng and Chen, without the pressures, as in the default setting of the authors'
-    programme). They are moved in turn, each to its best place given the other, from the outermost instances of the
-    class until nothing improves. An instance is of the class in whose slab it lies deepest, depth counted from the
-    nearer plane in widths of the slab; in none, it is unknown. With a radial kernel margins are bounded, and only
-    the near plane counts, as in that programme.
+    (equations 2 and 3 of Geng and Chen, without the last two terms). They are moved in turn, each to its best
+    place given the other, from the outermost instances of the class until nothing improves. An instance is of the
+    class in whose slab it lies deepest, depth counted from the nearer plane in widths of the slab; in none, it is
+    unknown. With a radial kernel margins are bounded, and only the near plane counts, as in the authors' programme.
 
     Parameters
     ----------
@@ -47,6 +49,8 @@ class OneVsSet(MarginClassifier):
         Of the kernel ``exp(-gamma |x - z|^2)``, on features scaled to [-1, 1]; None for a linear machine.
     risk_weight
         Weight of the error on the training instances.
+    near_pressure
+        Moves the near plane outwards, from the outermost instance inside it (0) to midway to the next outside (1).
     scaling
         Of the features, to [-1, 1]; by default on the instances fitted.
 
@@ -65,11 +69,17 @@ class OneVsSet(MarginClassifier):
     """
 
     def __init__(
-        self, C: float = 1.0, gamma: float | None = None, risk_weight: float = 1.0, scaling: Scaling | None = None
+        self,
+        C: float = 1.0,
+        gamma: float | None = None,
+        risk_weight: float = 1.0,
+        near_pressure: float = 0.0,
+        scaling: Scaling | None = None,
     ) -> None:
         self.C = C
         self.gamma = gamma
         self.risk_weight = risk_weight
+        self.near_pressure = near_pressure
         self.scaling = scaling
 
     def cut(self) -> float:
@@ -84,7 +94,7 @@ class OneVsSet(MarginClassifier):
         """Find a slab for each class."""
         two_sided = self.gamma is None
         return [
-            best_slab(trained.own[:, j], y == label, self.risk_weight, two_sided)
+            best_slab(trained.own[:, j], y == label, self.risk_weight, two_sided, self.near_pressure)
             for j, label in enumerate(np.unique(y))
         ]
 
@@ -107,9 +117,16 @@ class OneVsSet(MarginClassifier):
         if self.gamma is not None:
             above_zero("gamma", self.gamma)
         at_least("risk_weight", self.risk_weight, 0)
+        within("near_pressure", self.near_pressure, 0, 1)
 
 
-def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_weight: float, two_sided: bool) -> Slab:
+def best_slab(
+    margins: NDArray[np.float64],
+    of_class: NDArray[np.bool_],
+    risk_weight: float,
+    two_sided: bool,
+    near_pressure: float = 0.0,
+) -> Slab:
     """Planes of least open-set risk: the near one at a training instance, the far one midway to the next.
 
     Beyond the last instance the far plane is half the class's width further.
@@ -124,6 +141,8 @@ def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_we
         Weight of ``1 / F``.
     two_sided
         Whether the far plane moves; else it stays at the largest margin.
+    near_pressure
+        Share of the way to midway between two instances that the near plane is moved outwards.
     """
     order = np.argsort(margins, kind="stable")
     score, own = margins[order], of_class[order]
@@ -139,7 +158,7 @@ def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_we
             return width / own_width + own_width / width + risk_weight / f_measure
 
     near, far = places[0], places[-1] if two_sided else len(score) - 1
-    while True:
+    for _ in range(MOVES):
         candidates = np.arange(far)
         new_near = candidates[risk(candidates, far).argmin()] if far > 0 else near
         candidates = np.arange(new_near + 1, len(score)) if two_sided else np.array([far])
@@ -148,4 +167,6 @@ def best_slab(margins: NDArray[np.float64], of_class: NDArray[np.bool_], risk_we
             break
         near, far = new_near, new_far
     above = score[far + 1] if far + 1 < len(score) else score[far] + own_width
-    return Slab(float(score[near]), float(score[far] + above) / 2)
+    below = score[near - 1] if near > 0 else score[near] - own_width
+    outwards = near_pressure * (score[near] - below) / 2
+    return Slab(float(score[near] - outwards), float(score[far] + above) / 2)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from benchmarks.comparators.base import Decisions, OpenSetClassifier, within
 from benchmarks.comparators.neighbours import ClassNeighbours
+from benchmarks.comparators.whitening import no_whitening, within_class_whitening
 
 
 class OSNN(OpenSetClassifier):
@@ -20,6 +21,9 @@ class OSNN(OpenSetClassifier):
     ----------
     sigma
         Greatest ratio of an instance that is known, 0 to 1.
+    whiten
+        Whether distances are taken where the training instances have unit covariance within classes, estimated with
+        shrinkage (Ledoit and Wolf), so that directions in which classes merely vary do not drown the others.
 
     References
     ----------
@@ -36,19 +40,22 @@ class OSNN(OpenSetClassifier):
     """
 
     neighbours_: ClassNeighbours
+    whitening_: NDArray[np.float64]
 
-    def __init__(self, sigma: float = 0.8) -> None:
+    def __init__(self, sigma: float = 0.8, whiten: bool = False) -> None:
         self.sigma = sigma
+        self.whiten = whiten
 
     def cut(self) -> float:
         """`sigma`."""
         return self.sigma
 
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.neighbours_ = ClassNeighbours(X, y)
+        self.whitening_ = within_class_whitening(X, y) if self.whiten else no_whitening(X)
+        self.neighbours_ = ClassNeighbours(X @ self.whitening_, y)
 
     def _decide(self, X: NDArray[np.float64]) -> Decisions:
-        distances = self.neighbours_.distances(X, 1)
+        distances = self.neighbours_.distances(X @ self.whitening_, 1)
         nearest = np.partition(distances, 1, axis=1)
         ratio = np.divide(nearest[:, 0], nearest[:, 1], out=np.ones(len(X)), where=nearest[:, 1] > 0)
         return Decisions(self.classes_[distances.argmin(axis=1)], ratio)

@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp import gaussian_tied as tied
-from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.jit import borrowing_kernel, kernel
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, statistics_shape
 
 REFRESH_EVERY = 512
@@ -45,31 +45,36 @@ class Dishes(NamedTuple):
 
 def empty_dishes(capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses, each holding the prior."""
-    a, b = statistics_shape(prior)
-    dishes = Dishes(
-        np.zeros(capacity, np.int64),
-        np.zeros((capacity, a, b)),
-        np.zeros((capacity, a, b)),
-        np.zeros(capacity),
-        np.zeros((capacity, 2)),
-        np.zeros(capacity, np.int64),
-    )
+    dishes = _unwritten_dishes(capacity, prior)
     clear_all(dishes, prior)
     return dishes
 
 
+def _unwritten_dishes(capacity: int, prior: Prior) -> Dishes:
+    a, b = statistics_shape(prior)
+    return Dishes(
+        np.empty(capacity, np.int64),
+        np.empty((capacity, a, b)),
+        np.empty((capacity, a, b)),
+        np.empty(capacity),
+        np.empty((capacity, 2)),
+        np.empty(capacity, np.int64),
+    )
+
+
 def select(dishes: Dishes, slots: np.ndarray, capacity: int, prior: Prior) -> Dishes:
     """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses."""
-    out = empty_dishes(capacity, prior)
+    out = _unwritten_dishes(capacity, prior)
     for new, old in zip(out, dishes, strict=True):
         new[: len(slots)] = old[slots]
+    clear_all(out, prior, len(slots))
     return out
 
 
 @kernel
-def clear_all(dishes: Dishes, prior: Prior) -> None:
-    """Empty every slot."""
-    for k in range(dishes.size.shape[0]):
+def clear_all(dishes: Dishes, prior: Prior, first: int = 0) -> None:
+    """Empty every slot, from number ``first`` on."""
+    for k in range(first, dishes.size.shape[0]):
         clear(dishes, k, prior)
 
 
@@ -175,7 +180,7 @@ def _count_update(dishes: Dishes, k: int) -> None:
         dishes.updates[k] = 0
 
 
-@kernel
+@borrowing_kernel
 def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool, prior: Prior) -> float:
     """Log predictive density of a block of homogeneous rows, shape (size, d + 1), under subclass k.
 
@@ -186,23 +191,34 @@ def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool
     sign = -1.0 if member else 1.0
     n = dishes.size[k]
     other = n - size if member else n + size
+    matrix, log_det = dishes.matrix[k], dishes.log_det[k]
     if prior.covariance == FULL:
-        changed = full.log_det_with(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], block, sign)
-        ratio = full.log_marginal(changed, other, prior) - full.log_marginal(dishes.log_det[k], n, prior)
-        return sign * ratio
+        changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
+        return sign * full.log_marginal_ratio(log_det, n, changed, other, prior)
     if prior.covariance == DIAGONAL:
-        m = dishes.matrix[k].copy()
-        changed = diagonal.log_det_with(m, block, sign, other, prior)
-        ratio = diagonal.log_marginal(changed, other, prior) - diagonal.log_marginal(dishes.log_det[k], n, prior)
-        return sign * ratio
-    m = dishes.matrix[k].copy()
+        return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior)
+    return sign * _tied_ratio(matrix, n, block, sign, other, prior)
+
+
+@kernel
+def _diagonal_ratio(
+    matrix: np.ndarray, log_det: float, n: int, block: np.ndarray, sign: float, other: int, prior: Prior
+) -> float:
+    changed = diagonal.log_det_with(matrix.copy(), block, sign, other, prior)
+    return diagonal.log_marginal(changed, other, prior) - diagonal.log_marginal(log_det, n, prior)
+
+
+@kernel
+def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, other: int, prior: Prior) -> float:
+    m = matrix.copy()
     squares = 0.0
-    for i in range(size):
+    for i in range(block.shape[0]):
         for a in range(prior.n_features):
             m[0, a] += sign * block[i, a]
             squares += block[i, a] * block[i, a]
-    ratio = tied.log_marginal(m, other, prior) - tied.log_marginal(dishes.matrix[k], n, prior)
-    return sign * ratio - 0.5 * squares - 0.5 * size * prior.n_features * math.log(2.0 * math.pi)
+    ratio = tied.log_marginal(m, other, prior) - tied.log_marginal(matrix, n, prior)
+    constant = block.shape[0] * prior.n_features * math.log(2.0 * math.pi)
+    return ratio - sign * 0.5 * (squares + constant)
 
 
 @kernel
@@ -214,6 +230,15 @@ def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     if prior.covariance == DIAGONAL:
         return diagonal.mahalanobis(dishes.inverse[k], n, x, prior)
     return tied.mahalanobis(dishes.inverse[k], n, x, prior)
+
+
+@kernel
+def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Distance of each homogeneous row, shape (n, d + 1), from the subclass named for it, shape (n,)."""
+    out = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        out[i] = mahalanobis(dishes, slot[i], rows[i], prior)
+    return out
 
 
 @kernel

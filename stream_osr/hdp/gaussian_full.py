@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.jit import borrowing_kernel, fused_kernel, kernel, summing_kernel
 from stream_osr.hdp.prior import Prior
 
 LOSES_DIGITS = 1e-3
@@ -36,7 +36,16 @@ def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
     return d * math.log(prior.psi) + math.log(prior.beta)
 
 
-@kernel
+@summing_kernel
+def dot(x: np.ndarray, y: np.ndarray) -> float:
+    """Inner product of two vectors."""
+    s = 0.0
+    for a in range(x.shape[0]):
+        s += x[a] * y[a]
+    return s
+
+
+@summing_kernel
 def quadratic(inverse: np.ndarray, x: np.ndarray) -> float:
     """``h = x~' Q x~``."""
     h = 0.0
@@ -166,16 +175,30 @@ def invert(matrix: np.ndarray, inverse: np.ndarray) -> float:
     return log_det
 
 
-@kernel
-def log_marginal(log_det: float, n: int, prior: Prior) -> float:
-    """Log marginal likelihood of the n instances, up to what is equal for every partition of the same rows."""
+@borrowing_kernel
+def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: int, prior: Prior) -> float:
+    """Log ratio of the marginal likelihoods after some rows came, or went, and before.
+
+    Of the gamma functions all but two for each row cancel, and those two follow from the ones of the row before
+    the last. Up to a factor that all seatings of the same rows share.
+    """
     d = prior.n_features
-    nu = prior.nu + n
-    r = prior.beta + n
-    total = 0.5 * nu * (math.log(r) - log_det) - 0.5 * d * math.log(r) - 0.5 * n * d * math.log(math.pi)
-    for a in range(d):
-        total += math.lgamma(0.5 * (nu - a))
-    return total
+    total = 0.0
+    a, b = 0.0, 0.0
+    first, last = min(n, n_after), max(n, n_after)
+    for m in range(first, last):
+        z = 0.5 * (prior.nu + m + 1.0)
+        if m < first + 2:
+            c = math.lgamma(z) - math.lgamma(z - 0.5 * d)
+        else:
+            c = a + math.log((z - 1.0) / (z - 1.0 - 0.5 * d))
+        total += c
+        a, b = b, c
+    total = total if n_after > n else -total
+    total -= 0.5 * (n_after - n) * d * math.log(math.pi)
+    log_r, log_r_after = math.log(prior.beta + n), math.log(prior.beta + n_after)
+    total += 0.5 * (prior.nu + n_after) * (log_r_after - log_det_after) - 0.5 * (prior.nu + n) * (log_r - log_det)
+    return total - 0.5 * d * (log_r_after - log_r)
 
 
 @kernel
@@ -186,14 +209,37 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
     """
     size, width = block.shape
     if size < width:
-        gram = sign * (block @ inverse @ block.T)
-        for a in range(size):
-            gram[a, a] += 1.0
-        change = invert(gram, np.empty_like(gram))
+        change = log_det_change(inverse, block, sign)
         if change > math.log(LOSES_DIGITS):
             return log_det + change
     m = matrix + sign * (block.T @ block)
     return invert(m, np.empty_like(m))
+
+
+@fused_kernel
+def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
+    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`."""
+    size, width = block.shape
+    lower = np.empty((size, size))
+    v = np.empty(width)
+    log_det = 0.0
+    for i in range(size):
+        v[:] = 0.0
+        for a in range(width):
+            for b in range(width):
+                v[b] += block[i, a] * inverse[a, b]
+        for j in range(i + 1):
+            s = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
+            whole = s
+            for c in range(j):
+                s -= lower[i, c] * lower[j, c]
+            if i == j:
+                s = max(s, 1e-15 * whole, 1e-300)
+                lower[i, i] = math.sqrt(s)
+                log_det += math.log(s)
+            else:
+                lower[i, j] = s / lower[j, j]
+    return log_det
 
 
 @kernel

@@ -43,6 +43,15 @@ def fused_kernel(function: F) -> F:
     return _compile(function, fastmath={"contract"})
 
 
+def summing_kernel(function: F) -> F:
+    """Compile like :func:`fused_kernel`, sums taken in any order: several at a time.
+
+    The order is fixed when the kernel is compiled, so results are the same bit for bit as often as it runs. Not for
+    tricks with rounding.
+    """
+    return _compile(function, fastmath={"contract", "reassoc"})
+
+
 def borrowing_kernel(function: F) -> F:
     """Compile like :func:`kernel` a function that makes no array and returns none, without counting references.
 

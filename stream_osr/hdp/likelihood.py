@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.hdp import dishes as statistics
+from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp.dishes import Dishes
 from stream_osr.hdp.elementwise import log_each
-from stream_osr.hdp.gaussian_full import LOSES_DIGITS
 from stream_osr.hdp.jit import borrowing_kernel, fused_kernel, kernel
 from stream_osr.hdp.prior import FULL, Prior
 
@@ -54,9 +54,44 @@ def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> Likelihood:
             start[i] += columns[a, i] * columns[a, i] / prior.psi
     form = np.zeros((count, n)) if prior.covariance == FULL else np.zeros((0, 0))
     out = Likelihood(np.empty((n, count)), form, start, columns)
-    for k in range(count):
-        if dishes.size[k] > 0:
-            compute(out, k, rows, dishes, prior)
+    used = np.flatnonzero(dishes.size > 0)
+    if prior.covariance == FULL and len(used) > 0:
+        forms = packed_forms(used, dishes) @ products(columns)
+        for position in range(len(used)):
+            form[used[position]] = forms[position]
+            tell(out, used[position], dishes, prior)
+    elif len(used) > 0:
+        for position in range(len(used)):
+            compute(out, used[position], rows, dishes, prior)
+    return out
+
+
+@kernel
+def products(columns: np.ndarray) -> np.ndarray:
+    """Products of every two coordinates of each column, shape ((d + 1) (d + 2) / 2, n)."""
+    width, n = columns.shape
+    out = np.empty((width * (width + 1) // 2, n))
+    line = 0
+    for a in range(width):
+        for b in range(a + 1):
+            for i in range(n):
+                out[line, i] = columns[a, i] * columns[b, i]
+            line += 1
+    return out
+
+
+@kernel
+def packed_forms(used: np.ndarray, dishes: Dishes) -> np.ndarray:
+    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
+    width = dishes.inverse.shape[1]
+    out = np.empty((len(used), width * (width + 1) // 2))
+    for position in range(len(used)):
+        inverse = dishes.inverse[used[position]]
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
+                line += 1
     return out
 
 
@@ -151,7 +186,7 @@ def remove(
         v = dishes.inverse[k] @ x
         left = 1.0 - x @ v
         statistics.remove(dishes, k, x, prior)
-        if left < LOSES_DIGITS:
+        if left < full.LOSES_DIGITS:
             compute(likelihood, k, rows, dishes, prior)
         else:
             _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)
@@ -176,7 +211,7 @@ def log_density_without(
     """Log predictive density of guest i under dish k, of which it is one, without it."""
     if prior.covariance == FULL:
         left = 1.0 - likelihood.form[k, i]
-        if left >= LOSES_DIGITS:
+        if left >= full.LOSES_DIGITS:
             half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
             return dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
     return statistics.log_predictive_without(dishes, k, rows[i], prior)

@@ -127,7 +127,7 @@ def times_seats(group: int, log_new: float, franchise: Franchise, weights: np.nd
         tables = menu[k] if menu[k] > least else least
         weights[k] *= seated[k] + share * tables
     weights[last] *= share * gamma
-    return total_of(weights[:last]) + weights[last]
+    return float(total_of(weights[:last]) + weights[last])
 
 
 @borrowing_kernel

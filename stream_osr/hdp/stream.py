@@ -369,6 +369,8 @@ def hold(known: Known, state: StreamState, ids: set[int]) -> StreamState:
     n_classes = len(franchise.menu) - len(state.ids)
     held = franchise.held.copy()
     held[n_classes:] = np.isin(state.ids, np.fromiter(ids, np.int64, len(ids)))
+    if np.array_equal(held, franchise.held):
+        return state
     return _tidy(state._replace(franchise=franchise._replace(held=held)), known)
 
 

@@ -29,7 +29,8 @@ JUDGES = {
     "gaussian_tied.py": ("gaussian", "dishes", "known"),
     "dishes.py": ("gaussian", "dishes", "known"),
     "franchise.py": ("franchise", "seating", "exact_posterior"),
-    "seating.py": ("seating", "stream", *STATISTICAL),
+    "seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
+    "likelihood.py": ("likelihood", "stream"),
     "concentration.py": ("concentration", *STATISTICAL),
     "sweeps.py": ("stream", *STATISTICAL),
     "splitting.py": ("splitting", *STATISTICAL),
@@ -51,6 +52,17 @@ class Mutation(NamedTuple):
     old: str
     new: str
 
+
+WEIGHING = (
+    "    if likelihood is None:\n"
+    "        total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
+    "    else:\n"
+    "        total = weigh_remembered(\n"
+    "            i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, "
+    "dishes, prior, weights, likelihood\n"
+    "        )\n"
+)
+"""How a visit weighs the dishes."""
 
 MUTATIONS = [
     # one subclass
@@ -106,18 +118,18 @@ MUTATIONS = [
     Mutation(
         "menu count off by one",
         "seating.py",
-        "            tables = max(menu[k], 1.0) if held[k] else menu[k]\n            weights[k] = (seated",
-        "            tables = menu[k] + 1.0\n            weights[k] = (seated",
+        "        tables = menu[k] if menu[k] > least else least\n",
+        "        tables = menu[k] + 1.0\n",
     ),
     Mutation(
         "one table's seats in place of the dish's",
         "seating.py",
-        "            weights[k] = (seated[k] + share * tables) * np.exp(weights[k] - peak)\n",
-        "            mass = 0.0\n"
-        "            for t in range(franchise.table_dish.shape[0]):\n"
-        "                if franchise.table_dish[t] == k and franchise.table_group[t] == group:\n"
-        "                    mass = franchise.table_mass[t]\n"
-        "            weights[k] = (mass + share * tables) * np.exp(weights[k] - peak)\n",
+        "        weights[k] *= seated[k] + share * tables\n",
+        "        mass = 0.0\n"
+        "        for t in range(franchise.table_dish.shape[0]):\n"
+        "            if franchise.table_dish[t] == k and franchise.table_group[t] == group:\n"
+        "                mass = franchise.table_mass[t]\n"
+        "        weights[k] *= mass + share * tables\n",
     ),
     Mutation(
         "own instance not removed",
@@ -128,14 +140,10 @@ MUTATIONS = [
     Mutation(
         "own table not left before weighing",
         "seating.py",
-        "    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
-        "    dish = draw(rng, weights, total)\n",
+        WEIGHING,
         "    if old != CLOSED:\n"
-        "        franchise.seated[group, old] += guests.weight[i]\n"
-        "    total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
-        "    if old != CLOSED:\n"
-        "        franchise.seated[group, old] -= guests.weight[i]\n"
-        "    dish = draw(rng, weights, total)\n",
+        "        franchise.seated[group, old] += guests.weight[i]\n" + WEIGHING + "    if old != CLOSED:\n"
+        "        franchise.seated[group, old] -= guests.weight[i]\n",
     ),
     Mutation(
         "guest never opens a table for a dish that has one",
@@ -182,8 +190,33 @@ MUTATIONS = [
     Mutation(
         "held dish off the menu when its tables have gone",
         "seating.py",
-        "        served = menu[k] > 0.0 or held[k]\n",
-        "        served = menu[k] > 0.0\n",
+        "        allowed = ((menu[k] > 0.0) | held[k]) & (",
+        "        allowed = (menu[k] > 0.0) & (",
+    ),
+    # what is remembered
+    Mutation(
+        "own instance not removed from what is remembered",
+        "seating.py",
+        "        weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)\n",
+        "        weights[own] += 0.0\n",
+    ),
+    Mutation(
+        "forms not corrected when a guest leaves",
+        "likelihood.py",
+        "            _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)\n",
+        "            tell(likelihood, k, dishes, prior)\n",
+    ),
+    Mutation(
+        "forms of an emptied slot not those of the prior",
+        "likelihood.py",
+        "        if dishes.size[k] == 0:\n            likelihood.form[k] = likelihood.start\n",
+        "",
+    ),
+    Mutation(
+        "forms not computed afresh with the inverse",
+        "likelihood.py",
+        "        if left < full.LOSES_DIGITS:\n",
+        "        if left < -1.0:\n",
     ),
     # the books and the concentrations
     Mutation(
@@ -284,7 +317,7 @@ MUTATIONS = [
         "statistics of a subclass cleared with its slot kept",
         "seating.py",
         "        else:\n            clear(dishes, own - frozen, prior)\n",
-        "        else:\n            remove(dishes, own - frozen, x, prior)\n",
+        "        else:\n            remove(dishes, own - frozen, i, guests.rows, prior, likelihood)\n",
     ),
     Mutation(
         "randomness not wound back when slots run out",

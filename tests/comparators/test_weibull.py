@@ -1,0 +1,69 @@
+"""Weibull fits against scipy's, and the probabilities read from a tail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import weibull_min
+
+from benchmarks.comparators.weibull import fit_tail, fit_weibull
+from stream_osr.errors import InvalidParameter
+
+
+@pytest.mark.parametrize(("shape", "scale"), [(0.6, 2.0), (1.0, 0.01), (5.0, 30.0), (80.0, 1.0)])
+def test_the_fit_is_that_of_scipy(shape, scale):
+    samples = weibull_min.rvs(shape, scale=scale, size=60, random_state=3)
+    expected_shape, location, expected_scale = weibull_min.fit(samples, floc=0)
+    found = fit_weibull(samples)
+    assert location == 0
+    assert found.shape == pytest.approx(expected_shape, rel=1e-3)
+    assert found.scale == pytest.approx(expected_scale, rel=1e-3)
+
+
+def test_the_fit_is_no_less_likely_than_scipys():
+    samples = weibull_min.rvs(1.7, scale=4.0, size=40, random_state=5)
+    shape, _, scale = weibull_min.fit(samples, floc=0)
+    found = fit_weibull(samples)
+    ours = weibull_min.logpdf(samples, found.shape, scale=found.scale).sum()
+    assert ours >= weibull_min.logpdf(samples, shape, scale=scale).sum() - 1e-9
+
+
+def test_rows_are_fitted_each_on_its_own():
+    samples = np.random.default_rng(1).weibull(2.0, size=(4, 25))
+    together = fit_weibull(samples)
+    for i, row in enumerate(samples):
+        alone = fit_weibull(row)
+        assert together.shape[i] == pytest.approx(alone.shape, rel=1e-6)
+        assert together.scale[i] == pytest.approx(alone.scale, rel=1e-6)
+
+
+def test_equal_samples_give_a_step():
+    found = fit_weibull(np.full(10, 3.0))
+    assert found.scale == pytest.approx(3.0)
+    assert found.cdf(np.array([2.9, 3.1])).round(6).tolist() == [0.0, 1.0]
+
+
+def test_probabilities_are_scipys():
+    found = fit_weibull(weibull_min.rvs(2.0, scale=3.0, size=50, random_state=2))
+    x = np.array([0.5, 2.0, 7.0])
+    law = weibull_min(found.shape, scale=found.scale)
+    assert found.cdf(x) == pytest.approx(law.cdf(x))
+    assert found.survival(x) == pytest.approx(law.sf(x))
+    assert found.cdf(np.array([-1.0, 0.0])).tolist() == [0.0, 0.0]
+
+
+def test_the_lower_tail_takes_the_smallest_scores_and_shifts_the_largest_of_them_to_one():
+    tail = fit_tail(np.array([5.0, 1.0, 9.0, 2.0]), size=2, sign=-1)
+    # flipped and shifted: -1 + 2 + 1 = 2 and -2 + 2 + 1 = 1
+    expected = fit_weibull(np.array([2.0, 1.0]))
+    assert tail.weibull.shape == pytest.approx(expected.shape)
+    assert tail.weibull.scale == pytest.approx(expected.scale)
+    assert tail.log_survival(np.array([1.5])) == pytest.approx(-((1.5 / expected.scale) ** expected.shape))
+    # a score far above the tail is surely included, one far below surely not
+    assert np.exp(tail.log_survival(np.array([100.0, -100.0]))).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("samples", "told"), [([1.0, 0.0], "positive"), ([], "no samples")])
+def test_samples_that_cannot_be_fitted_are_named(samples, told):
+    with pytest.raises(InvalidParameter, match=told):
+        fit_weibull(np.array(samples))

@@ -1,0 +1,160 @@
+"""Remembered densities against densities computed afresh from the rows of each subclass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.hdp import likelihood as library
+from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_predictive, log_predictives, log_prior_predictives
+from stream_osr.hdp.franchise import CLOSED, leave
+from stream_osr.hdp.prior import Prior, homogeneous
+from stream_osr.hdp.seating import redish_tables, visit, weigh_dishes, weigh_remembered
+from stream_osr.hdp.splitting import split_or_merge
+from tests.hdp.problems import COVARIANCES, Problem, fill, make_base, random_problem
+
+
+def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+    """Every density under a dish that holds somebody, from statistics and from scratch."""
+    used = np.flatnonzero(dishes.size > 0)
+    afresh = log_predictives(rows, dishes, prior)
+    np.testing.assert_allclose(remembered.log_density[:, used], afresh[:, used], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_first_computation_is_the_predictive(covariance):
+    prior, base = make_base(covariance, 3)
+    rng = np.random.default_rng(0)
+    blocks = [rng.normal(size=(n, 3)) for n in (4, 0, 1, 30)]
+    rows = rng.normal(scale=3.0, size=(7, 3))
+    remembered = library.remember(homogeneous(rows), fill(prior, blocks), prior)
+    for k in (0, 2, 3):
+        expected = [base.log_predictive(row, blocks[k]) for row in rows]
+        np.testing.assert_allclose(remembered.log_density[:, k], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [1.0, 300.0])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_any_sequence_of_moves(covariance, far):
+    # far: a few rows that are hundreds of standard deviations out, whose removals are inversions
+    prior, base = make_base(covariance, 4)
+    rng = np.random.default_rng(1)
+    raw = rng.normal(size=(60, 4))
+    raw[:3] *= far
+    rows = homogeneous(raw)
+    dishes = empty_dishes(6, prior)
+    remembered = library.remember(rows, dishes, prior)
+    dish = np.full(60, CLOSED)
+    tolerance = 1e-9 * far
+    for move in range(1500):
+        i, k = int(rng.integers(60)), int(rng.integers(-1, 6))
+        if dish[i] != CLOSED:
+            library.remove(dishes, int(dish[i]), i, rows, prior, remembered)
+        if k != CLOSED:
+            library.add(dishes, k, i, rows, prior, remembered)
+        dish[i] = k
+        if move % 100 == 99:
+            check(remembered, rows, dishes, prior)
+            for j in range(60):
+                if dish[j] != CLOSED:
+                    others = raw[(dish == dish[j]) & (np.arange(60) != j)]
+                    found = library.log_density_without(remembered, j, int(dish[j]), rows, dishes, prior)
+                    assert found == pytest.approx(base.log_predictive(raw[j], others), rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_emptied_slots(covariance):
+    prior, _ = make_base(covariance, 2)
+    rows = homogeneous(np.random.default_rng(2).normal(size=(5, 2)))
+    dishes = empty_dishes(2, prior)
+    remembered = library.remember(rows, dishes, prior)
+    for i in range(3):
+        library.add(dishes, 0, i, rows, prior, remembered)
+    clear(dishes, 0, prior)  # given up without being told
+    library.add(dishes, 0, 4, rows, prior, remembered)
+    check(remembered, rows, dishes, prior)
+    library.remove(dishes, 0, 4, rows, prior, remembered)  # nobody left, but it may be held
+    for i in range(5):
+        expected = log_predictive(dishes, 0, rows[i], prior)
+        assert remembered.log_density[i, 0] == pytest.approx(expected, rel=1e-12)
+
+
+def stream_like(seed: int, covariance: str) -> Problem:
+    return random_problem(seed, covariance, groups=(0,) * 14, n_frozen=2, n_settled=3, fading=True)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
+    problem = stream_like(seed, covariance)
+    f, guests, prior = problem.franchise, problem.guests, problem.prior
+    log_new = log_prior_predictives(guests.rows, prior)
+    f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
+    remembered = library.remember(guests.rows, problem.dishes, prior)
+    rng = np.random.default_rng(seed)
+    weights = np.empty(len(f.menu) + 1)
+    for _ in range(15):
+        arguments = (guests, problem.log_frozen, log_new, f, problem.dishes, prior)
+        for i in range(14):
+            visit(rng, i, *arguments, False, weights, remembered)
+        redish_tables(rng, 0, guests, problem.log_frozen, f, problem.dishes, prior, False, weights, remembered)
+        split_or_merge(rng, *arguments, remembered)
+        assert not f.overflow[0]
+        check(remembered, guests.rows, problem.dishes, prior)
+    for i in range(14):
+        state = problem.copy()
+        own = leave(state.franchise, int(guests.table[i]), float(guests.weight[i]))
+        own = own if own >= problem.n_frozen else CLOSED
+        direct = np.empty_like(weights)
+        total = weigh_dishes(
+            guests.rows[i],
+            0,
+            own,
+            problem.log_frozen[i],
+            log_new[i],
+            state.franchise,
+            problem.dishes,
+            prior,
+            direct,
+        )
+        found = weigh_remembered(
+            i,
+            0,
+            own,
+            guests.rows,
+            problem.log_frozen[i],
+            log_new[i],
+            state.franchise,
+            problem.dishes,
+            prior,
+            weights,
+            remembered,
+        )
+        np.testing.assert_allclose(weights / found, direct / total, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_remembering_changes_no_draw(seed):
+    one, other = stream_like(seed, "full"), stream_like(seed, "full")
+    log_new = log_prior_predictives(one.guests.rows, one.prior)
+    remembered = library.remember(one.guests.rows, one.dishes, one.prior)
+    weights = np.empty(len(one.franchise.menu) + 1)
+    for problem, memory in ((one, remembered), (other, None)):
+        rng = np.random.default_rng(seed)
+        for _ in range(10):
+            for i in range(14):
+                visit(
+                    rng,
+                    i,
+                    problem.guests,
+                    problem.log_frozen,
+                    log_new,
+                    problem.franchise,
+                    problem.dishes,
+                    problem.prior,
+                    False,
+                    weights,
+                    memory,
+                )
+    np.testing.assert_array_equal(one.guests.table, other.guests.table)
+    np.testing.assert_array_equal(one.franchise.table_dish, other.franchise.table_dish)
