@@ -78,7 +78,7 @@ def feed(case: Case, stream: engine.Stream, rows: np.ndarray) -> Iterator[tuple[
 
 def after_known(case: Case, instances: int) -> engine.Stream:
     """Run so many known instances through a fresh stream."""
-    stream = engine.open_stream(case.trained)
+    stream = engine.open_stream(case.trained, case.parameters)
     rng = np.random.default_rng([case.parameters.seed, 1])
     done = 0
     while done < instances:
@@ -99,7 +99,7 @@ def recalls(name: str, instances: int, seed: int, **changes: float) -> tuple[flo
     """First-20 recall on a fresh stream, and after so many known instances."""
     case = make_case(name, seed)
     case = case._replace(parameters=case.parameters.model_copy(update=changes))
-    fresh = first_recall(case, engine.open_stream(case.trained))
+    fresh = first_recall(case, engine.open_stream(case.trained, case.parameters))
     return fresh, first_recall(case, after_known(case, instances))
 
 

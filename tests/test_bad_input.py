@@ -703,11 +703,11 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
     with monkeypatch.context() as patch:
         closed = []
 
-        def fail_at_third(*arguments: Any) -> Any:
+        def fail_at_third(*arguments: Any, **options: Any) -> Any:
             closed.append(1)
             if len(closed) == 3:
                 raise MemoryError
-            return close_batch(*arguments)
+            return close_batch(*arguments, **options)
 
         from stream_osr import recognizer
 
@@ -726,7 +726,7 @@ def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
     model.learn_label("nobody", "left")
     same.learn_label("nobody", "left")
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
     with monkeypatch.context() as patch:

@@ -120,7 +120,7 @@ class Stream(Method):
 
     def _at_once(self, X: np.ndarray, batch_size: int | None) -> tuple[list[Decision], dict[str, Any]]:
         chosen = parameters(**self.arguments, batch_size=batch_size)
-        stream = engine.open_stream(self.trained)
+        stream = engine.open_stream(self.trained, chosen)
         decisions: list[Decision] = []
         rows = whiten(self.trained.space, X)
         for begin in range(0, len(rows), chosen.batch_size):
@@ -291,7 +291,7 @@ def compile_kernels() -> None:
     X = np.random.default_rng(0).normal(size=(90, 2)) + 9.0 * group[:, None]
     known = group < 2
     trained = train_model(Features(range(2)), X[known], group[known], (0, 1), parameters(), sweeps=2)
-    stream = engine.open_stream(trained)
+    stream = engine.open_stream(trained, parameters())
     rows = whiten(trained.space, X)
     for part in np.array_split(rows, 5):
         stream, _ = engine.close_batch(
