@@ -91,7 +91,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         known classes teach; drawn with that placement; coarse. Only with full covariances.
     broad
         Add to the density of each known class a broad term: where it may have subclasses that training did not show.
-        For classes of many scattered centres, or few instances.
+        For classes of many scattered centres, or few instances. Not with tied covariances.
     learn_odds
         Shift the odds of unknown so that what is accepted as known looks like known training instances.
     select

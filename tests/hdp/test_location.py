@@ -85,10 +85,13 @@ def test_classes_along_a_line_are_expected_along_it():
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_broad_terms_are_weighted_student_ts(d):
+@pytest.mark.parametrize("kind", ["full", "diagonal", "placed"])
+def test_broad_terms_are_weighted_student_ts(d, kind):
     rows, group = labelled(seed=d, sizes=(30, 1, 12), d=d)
-    prior, alpha = make_base("full", d)[0], 7.0
-    broad = fit_broad(rows, group, alpha)
+    prior, alpha = make_base("full" if kind == "placed" else kind, d, nu=d + 4.0)[0], 7.0
+    location = fit_location(rows, group) if kind == "placed" else CONJUGATE
+    least = {"full": 5.0, "diagonal": 5.0 * d, "placed": location.freedom}[kind]
+    broad = fit_broad(rows, group, alpha, prior, location)
     asked = np.random.default_rng(2).normal(scale=6.0, size=(15, d))
     log_density = np.random.default_rng(3).normal(-8, 3, (15, 4))  # the last class came later
     log_density[0, 0] = -np.inf
@@ -99,10 +102,27 @@ def test_broad_terms_are_weighted_student_ts(d):
         members = rows[group == j]
         scatter = (members - members.mean(axis=0)).T @ (members - members.mean(axis=0))
         shape = (scatter + (d + 1) * np.eye(d)) / (n + d + 1)
-        term = stats.multivariate_t.logpdf(asked, loc=members.mean(axis=0), shape=shape, df=n + 1)
+        term = stats.multivariate_t.logpdf(asked, loc=members.mean(axis=0), shape=shape, df=n + least)
         expected = np.logaddexp(before[:, j], np.log(alpha / (n + alpha)) + term)
         np.testing.assert_allclose(found[:, j], expected, rtol=1e-10)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["conjugate", "placed"])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_what_lies_far_from_everything_is_no_class_s(covariance, placed):
+    rows, group = labelled(seed=8, sizes=(100, 3, 1), d=3)
+    prior = make_base(covariance, 3, nu=23.0, psi=2.3, beta=0.1)[0]
+    location = fit_location(rows, group) if placed else CONJUGATE
+    training = library.train(
+        rows, group, fit_space(rows, group), prior, np.random.default_rng(9), sweeps=2, location=location
+    )
+    known, _ = library.summarize(training, 0.0, broad=True)
+    assert (known.broad is None) == (covariance == "tied")
+    directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
+    far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
 
 
 def test_a_class_with_its_broad_term_has_mass_one():
