@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
-from stream_osr.hdp.prior import DIAGONAL, Prior
+from stream_osr.hdp.location import CONJUGATE, Location, freedom_of_new, log_student_t
+from stream_osr.hdp.prior import Prior
 
 
 class Broad(NamedTuple):
@@ -31,7 +31,7 @@ def fit_broad(
 ) -> Broad:
     """Fit the broad terms to whitened rows of shape (n, d); prior and location say what they compete with."""
     d = rows.shape[1]
-    least = location.freedom or (prior.nu - d + 1.0) * (d if prior.covariance == DIAGONAL else 1)
+    least = freedom_of_new(prior, location)
     log_weight, shapes = [], []
     for j in range(int(group.max()) + 1):
         members = rows[group == j]
@@ -44,9 +44,9 @@ def fit_broad(
     return Broad(np.array(log_weight), tuple(shapes))
 
 
-def add_broad(log_density: np.ndarray, broad: Broad, rows: np.ndarray, prior: Prior) -> np.ndarray:
+def add_broad(log_density: np.ndarray, broad: Broad, rows: np.ndarray) -> np.ndarray:
     """Add the broad terms to log class densities of shape (n, J); classes that came later have none."""
     out = log_density.copy()
     for j, shape in enumerate(broad.shapes):
-        out[:, j] = np.logaddexp(out[:, j], broad.log_weight[j] + log_new_densities(rows, prior, shape))
+        out[:, j] = np.logaddexp(out[:, j], broad.log_weight[j] + log_student_t(rows, shape))
     return out

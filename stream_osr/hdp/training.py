@@ -261,7 +261,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         prior,
     )
     if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, guests.rows, prior)
+        log_density = add_broad(log_density, known.broad, guests.rows)
     own = log_density[np.arange(len(dish)), guests.group]
     own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)
