@@ -537,6 +537,36 @@ def test_stream_of_absurd_values(trained):
     assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
 
 
+@COVARIANCES
+@pytest.mark.parametrize("small", [1, 3, 20])
+def test_what_lies_far_from_everything_is_unknown(covariance, small):
+    rng = np.random.default_rng(small)
+    model = OpenSetRecognizer(covariance=covariance)
+    for label, a, n in (("large", 0.0, 100), ("small", 10.0, small)):
+        for _ in range(n):
+            model.learn_one({"a": rng.normal(a), "b": rng.normal(), "c": rng.normal()}, label)
+    model.freeze()
+    for exponent in (2, 4, 8):
+        for direction in rng.normal(size=(10, 3)):
+            x = dict(zip("abc", (10.0**exponent * direction).tolist(), strict=True))
+            assert model.predict_proba_one(x)["unknown"] > 0.99, x
+
+
+@pytest.mark.parametrize("n", [10, 40])
+def test_what_lies_far_is_unknown_where_new_classes_are_expected_near(n):
+    rng = np.random.default_rng(1)
+    centres = rng.uniform(-8, 8, size=(6, 2))  # so evenly that their location has light tails
+    model = OpenSetRecognizer(seed=1)
+    for i in range(6 * n):
+        model.learn_one(dict(zip("ab", rng.normal(centres[i % 6]).tolist(), strict=True)), i % 6)
+    model.freeze()
+    assert max(known.location.freedom for known in model.trained.draws) >= 15
+    for radius in (1e3, 1e6):
+        for direction in rng.normal(size=(10, 2)):
+            x = dict(zip("ab", (radius * direction).tolist(), strict=True))
+            assert model.predict_proba_one(x)[-1] > 0.99, x
+
+
 def test_stream_of_one_point_for_ever(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=64)
     for _ in range(2000):
@@ -573,7 +603,7 @@ def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
     assert pickle.dumps(model) == before
     model.freeze()
     model.learn_one({"a": 0.0, "b": 0.0})
-    assert next(model.drain()).label == "left"
+    assert next(model.drain()).nearest_class == "left"
 
 
 def test_training_that_cannot_begin_takes_nothing_in():
@@ -703,11 +733,11 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
     with monkeypatch.context() as patch:
         closed = []
 
-        def fail_at_third(*arguments: Any) -> Any:
+        def fail_at_third(*arguments: Any, **options: Any) -> Any:
             closed.append(1)
             if len(closed) == 3:
                 raise MemoryError
-            return close_batch(*arguments)
+            return close_batch(*arguments, **options)
 
         from stream_osr import recognizer
 
@@ -726,7 +756,7 @@ def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
     model.learn_label("nobody", "left")
     same.learn_label("nobody", "left")
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
     with monkeypatch.context() as patch:

@@ -49,10 +49,17 @@ def test_arguments_of_the_constructor():
         "beta": None,
         "epsilon": 0.01,
         "exclusive": True,
+        "chains": 4,
+        "ensemble": "mixed",
+        "broad": True,
+        "learn_odds": True,
+        "select": "evidence",
         "training_sweeps": 25,
         "sweeps": 5,
         "window": 256,
         "half_life": 200.0,
+        "decision_delay": 0,
+        "min_probability": 0.0,
         "max_training": 5000,
         "max_subclasses": 200,
         "label_horizon": 10_000,
@@ -82,6 +89,7 @@ def test_members_of_the_recognizer():
         "predict_proba_many",
         "predict_proba_one",
         "save",
+        "set_min_probability",
         "summary",
         "trained",
     }
@@ -106,7 +114,7 @@ def test_arguments_of_learning_and_asking():
 
 def test_fields_of_what_is_told():
     assert Decision._fields == (
-        *("key", "t", "label", "probability", "p_unknown", "probabilities", "subclass_id"),
+        *("key", "t", "label", "first_label", "probability", "p_unknown", "probabilities", "subclass_id"),
         *("nearest_class", "distance", "density_rank", "batch", "seq"),
     )
     about = ["batch", "seq", "model"]

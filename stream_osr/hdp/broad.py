@@ -3,6 +3,9 @@
 The restaurant of class j gives a new subclass the mass ``alpha0 / (n_j + alpha0)``. In the frozen density
 ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` that mass is missing; the broad term puts it where the class lies as a
 whole: a Student-t with the mean of the class and its scatter, shrunk to the pooled within-class covariance.
+
+Its tails are lighter than those of the density of a new subclass, in every direction: what lies far from everything
+is unknown. With tied covariances that density is Gaussian, and there are no broad terms.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stream_osr.hdp.location import Location, log_new_densities
+from stream_osr.hdp.location import CONJUGATE, Location, freedom_of_new, log_student_t
 from stream_osr.hdp.prior import Prior
 
 
@@ -23,9 +26,12 @@ class Broad(NamedTuple):
     shapes: tuple[Location, ...]
 
 
-def fit_broad(rows: np.ndarray, group: np.ndarray, alpha: float) -> Broad:
-    """Fit the broad terms to whitened rows of shape (n, d)."""
+def fit_broad(
+    rows: np.ndarray, group: np.ndarray, alpha: float, prior: Prior, location: Location = CONJUGATE
+) -> Broad:
+    """Fit the broad terms to whitened rows of shape (n, d); prior and location say what they compete with."""
     d = rows.shape[1]
+    least = freedom_of_new(prior, location)
     log_weight, shapes = [], []
     for j in range(int(group.max()) + 1):
         members = rows[group == j]
@@ -34,13 +40,13 @@ def fit_broad(rows: np.ndarray, group: np.ndarray, alpha: float) -> Broad:
         scale = (centred.T @ centred + (d + 1) * np.eye(d)) / (n + d + 1)
         factor = solve_triangular(np.linalg.cholesky(scale), np.eye(d), lower=True)
         log_weight.append(np.log(alpha / (n + alpha)))
-        shapes.append(Location(n + 1.0, members.mean(axis=0), np.ascontiguousarray(factor)))
+        shapes.append(Location(n + least, members.mean(axis=0), np.ascontiguousarray(factor)))
     return Broad(np.array(log_weight), tuple(shapes))
 
 
-def add_broad(log_density: np.ndarray, broad: Broad, rows: np.ndarray, prior: Prior) -> np.ndarray:
+def add_broad(log_density: np.ndarray, broad: Broad, rows: np.ndarray) -> np.ndarray:
     """Add the broad terms to log class densities of shape (n, J); classes that came later have none."""
     out = log_density.copy()
     for j, shape in enumerate(broad.shapes):
-        out[:, j] = np.logaddexp(out[:, j], broad.log_weight[j] + log_new_densities(rows, prior, shape))
+        out[:, j] = np.logaddexp(out[:, j], broad.log_weight[j] + log_student_t(rows, shape))
     return out

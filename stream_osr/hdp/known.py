@@ -160,7 +160,7 @@ def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tu
     """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
     log_density, responsible = mix(log_subclass_densities(known, frozen, rows), frozen.log_weight)
     if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, rows, known.prior)
+        log_density = add_broad(log_density, known.broad, rows)
     return log_density, responsible
 
 

@@ -17,10 +17,11 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.hdp.dishes import log_prior_predictives
-from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
 SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
+LEAST_CLASSES = 3
 FLAT_BETA = 0.003
 """Precision of the prior mean within subclasses when their location has a density of its own."""
 
@@ -31,7 +32,7 @@ class Location(NamedTuple):
     Attributes
     ----------
     freedom
-        Degrees of freedom q; 0: the conjugate prior predictive, and the other fields are empty.
+        Degrees of freedom q as learnt; 0: the conjugate prior predictive, and the other fields are empty.
     mean
         Centre, shape (d,).
     factor
@@ -50,6 +51,23 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
     if location.freedom == 0.0:
         return log_prior_predictives(rows, prior)
+    return log_student_t(rows, location._replace(freedom=freedom_of_new(prior, location)))
+
+
+def freedom_of_new(prior: Prior, location: Location) -> float:
+    """Degrees of freedom of the density of a new subclass, never more than the conjugate prior's own.
+
+    So its tails are heavier than those of any subclass: what lies far from everything is new. The conjugate density
+    has ``nu - d + 1``; with diagonal covariances so in each feature, together as light as d times that at most.
+    """
+    conjugate = prior.nu - prior.n_features + 1.0
+    if location.freedom == 0.0:
+        return conjugate * (prior.n_features if prior.covariance == DIAGONAL else 1)
+    return min(location.freedom, conjugate) if prior.covariance == FULL else location.freedom
+
+
+def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
+    """Log density of homogeneous rows under the Student-t, shape (n,)."""
     z = (rows[:, :-1] - location.mean) @ location.factor.T
     square = np.einsum("na,na->n", z, z)
     log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
@@ -73,7 +91,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
 
     Returns
     -------
-    The conjugate prior's own when there is one class only.
+    The conjugate prior's own with fewer than three classes: two do not foresee each other.
 
     Examples
     --------
@@ -87,7 +105,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     """
     d = rows.shape[1]
     classes = np.unique(group)
-    if len(classes) < 2:
+    if len(classes) < LEAST_CLASSES:
         return CONJUGATE
     score = np.zeros((len(FREEDOM), len(SPREAD)))
     for j in classes:

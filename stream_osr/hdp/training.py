@@ -213,7 +213,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     epsilon
         The least share of its class that a subclass needs.
     broad
-        Add a broad term to each class density.
+        Add a broad term to each class density; not with tied covariances.
 
     Returns
     -------
@@ -242,8 +242,10 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         epsilon=float(epsilon),
         ranks=np.zeros((n_groups, N_RANKS)),
         location=training.location,
-        broad=fit_broad(guests.rows[:, :-1], guests.group, float(franchise.alpha[0])) if broad else None,
     )
+    if broad and prior.covariance != TIED:
+        terms = fit_broad(guests.rows[:, :-1], guests.group, known.alpha, prior, training.location)
+        known = known._replace(broad=terms)
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
     frozen = densities(known)
@@ -259,7 +261,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         prior,
     )
     if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, guests.rows, prior)
+        log_density = add_broad(log_density, known.broad, guests.rows)
     own = log_density[np.arange(len(dish)), guests.group]
     own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)

@@ -31,9 +31,10 @@ def test_density_is_a_student_t(d):
     lower = np.tril(rng.normal(size=(d, d)), -1) + np.diag(rng.uniform(0.3, 3.0, d))
     mean, rows = rng.normal(size=d), rng.normal(scale=5.0, size=(20, d))
     location = Location(3.5, mean, np.linalg.inv(lower))
-    expected = stats.multivariate_t.logpdf(rows, loc=mean, shape=lower @ lower.T, df=3.5)
-    found = log_new_densities(homogeneous(rows), make_base("full", d)[0], location)
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    for nu, freedom in ((d + 9.0, 3.5), (d + 1.5, 2.5)):  # at most nu - d + 1, that of the conjugate prior
+        expected = stats.multivariate_t.logpdf(rows, loc=mean, shape=lower @ lower.T, df=freedom)
+        found = log_new_densities(homogeneous(rows), make_base("full", d, nu=nu)[0], location)
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -77,7 +78,8 @@ def test_classes_along_a_line_are_expected_along_it():
     group = np.repeat(np.arange(9), 40)
     rows = np.array([[6.0, 6.0]]) * (group[:, None] - 4) + rng.normal(size=(360, 2))
     location = fit_location(rows, group)
-    along, across = log_new_densities(homogeneous(np.array([[40.0, 40.0], [40.0, -40.0]])), None, location)
+    prior = make_base("full", 2, nu=60.0)[0]
+    along, across = log_new_densities(homogeneous(np.array([[40.0, 40.0], [40.0, -40.0]])), prior, location)
     assert along > across + 3
 
 
@@ -85,24 +87,45 @@ def test_classes_along_a_line_are_expected_along_it():
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_broad_terms_are_weighted_student_ts(d):
+@pytest.mark.parametrize("kind", ["full", "diagonal", "placed"])
+def test_broad_terms_are_weighted_student_ts(d, kind):
     rows, group = labelled(seed=d, sizes=(30, 1, 12), d=d)
-    prior, alpha = make_base("full", d)[0], 7.0
-    broad = fit_broad(rows, group, alpha)
+    prior, alpha = make_base("full" if kind == "placed" else kind, d, nu=d + 4.0)[0], 7.0
+    location = fit_location(rows, group) if kind == "placed" else CONJUGATE
+    least = {"full": 5.0, "diagonal": 5.0 * d, "placed": min(location.freedom, 5.0)}[kind]
+    broad = fit_broad(rows, group, alpha, prior, location)
     asked = np.random.default_rng(2).normal(scale=6.0, size=(15, d))
     log_density = np.random.default_rng(3).normal(-8, 3, (15, 4))  # the last class came later
     log_density[0, 0] = -np.inf
     before = log_density.copy()
-    found = add_broad(log_density, broad, homogeneous(asked), prior)
+    found = add_broad(log_density, broad, homogeneous(asked))
     np.testing.assert_array_equal(log_density, before)
     for j, n in enumerate((30, 1, 12)):
         members = rows[group == j]
         scatter = (members - members.mean(axis=0)).T @ (members - members.mean(axis=0))
         shape = (scatter + (d + 1) * np.eye(d)) / (n + d + 1)
-        term = stats.multivariate_t.logpdf(asked, loc=members.mean(axis=0), shape=shape, df=n + 1)
+        term = stats.multivariate_t.logpdf(asked, loc=members.mean(axis=0), shape=shape, df=n + least)
         expected = np.logaddexp(before[:, j], np.log(alpha / (n + alpha)) + term)
         np.testing.assert_allclose(found[:, j], expected, rtol=1e-10)
     np.testing.assert_array_equal(found[:, 3], before[:, 3])
+
+
+@pytest.mark.parametrize(
+    ("covariance", "placed"), [("full", False), ("full", True), ("diagonal", False), ("tied", False)]
+)
+def test_what_lies_far_from_everything_is_no_class_s(covariance, placed):
+    rows, group = labelled(seed=8, sizes=(100, 3, 1), d=3)
+    prior = make_base(covariance, 3, nu=23.0, psi=2.3, beta=0.1)[0]
+    location = fit_location(rows, group)._replace(freedom=50.0) if placed else CONJUGATE
+    training = library.train(
+        rows, group, fit_space(rows, group), prior, np.random.default_rng(9), sweeps=2, location=location
+    )
+    known, _ = library.summarize(training, 0.0, broad=True)
+    assert (known.broad is None) == (covariance == "tied")
+    directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
+    far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
 
 
 def test_a_class_with_its_broad_term_has_mass_one():
