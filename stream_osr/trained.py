@@ -265,7 +265,7 @@ def _train_member(
     p: Parameters,
     rng: np.random.Generator,
     sweeps: int,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] | None,
 ) -> Training:
     """Sweep the training groups under one kind of model; parameters that the user has set hold in every kind."""
     d = rows.shape[1]

@@ -69,7 +69,7 @@ def test_takes_the_smallest_shift_that_is_enough():
     rank = np.repeat([1.0, 0.0], [70, 100])
     odds = learnt([(probabilities, rank)] * 60, half_life=1e9)
     # enough: 100 * 4 / (4 + e^s) <= 70, e^s >= 12 / 7
-    enough = SHIFTS[SHIFTS >= np.log(12 / 7)][0]
+    enough = SHIFTS[np.log(12 / 7) <= SHIFTS][0]
     assert 0 < enough < SHIFTS[-1]
     assert odds.shift == pytest.approx((odds.seen * enough + 64 * PRIOR_SHIFT) / (odds.seen + 64))
     assert odds.shift == pytest.approx(enough, abs=0.01)
