@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
-from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.hdp import stream as sampler
 from stream_osr.odds import shift_odds
@@ -241,7 +240,7 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
     assert model._stream.waiting.decisions == ()
     stream(model, N, 100)
     check_stream(model._stream)
-    assert list(model.drain())[0].seq == 100
+    assert next(model.drain()).seq == 100
     model.flush()
     model.flush()
     assert [d.seq for d in model.drain()][-1] == N - 1

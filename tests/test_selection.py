@@ -65,7 +65,9 @@ def test_how_the_stream_will_be_told_does_not_matter(changes):
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_classes_do_not_suffice(count):
     X, group = classes(count)
-    with pytest.raises(InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; leave select"):
+    with pytest.raises(
+        InvalidParameter, match=f"there are {count} classes, and the simulation needs 3; leave select"
+    ):
         select(X, group)
 
 
