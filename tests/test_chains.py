@@ -240,7 +240,7 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
     assert model._stream.waiting.decisions == ()
     stream(model, N, 100)
     check_stream(model._stream)
-    assert next(iter(model.drain())).seq == 100
+    assert next(model.drain()).seq == 100
     model.flush()
     model.flush()
     assert [d.seq for d in model.drain()][-1] == N - 1

@@ -69,7 +69,7 @@ def test_takes_the_smallest_shift_that_is_enough():
     rank = np.repeat([1.0, 0.0], [70, 100])
     odds = learnt([(probabilities, rank)] * 60, half_life=1e9)
     # enough: 100 * 4 / (4 + e^s) <= 70, e^s >= 12 / 7
-    enough = SHIFTS[np.log(12 / 7) <= SHIFTS][0]
+    enough = SHIFTS[np.exp(SHIFTS) * 7 > 12][0]
     assert 0 < enough < SHIFTS[-1]
     assert odds.shift == pytest.approx((odds.seen * enough + 64 * PRIOR_SHIFT) / (odds.seen + 64))
     assert odds.shift == pytest.approx(enough, abs=0.01)
@@ -120,9 +120,7 @@ def test_shift_is_within_its_bounds_and_probabilities_stay_probabilities(rows, s
     assert (shifted[:, -1] >= probabilities[:, -1] - 1e-12).all()  # unknown never loses
     known, before = shifted[:, :-1], probabilities[:, :-1]
     assert (known <= before + 1e-12).all()
-    np.testing.assert_allclose(
-        known[:, 0] * before[:, 1], known[:, 1] * before[:, 0], atol=1e-12
-    )  # nor do the ratios
+    np.testing.assert_allclose(known[:, 0] * before[:, 1], known[:, 1] * before[:, 0], atol=1e-12)  # nor ratios
 
 
 def test_probabilities_are_monotone_in_the_shift():

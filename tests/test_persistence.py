@@ -120,6 +120,9 @@ def test_goes_on_bit_for_bit(way, point, tmp_path):
         {"pca_components": 2},
         {"max_training": 20},
         {"nu": 9, "beta": 1},
+        {"decision_delay": 40, "min_probability": 0.8},
+        {"chains": 3, "ensemble": "exact", "learn_odds": False, "broad": False},
+        {"chains": 1},
     ],
     ids=str,
 )
@@ -407,6 +410,13 @@ def test_newer_version_is_refused(tmp_path, model):
     assert OpenSetRecognizer.load(path).pending == model.pending
     with_manifest(path, lambda manifest: manifest.update(version=VERSION + 1))
     refused(path, f"has format version {VERSION + 1}, this program reads up to {VERSION}; upgrade stream-osr")
+
+
+def test_older_version_is_refused(tmp_path, model):
+    path = tmp_path / "model.osr"
+    model.save(path)
+    with_manifest(path, lambda manifest: manifest.update(version=VERSION - 1))
+    refused(path, f"has format version {VERSION - 1}, this program reads version {VERSION}; train the model anew, or")
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:

@@ -20,7 +20,7 @@ from stream_osr import (
     SubclassGrew,
 )
 from stream_osr.discovery.lifecycle import estimate_new_classes
-from tests.blobs import KNOWN, NEW, check_stream, fitted
+from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 
 APPEARS, LENGTH = 300, 1500
 
@@ -49,7 +49,7 @@ def instances(n: int, rng: np.random.Generator, centres: list[tuple[float, float
 @pytest.fixture(scope="module")
 def watched() -> tuple[OpenSetRecognizer, Told]:
     """Two known classes; a third is there from position 300 on."""
-    model, told, rng = fitted(batch_size=32, seed=2), Told(), np.random.default_rng(8)
+    model, told, rng = fitted(batch_size=32), Told(), np.random.default_rng(8)
     known = list(KNOWN.values())
     for part in (instances(APPEARS, rng, known), instances(LENGTH - APPEARS, rng, [*known, NEW])):
         for x in part:
@@ -74,8 +74,10 @@ def test_the_new_class_emerges_soon_and_nothing_before(watched):
     assert near[0].first_seen.t == float(near[0].first_seen.seq)
     assert len(emerged) - len(near) <= 2
     unknown = [d.seq for d in told.decisions if d.label == "unknown"]
-    assert sum(seq < APPEARS for seq in unknown) <= 0.08 * APPEARS
-    assert sum(seq >= APPEARS for seq in unknown) == pytest.approx((LENGTH - APPEARS) / 3, rel=0.15)
+    # two known classes in two dimensions: a tenth of their instances sits in emerging subclasses
+    assert sum(seq < APPEARS for seq in unknown) <= 0.15 * APPEARS
+    third = (LENGTH - APPEARS) / 3
+    assert 0.95 * third <= sum(seq >= APPEARS for seq in unknown) <= 1.3 * third
 
 
 def test_each_subclass_emerges_once_and_ids_are_never_used_again(watched):
@@ -140,7 +142,8 @@ def test_summary_agrees_with_a_recount(watched):
     sizes = [size for _, size, _ in summary.emerging]
     assert sizes == sorted(sizes, reverse=True)
     assert min(sizes) >= 1
-    assert sum(sizes) == pytest.approx(labels["unknown"], rel=0.1)
+    seated = {key: len(inside) for key, inside in members(model._stream).items()}
+    assert {key: size for key, size, _ in summary.emerging} == seated  # none is beyond the horizon
     emerged = {e.subclass_id for e in told.of(SubclassEmerged)} - {e.subclass_id for e in told.of(SubclassForgotten)}
     assert {key for key, _, announced in summary.emerging if announced} == emerged
     text = str(summary)
