@@ -3,8 +3,9 @@
 The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
 coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
 subclass at its first instance be ``t_q(mu0, tau T)``, T the total covariance, with q and tau chosen so that each
-known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the model stays as it is, with a nearly flat ``beta``, so
-that it is not a normalised model; the correctness tests are about the conjugate one.
+known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the
+model stays as it is, with a nearly flat ``beta``, so that it is not a normalised model; the correctness tests are
+about the conjugate one.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ LEAST_CLASSES = 3
 FLAT_BETA = 0.003
 """Precision of the prior mean within subclasses when their location has a density of its own."""
 CONJUGATE_SHARE = 0.01
-"""Share of the conjugate predictive in that density: its tails are heavier than those of any subclass, so that what lies
-far from everything is new, whatever the degrees of freedom learnt."""
+"""Share of the conjugate predictive in that density.
+
+Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
+"""
 
 
 class Location(NamedTuple):
