@@ -278,10 +278,10 @@ def make(name: str, pca: int | None, seed: int, epsilon: float | None, family: F
 
 def _comparators() -> tuple[str, ...]:
     try:
-        from benchmarks.comparators import METHODS
+        from benchmarks.comparators import METHODS, VARIANTS
     except ImportError:
         return ()
-    return tuple(METHODS)
+    return (*METHODS, *VARIANTS)
 
 
 @cache

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from stream_osr.hdp.location import CONJUGATE, Location, freedom_of_new, log_student_t
-from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.location import Location, log_student_t
+from stream_osr.hdp.prior import DIAGONAL, Prior
 
 
 class Broad(NamedTuple):
@@ -26,12 +26,10 @@ class Broad(NamedTuple):
     shapes: tuple[Location, ...]
 
 
-def fit_broad(
-    rows: np.ndarray, group: np.ndarray, alpha: float, prior: Prior, location: Location = CONJUGATE
-) -> Broad:
-    """Fit the broad terms to whitened rows of shape (n, d); prior and location say what they compete with."""
+def fit_broad(rows: np.ndarray, group: np.ndarray, alpha: float, prior: Prior) -> Broad:
+    """Fit the broad terms to whitened rows of shape (n, d); the prior says what they compete with."""
     d = rows.shape[1]
-    least = freedom_of_new(prior, location)
+    least = (prior.nu - d + 1.0) * (d if prior.covariance == DIAGONAL else 1)  # of the conjugate predictive
     log_weight, shapes = [], []
     for j in range(int(group.max()) + 1):
         members = rows[group == j]

@@ -141,6 +141,8 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
         for j in range(classes):
             peak = -np.inf
             for k in range(count):
+                if log_weight[j, k] == -np.inf:
+                    continue
                 v = log_subclass[i, k] + log_weight[j, k]
                 if v > peak:
                     peak = v
@@ -148,7 +150,8 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
             if peak > -np.inf:
                 total = 0.0
                 for k in range(count):
-                    total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)
+                    if log_weight[j, k] > -np.inf:
+                        total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)
                 out[i, j] = peak + np.log(total)
     return out, best
 

@@ -3,8 +3,9 @@
 The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
 coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
 subclass at its first instance be ``t_q(mu0, tau T)``, T the total covariance, with q and tau chosen so that each
-known class is foreseen by the others. Everything else of the model stays as it is, with a nearly flat ``beta``, so
-that it is not a normalised model; the correctness tests are about the conjugate one.
+known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the
+model stays as it is, with a nearly flat ``beta``, so that it is not a normalised model; the correctness tests are
+about the conjugate one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.hdp.dishes import log_prior_predictives
-from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
+from stream_osr.hdp.prior import Prior
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
 SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
+LEAST_CLASSES = 3
 FLAT_BETA = 0.003
 """Precision of the prior mean within subclasses when their location has a density of its own."""
+CONJUGATE_SHARE = 0.01
+"""Share of the conjugate predictive in that density.
+
+Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
+"""
 
 
 class Location(NamedTuple):
@@ -31,7 +38,7 @@ class Location(NamedTuple):
     Attributes
     ----------
     freedom
-        Degrees of freedom q as learnt; 0: the conjugate prior predictive, and the other fields are empty.
+        Degrees of freedom q; 0: the conjugate prior predictive, and the other fields are empty.
     mean
         Centre, shape (d,).
     factor
@@ -48,21 +55,11 @@ CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
 
 def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
     """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    conjugate = log_prior_predictives(rows, prior)
     if location.freedom == 0.0:
-        return log_prior_predictives(rows, prior)
-    return log_student_t(rows, location._replace(freedom=freedom_of_new(prior, location)))
-
-
-def freedom_of_new(prior: Prior, location: Location) -> float:
-    """Degrees of freedom of the density of a new subclass, never more than the conjugate prior's own.
-
-    So its tails are heavier than those of any subclass: what lies far from everything is new. The conjugate density
-    has ``nu - d + 1``; with diagonal covariances so in each feature, together as light as d times that at most.
-    """
-    conjugate = prior.nu - prior.n_features + 1.0
-    if location.freedom == 0.0:
-        return conjugate * (prior.n_features if prior.covariance == DIAGONAL else 1)
-    return min(location.freedom, conjugate) if prior.covariance == FULL else location.freedom
+        return conjugate
+    placed = log_student_t(rows, location)
+    return np.logaddexp(math.log1p(-CONJUGATE_SHARE) + placed, math.log(CONJUGATE_SHARE) + conjugate)
 
 
 def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
@@ -90,7 +87,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
 
     Returns
     -------
-    The conjugate prior's own when there is one class only.
+    The conjugate prior's own with fewer than three classes: two do not foresee each other.
 
     Examples
     --------
@@ -104,7 +101,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     """
     d = rows.shape[1]
     classes = np.unique(group)
-    if len(classes) < 2:
+    if len(classes) < LEAST_CLASSES:
         return CONJUGATE
     score = np.zeros((len(FREEDOM), len(SPREAD)))
     for j in classes:

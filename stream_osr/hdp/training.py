@@ -244,7 +244,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         location=training.location,
     )
     if broad and prior.covariance != TIED:
-        terms = fit_broad(guests.rows[:, :-1], guests.group, known.alpha, prior, training.location)
+        terms = fit_broad(guests.rows[:, :-1], guests.group, known.alpha, prior)
         known = known._replace(broad=terms)
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
