@@ -85,8 +85,8 @@ def shift_odds(odds: Odds, probabilities: np.ndarray) -> np.ndarray:
 
     Examples
     --------
-    >>> shift_odds(start_odds(learn=True)._replace(shift=np.log(4)), np.array([[0.5, 0.3, 0.2]])).round(3)
-    array([[0.312, 0.188, 0.5  ]])
+    >>> shift_odds(start_odds(learn=True)._replace(shift=np.log(4)), np.array([[0.6, 0.2, 0.2]])).round(3)
+    array([[0.375, 0.125, 0.5  ]])
     """
     if odds.shift == 0.0:
         return probabilities

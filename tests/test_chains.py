@@ -11,6 +11,7 @@ from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.errors import InvalidParameter
 from stream_osr.hdp import stream as sampler
 from stream_osr.odds import shift_odds
+from stream_osr.trained import EXACT, MIXED
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
@@ -115,8 +116,7 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
     model = fitted(covariance=covariance, training_sweeps=10, **PARAMETERS)
     draws = model.trained.draws
     assert len(draws) == (1 if covariance == "tied" else 4)
-    placed = [known.location.freedom > 0 for known in draws]
-    assert placed == ([False, True, True, False] if covariance == "full" else [False] * len(draws))
+    assert all(known.location.freedom == 0 for known in draws)  # two classes do not foresee each other
     stream(model)
     model.flush()
     check_chains = model._stream.chains
@@ -128,6 +128,17 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
     assert all(d.subclass_id in known_ids for d in decisions if d.label != "unknown")
     if covariance == "full":
         check_stream(model._stream)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_three_classes_place_new_subclasses_in_some_chains(covariance):
+    model, rng = OpenSetRecognizer(covariance=covariance), np.random.default_rng(0)
+    for i in range(240):
+        model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
+    model.freeze()
+    placed = [known.location.freedom > 0 for known in model.trained.draws]
+    kinds = MIXED if covariance == "full" else EXACT * 4
+    assert placed == [kind.placed for kind in kinds]
 
 
 @pytest.mark.parametrize("ensemble", ["mixed", "exact"])
@@ -333,12 +344,15 @@ def test_labels_below_the_least_probability_are_unknown_and_probabilities_stay(t
         changed += not kept
     assert changed > 3
     rows = [x for x, _ in stream_part(60, seed=1)]
+    best_known = [p for x in rows for p in list(plain.predict_proba_one(x).values())[:-1] if p > 0.5]
+    least = float(np.median(best_known))
+    strict.set_min_probability(least)
     both = [(strict.predict_one(x), plain.predict_proba_one(x)) for x in rows]
     assert [strict.predict_proba_one(x) for x in rows] == [p for _, p in both]
     told_apart = {label for label, _ in both}
     for label, p in both:
         best = max(p, key=p.__getitem__)
-        assert label == (best if p[best] >= LEAST else "unknown")
+        assert label == (best if p[best] >= least else "unknown")
     assert len(told_apart) > 1
     assert any(max(p, key=p.__getitem__) != label for label, p in both)
 

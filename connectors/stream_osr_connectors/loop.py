@@ -144,8 +144,8 @@ def run(
     >>> source = MemorySource([{"x": 2, "y": 3}, {"x": "two", "y": 3}, {"x": 52, "y": 1}, {"x": 400, "y": -90}])
     >>> sorted(run(model, source, Sinks(out)).items())
     [('decided', 3), ('read', 4), ('set_aside', 1)]
-    >>> [record["label"] for record in out.records]
-    ['near', 'far', 'unknown']
+    >>> [record["nearest_class"] for record in out.records[:2]], out.records[2]["label"]
+    (['near', 'far'], 'unknown')
     """
     totals = Counter() if totals is None else totals
     position: Position | None = None

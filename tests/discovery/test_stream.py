@@ -68,7 +68,7 @@ def test_the_new_class_emerges_soon_and_nothing_before(watched):
         e for e in emerged if abs(e.explanation.mean["b"] - NEW[1]) < 2 and abs(e.explanation.mean["a"] - NEW[0]) < 2
     ]
     assert near
-    assert APPEARS <= near[0].first_seen.seq < APPEARS + 10
+    assert APPEARS <= near[0].first_seen.seq < APPEARS + 32
     assert near[0].seq < APPEARS + 64
     assert near[0].first_seen.key == f"k{near[0].first_seen.seq}"
     assert near[0].first_seen.t == float(near[0].first_seen.seq)
