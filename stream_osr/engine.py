@@ -26,6 +26,10 @@ from stream_osr.odds import Odds, learn_odds, shift_odds, start_odds
 from stream_osr.trained import TrainedModel
 
 
+PRIOR_SEATS = 50.0
+"""Seats that the known classes hold when a stream begins; they fade like all others."""
+
+
 class Arrived(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
 
@@ -145,13 +149,18 @@ class Batch(NamedTuple):
 
 
 def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
-    """Begin a stream over a trained model."""
+    """Begin a stream over a trained model: a few seats are taken, by the known classes in their training shares.
+
+    With nobody seated the first instances would be new with the odds of gamma against the trained tables, 100 to 3
+    with a single class of few subclasses, which in low dimensions no density makes up for.
+    """
     n_classes = len(trained.labels)
     count = len(trained.draws)
     chains = []
     for number in range(parameters.chains):
         known, frozen = trained.draws[number % count], trained.densities[number % count]
-        chains.append(Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle()))
+        chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle())
+        chains.append(_seat_known(chain, PRIOR_SEATS))
     return Stream(
         labels=trained.labels,
         chains=tuple(chains),
@@ -166,11 +175,12 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     """Begin a stream as if it had run on known instances for long, in the shares of the training set.
 
     That is what immediate predictions assume while training goes on: labelled instances say that known classes are
-    what comes. A stream proper begins with nobody seated.
+    what comes. A stream proper begins with few seats taken.
     """
     stream = open_stream(trained, parameters.model_copy(update={"chains": len(trained.draws), "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
-    return stream._replace(chains=tuple(_seat_known(chain, lasting) for chain in stream.chains))
+    chains = (chain._replace(state=sampler.open_stream(chain.known, chain.frozen)) for chain in stream.chains)
+    return stream._replace(chains=tuple(_seat_known(chain, lasting) for chain in chains))
 
 
 def _seat_known(chain: Chain, lasting: float) -> Chain:
