@@ -25,7 +25,6 @@ from stream_osr.labels import unknown_label
 from stream_osr.odds import Odds, learn_odds, shift_odds, start_odds
 from stream_osr.trained import TrainedModel
 
-
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
 
