@@ -39,12 +39,12 @@ class Member(NamedTuple):
 
 EXACT = (Member(drawn=True, placed=False),)
 MIXED = (
-    Member(drawn=True, placed=False),
-    Member(drawn=True, placed=True),
     Member(drawn=False, placed=False),
     Member(drawn=True, placed=True),
+    Member(drawn=True, placed=False),
+    Member(drawn=True, placed=True),
 )
-"""Kinds of model, one chain after the other.
+"""Kinds of model, one chain after the other. Subclasses are told from the first: its are the smaller, purer ones.
 
 The known classes say little about the base measure of what they are not, and the kinds err on different instances:
 their average is more accurate than the best of them on most data sets (``docs/results/experiments.md``).
@@ -207,8 +207,8 @@ def train_model(
     """
     p = parameters
     sweeps = p.training_sweeps if sweeps is None else sweeps
-    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" else EXACT
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
+    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     with one_thread():
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)

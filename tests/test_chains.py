@@ -16,7 +16,7 @@ from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
 N = 200
-LEAST = 0.7
+LEAST = 0.9
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +310,7 @@ def test_labels_that_open_a_class_while_decisions_wait(trained):
     assert all(sum(d.probabilities.values()) == pytest.approx(1, abs=1e-9) for d in late)
     known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
     held = {y: [d.probabilities["new"] for d in late if d.seq < 96 and truth[d.seq] == y] for y in (*KNOWN, "new")}
-    assert max(held["new"]) > 0.01 > max(held["left"] + held["right"])
+    assert max(held["new"]) > 0.005 > max(held["left"] + held["right"])
     assert all(d.subclass_id is None or d.subclass_id in known_ids for d in late if d.label != "unknown")
     assert all(d.first_label in ("left", "right", "unknown") for d in late if d.seq < 96)
     assert sum(model._stream.decided) == N

@@ -295,7 +295,7 @@ def test_rows_take_no_more_room_than_the_horizon_needs(trained):
 def test_new_class_is_seen(trained):
     # the numbers above would mean little for a stream in which nothing emerges
     stream, batches = run(trained, 6)
-    assert max(stream.state.dishes.size) > 40
+    assert max(stream.state.dishes.size) > 20
     assert {d.label for batch in batches for d in batch.decisions} == {"left", "right", "unknown"}
     emerged = [event for batch in batches for event in batch.events if isinstance(event, SubclassEmerged)]
     assert any(event.explanation.mean["b"] == pytest.approx(NEW[1], abs=1) for event in emerged)

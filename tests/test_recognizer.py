@@ -405,11 +405,6 @@ def test_decisions_are_coherent(covariance):
             assert d.subclass_id not in known_ids["left"] | known_ids["right"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="with two known classes in two dimensions gamma ~ Gamma(100, 1) outweighs the densities: "
-    "emerging subclasses take known instances",
-)
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_decisions_are_right_where_the_classes_are_apart(covariance):
     model = fitted(covariance=covariance, batch_size=32)
@@ -422,9 +417,6 @@ def test_decisions_are_right_where_the_classes_are_apart(covariance):
         assert confusion[label, said] > 0.9 * sum(n for (y, _), n in confusion.items() if y == label)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a fifth of the known instances is unknown: gamma outweighs the densities in two dimensions"
-)
 def test_a_class_between_the_others_is_recognised():
     rng = np.random.default_rng(0)
     centres = {"low": -10.0, "middle": 0.0, "high": 10.0}  # the middle is where the training mean is
