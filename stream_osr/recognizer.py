@@ -87,9 +87,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
     ensemble
         ``"exact"``: every chain is the normal-inverse-Wishart model with its hyperparameters drawn. ``"mixed"``: the
-        chains differ in their base measure, in turn: coarse; drawn, with new subclasses placed by a Student-t that the
-        known classes teach (three or more of them); drawn; drawn and placed. Only with full covariances and several
-        chains.
+        chains differ in their base measure, in turn: coarse; drawn, with new subclasses placed by a Student-t that
+        the known classes teach (three or more of them); drawn; drawn and placed. Only with full covariances and
+        several chains.
     broad
         Add to the density of each known class a broad term: where it may have subclasses that training did not show.
         For classes of many scattered centres, or few instances. Not with tied covariances.
