@@ -80,7 +80,9 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
     Array of shape (A, P, B).
     """
     d = rows.shape[1]
-    nu, psi, beta = grid.nu, grid.psi[:, :, None, None], grid.beta
+    nu, beta = grid.nu, grid.beta
+    values = grid.psi[:1] if (grid.psi == grid.psi[0]).all() else grid.psi  # mostly the same for every nu
+    psi = values[:, :, None, None]
     total = np.zeros((len(nu), grid.psi.shape[1], len(beta)))
     for k in np.unique(dish):
         members = rows[dish == k]
@@ -93,8 +95,7 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
             determinant = np.log(psi + spread + c[:, None] * square).sum(axis=-1)
             gammas = d * (gammaln(0.5 * (nu_0 + n)) - gammaln(0.5 * nu_0))
         else:
-            values, vectors = np.linalg.eigh(centred.T @ centred)
-            spread, square = np.maximum(values, 0.0), (vectors.T @ mean) ** 2
+            spread, square = _principal_spread(centred, mean)
             nu_0 = nu
             shifted = psi[:, :, 0] + spread
             determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
@@ -106,6 +107,27 @@ def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int
         total -= 0.5 * (nu_0 + n)[:, None, None] * determinant
         total += 0.5 * d * np.log(beta / (beta + n)) - 0.5 * n * d * np.log(np.pi)
     return total
+
+
+def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
+
+    With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
+    eigenvalue 0.
+    """
+    n, d = centred.shape
+    if n > d:
+        values, vectors = np.linalg.eigh(centred.T @ centred)
+        return np.maximum(values, 0.0), (vectors.T @ mean) ** 2
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    real = values > 1e-12 * max(values[-1], 1e-300)
+    count = int(real.sum())
+    spread, square = np.zeros(d), np.zeros(d)
+    spread[:count] = values[real]
+    square[:count] = (vectors[:, real].T @ (centred @ mean)) ** 2 / values[real]
+    if count < d:
+        square[count] = max(float(mean @ mean - square.sum()), 0.0)
+    return spread, square
 
 
 def draw_prior(rng: np.random.Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
