@@ -190,7 +190,10 @@ def test_comparators_are_selected_together_and_one_that_fails_alone_spoils_nothi
         return {name: select(name, X, y, seed) for name in names}
 
     stand_in = SimpleNamespace(
-        METHODS={"near": None, "nearer": None, "broken": None}, select=select, select_family=select_family
+        METHODS={"near": None, "nearer": None, "broken": None},
+        VARIANTS={},
+        select=select,
+        select_family=select_family,
     )
     monkeypatch.setitem(sys.modules, "benchmarks.comparators", stand_in)
     _, records = measured(tiny_data, "--openness", "closed,high", "--methods", "near,nearer")
