@@ -2,7 +2,8 @@
 
 The restaurant of class j gives a new subclass the mass ``alpha0 / (n_j + alpha0)``. In the frozen density
 ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` that mass is missing; the broad term puts it where the class lies as a
-whole: a Student-t with the mean of the class and its scatter, shrunk to the pooled within-class covariance.
+whole: a Student-t with the mean of the class and its scatter, shrunk to the pooled within-class covariance
+(instances far outside it count as if they were nearer, `scatter.py`).
 
 Its tails are lighter than those of the density of a new subclass, in every direction: what lies far from everything
 is unknown. With tied covariances that density is Gaussian, and there are no broad terms.
@@ -17,6 +18,7 @@ from scipy.linalg import solve_triangular
 
 from stream_osr.hdp.location import Location, log_student_t
 from stream_osr.hdp.prior import DIAGONAL, Prior
+from stream_osr.hdp.scatter import bounded_scatter
 
 
 class Broad(NamedTuple):
@@ -34,11 +36,14 @@ def fit_broad(rows: np.ndarray, group: np.ndarray, alpha: float, prior: Prior) -
     for j in range(int(group.max()) + 1):
         members = rows[group == j]
         n = len(members)
-        centred = members - members.mean(axis=0)
-        scale = (centred.T @ centred + (d + 1) * np.eye(d)) / (n + d + 1)
-        factor = solve_triangular(np.linalg.cholesky(scale), np.eye(d), lower=True)
+
+        def covariance(scatter: np.ndarray, n: int = n) -> np.ndarray:
+            return np.asarray((scatter + (d + 1) * np.eye(d)) / (n + d + 1))
+
+        mean, scatter, _ = bounded_scatter(members, np.zeros(n, np.int64), covariance)
+        factor = solve_triangular(np.linalg.cholesky(covariance(scatter)), np.eye(d), lower=True)
         log_weight.append(np.log(alpha / (n + alpha)))
-        shapes.append(Location(n + least, members.mean(axis=0), np.ascontiguousarray(factor)))
+        shapes.append(Location(n + least, mean[0], np.ascontiguousarray(factor)))
     return Broad(np.array(log_weight), tuple(shapes))
 
 

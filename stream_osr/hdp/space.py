@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
+from stream_osr.hdp.scatter import bounded_scatter
 
 RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
@@ -27,7 +28,7 @@ class Space(NamedTuple):
     fill
         What replaces a missing value: the training mean of each raw feature, shape (p,).
     center
-        Training mean ``mu0``, shape (p,).
+        Training mean ``mu0``, far instances counted as nearer ones, shape (p,).
     forward
         ``z = (x - center) @ forward``, shape (p, d).
     backward
@@ -57,7 +58,8 @@ def fit_space(
 
     The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each feature's
     total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
-    the total variances in proportion to what is missing. A feature that is constant in training (no PCA) gets a
+    the total variances in proportion to what is missing. Instances far outside their class count as if they were
+    nearer (:mod:`stream_osr.hdp.scatter`). A feature that is constant in training (no PCA) gets a
     standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
     the features that vary: a deviation of its own order shows as novelty, rounding does not.
 
@@ -107,7 +109,9 @@ def fit_space(
         ridge = np.where(constant, spread, RIDGE * spread)
     else:
         ridge = RIDGE * spread
-    W = _within_covariance(coordinates, group, spread) + np.diag(ridge)
+    W, weight = _within_covariance(coordinates, group, spread, ridge)
+    middle = (weight[:, None] * coordinates).sum(axis=0) / weight.sum()
+    center = center + basis @ (middle - coordinates.mean(axis=0))
     scale = np.sqrt(np.diag(W))  # factor the correlation matrix: features differ by orders of magnitude
     lower = np.linalg.cholesky(W / np.outer(scale, scale))
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
@@ -137,17 +141,20 @@ def _principal_axes(centred: np.ndarray, components: int | None, variance: float
     return axes[:components].T, float(max(0.0, 1.0 - share[components - 1]))
 
 
-def _within_covariance(coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _within_covariance(
+    coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray, ridge: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
     n, d = coordinates.shape
-    scatter = np.zeros((d, d))
-    labels = np.unique(group)
-    for j in labels:
-        centred = coordinates[group == j]
-        centred = centred - centred.mean(axis=0)
-        scatter += centred.T @ centred
-    freedom = n - len(labels)
+    freedom = n - len(np.unique(group))
     shrink = max(0.0, 1.0 - freedom / (2.0 * d))
-    return (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
+
+    def covariance(scatter: np.ndarray) -> np.ndarray:
+        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
+        return np.asarray(within + np.diag(ridge))
+
+    _, scatter, weight = bounded_scatter(coordinates, group, covariance)
+    return covariance(scatter), weight
 
 
 def whiten(space: Space, X: np.ndarray) -> np.ndarray:
