@@ -17,7 +17,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.hdp.base_measure import make_grid
 from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
+from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
 from stream_osr.hdp.known import Densities, Known, densities, log_new
 from stream_osr.hdp.location import CONJUGATE, FLAT_BETA, fit_location
 from stream_osr.hdp.prior import make_prior
@@ -302,7 +302,7 @@ def _known_recall(
 ) -> float:
     """Leave-one-out recall in a long stream of known instances, at the shares of the training set."""
     menu = densities(known).menu
-    alpha = ALPHA_SHAPE / ALPHA_RATE
+    alpha = STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE
     share = alpha / (menu.sum() + known.gamma)
     lasting = min(half_life / math.log(2.0), 1e6)
     seats = lasting * known.size / known.size.sum() + share * menu

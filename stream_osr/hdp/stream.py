@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
+from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
 from stream_osr.hdp.dishes import Dishes, empty_dishes, remove, select
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, empty_franchise, leave, menu_weights
 from stream_osr.hdp.known import Densities, Known, log_class_densities, log_new
@@ -109,7 +109,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
     """Start the stream's restaurant: nobody seated, the known classes on the menu."""
     width = known.prior.n_features + 1
     n_classes = len(known.size)
-    franchise = empty_franchise(1, n_classes, 0, ALPHA_SHAPE / ALPHA_RATE, known.gamma)
+    franchise = empty_franchise(1, n_classes, 0, STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE, known.gamma)
     franchise.held[:] = True
     franchise.menu[:] = frozen.menu
     franchise.total[0] = frozen.menu.sum()

@@ -9,6 +9,8 @@ from stream_osr.hdp.concentration import (
     ALPHA_SHAPE,
     GAMMA_RATE,
     GAMMA_SHAPE,
+    STREAM_ALPHA_RATE,
+    STREAM_ALPHA_SHAPE,
     resample_alpha,
     resample_gamma,
 )
@@ -128,5 +130,5 @@ def sweep_batch(
             split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, likelihood)
             if franchise.overflow[0]:
                 return probabilities
-        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, fading)
+        resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, fading)
     return probabilities

@@ -259,7 +259,7 @@ MUTATIONS = [
     Mutation(
         "alpha0 not drawn in the stream",
         "sweeps.py",
-        "        resample_alpha(rng, franchise, ALPHA_SHAPE, ALPHA_RATE, fading)\n",
+        "        resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, fading)\n",
         "",
     ),
     Mutation(

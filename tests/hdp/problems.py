@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE
+from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
 from stream_osr.hdp.dishes import Dishes, add, empty_dishes
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.hdp.prior import Prior, homogeneous, make_prior
@@ -292,7 +292,7 @@ def stream_problem(
     settled_rows = 2.5 * shape + np.array([[0.2, -0.3], [-0.2, 0.1], [0.3, 0.4]])[:, :d]
     oracle = stream.StreamState(
         base=base,
-        alpha=(ALPHA_SHAPE, ALPHA_RATE),
+        alpha=(STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE),
         gamma=3.0,
         known_weights=[4.0, 2.5],
         emerging_rows=[settled_rows],

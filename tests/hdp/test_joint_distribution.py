@@ -23,7 +23,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.hdp.concentration import (
+    ALPHA_RATE,
+    ALPHA_SHAPE,
+    GAMMA_RATE,
+    GAMMA_SHAPE,
+    STREAM_ALPHA_RATE,
+    STREAM_ALPHA_SHAPE,
+)
 from tests.hdp import chains
 from tests.hdp.problems import make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream
@@ -31,6 +38,7 @@ from tests.oracles.niw import BaseMeasure
 
 LARGEST = 4.5
 ALPHA, GAMMA = (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE)
+STREAM_ALPHA = (STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE)
 
 
 def variance_of_mean(base: BaseMeasure, rows=()) -> float:
@@ -166,7 +174,7 @@ def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
     seating = exact.seatings[rng.choice(len(exact.seatings), p=exact.probabilities)]
     problem = stream_problem(np.zeros((n, d)), seating, nu=d + 12.0, psi=6.0, beta=0.3)
     seats = sum(s for _, s in state.tables) + n
-    problem.franchise.alpha[0] = concentration.draw(ALPHA, 2 + len(seating.dishes), [seats], rng)
+    problem.franchise.alpha[0] = concentration.draw(STREAM_ALPHA, 2 + len(seating.dishes), [seats], rng)
     record = problem.run(rng, 100_000, proposals=proposals, redraw=True)
 
     numbers = chains.numbered(record, exact.seatings, [0] * n, 2, 3)
@@ -193,8 +201,8 @@ def test_stream_step_leaves_the_joint_distribution_alone(d, proposals):
         """E[x_i x_j | seating]."""
         return np.where(z[:, i] == z[:, j], mean_square[kind[:, i]], mean[kind[:, i]] * mean[kind[:, j]])
 
-    alpha_prior = {t: concentration.moment(ALPHA, 2 + t, [seats], power=1) for t in range(n + 1)}
-    alpha_square = {t: concentration.moment(ALPHA, 2 + t, [seats], power=2) for t in range(n + 1)}
+    alpha_prior = {t: concentration.moment(STREAM_ALPHA, 2 + t, [seats], power=1) for t in range(n + 1)}
+    alpha_square = {t: concentration.moment(STREAM_ALPHA, 2 + t, [seats], power=2) for t in range(n + 1)}
     first = np.array([alpha_prior[int(t)] for t in tables])
     tests = {
         "tables": (tables[numbers], p @ tables),
