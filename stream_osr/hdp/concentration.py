@@ -16,8 +16,8 @@ from stream_osr.hdp.jit import kernel
 
 ALPHA_SHAPE, ALPHA_RATE = 10.0, 1.0
 STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE = 1.0, 1.0
-"""The stream's own alpha0: the training prior would have every thirtieth instance open a table, known or not, and where
-few dimensions leave the densities little to say the known classes would crumble into subclasses of their own."""
+"""The stream's own alpha0: under the training prior every thirtieth instance would open a table, known or not, and
+where few dimensions leave the densities little to say the known classes would crumble."""
 
 GAMMA_SHAPE, GAMMA_RATE = 100.0, 1.0
 INNER_ITERATIONS = 10

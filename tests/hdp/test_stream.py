@@ -147,7 +147,7 @@ def test_stream_opens_with_the_known_classes_on_the_menu():
     assert state.franchise.held.all()
     assert state.franchise.total[0] == 50.0
     assert state.franchise.gamma[0] == world.known.gamma
-    assert state.franchise.alpha[0] == 10.0
+    assert state.franchise.alpha[0] == 1.0
     assert not state.franchise.seated.any()
     assert (state.batches, state.seen, state.next_id) == (0, 0, 2)
     assert len(state.ids) == len(state.window_seq) == 0
