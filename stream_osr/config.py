@@ -59,6 +59,7 @@ class Parameters(BaseModel):
     max_training: AtLeastOne = 5000
     max_subclasses: AtLeastOne = 200
     label_horizon: NotNegative = 10_000
+    n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
     on_missing: Literal["impute", "error", "skip"] = "impute"
     seed: Annotated[int, Field(ge=0)] = 0

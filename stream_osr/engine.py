@@ -19,10 +19,14 @@ from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forg
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.dishes import mahalanobis_each
+from stream_osr.hdp.glance import look, weighted_terms
 from stream_osr.hdp.known import Densities, Known, densities, density_rank, learn_labelled
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.prior import FULL, homogeneous
+from stream_osr.hdp.restaurant import StreamState
+from stream_osr.hdp.space import whiten
 from stream_osr.labels import unknown_label
 from stream_osr.odds import Odds, learn_odds, shift_odds, start_odds
+from stream_osr.parallel import each
 from stream_osr.trained import TrainedModel
 
 PRIOR_SEATS = 50.0
@@ -72,7 +76,7 @@ class Chain(NamedTuple):
 
     known: Known
     frozen: Densities
-    state: sampler.StreamState
+    state: StreamState
     life: Lifecycle
 
 
@@ -129,7 +133,7 @@ class Stream(NamedTuple):
         return self.chains[0].known
 
     @property
-    def state(self) -> sampler.StreamState:
+    def state(self) -> StreamState:
         """Sampler state of the first chain."""
         return self.chains[0].state
 
@@ -196,6 +200,7 @@ def _seat_known(chain: Chain, lasting: float) -> Chain:
         seated=seats[None].copy(),
         menu=franchise.menu + 1.0,
         total=franchise.total + n,
+        extent=np.array([len(franchise.menu), n]),
     )
     return chain._replace(state=chain.state._replace(franchise=tables))
 
@@ -212,9 +217,41 @@ def predict(trained: TrainedModel, stream: Stream, rows: np.ndarray) -> np.ndarr
     -------
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
-    with one_thread():
-        each = [sampler.immediate(chain.known, chain.frozen, chain.state, rows) for chain in stream.chains]
-    return shift_odds(stream.odds, np.mean(each, axis=0))
+    return Glance(trained, stream).of_whitened(rows)
+
+
+class Glance:
+    """What immediate predictions need of a stream's present state: made once, good for as long as it is that stream.
+
+    Attributes
+    ----------
+    stream
+        The stream it was made of.
+    """
+
+    def __init__(self, trained: TrainedModel, stream: Stream) -> None:
+        self.stream = stream
+        self._trained = trained
+        self._terms = None
+        if stream.known.prior.covariance == FULL:
+            self._terms = [weighted_terms(chain.known, chain.frozen, chain.state) for chain in stream.chains]
+
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        """Probabilities of raw rows, NaN = missing, shape (n, p): each known class and, last, unknown."""
+        space = self._trained.space
+        if self._terms is None:
+            return self.of_whitened(whiten(space, values))
+        return self._average([look(values, space, terms) for terms in self._terms])
+
+    def of_whitened(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities of whitened rows, shape (n, d)."""
+        chains = self.stream.chains
+        with one_thread():
+            return self._average([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains])
+
+    def _average(self, found: list[np.ndarray]) -> np.ndarray:
+        mean = found[0] if len(found) == 1 else np.mean(found, axis=0)
+        return shift_odds(self.stream.odds, mean)
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:
@@ -351,7 +388,11 @@ def _seat_batch(
     settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
     first = stream.state.seen
     rows = np.array([a.row for a in arrived])
-    stepped = [_step(chain, number, rows, parameters, settings) for number, chain in enumerate(stream.chains)]
+    stepped = each(
+        lambda number: _step(stream.chains[number], number, rows, parameters, settings),
+        range(len(stream.chains)),
+        parameters.n_jobs,
+    )
     results = [result for _, result in stepped]
     raw = np.mean([result.probabilities for result in results], axis=0)
     nearest = [result.log_density.argmax(axis=1) for result in results]
@@ -381,7 +422,7 @@ def _seat_batch(
 
 def _step(
     chain: Chain, number: int, rows: np.ndarray, parameters: Parameters, settings: sampler.Settings
-) -> tuple[sampler.StreamState, sampler.BatchResult]:
+) -> tuple[StreamState, sampler.BatchResult]:
     batch = chain.state.batches
     rng = np.random.default_rng([parameters.seed, batch, number] if number else [parameters.seed, batch])
     return sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings)
@@ -497,11 +538,11 @@ def _discover(
     trained: TrainedModel,
     labels: Sequence[Label],
     chain: Chain,
-    state: sampler.StreamState,
+    state: StreamState,
     decisions: Sequence[Decision],
     result: sampler.BatchResult,
     parameters: Parameters,
-) -> tuple[Lifecycle, sampler.StreamState, list[ev.Event]]:
+) -> tuple[Lifecycle, StreamState, list[ev.Event]]:
     """Follow the emerging subclasses of one chain through a batch."""
     n_classes = len(labels)
     ids = state.ids.tolist()

@@ -20,6 +20,8 @@ LARGEST = 1e100
 _EXPECTED = "expected a finite number (None or NaN if missing)"
 _REMEDY = "encode it as numbers, or leave the feature out"
 
+_PLAIN = frozenset((float, int, np.float64))
+
 _TIMES = (np.datetime64, np.timedelta64)
 _NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
 """Some of them turn into floats; none of them is meant as one."""
@@ -70,6 +72,26 @@ class Features:
         """Return these features and the given ones; itself when there is nothing new among them."""
         new = [name for name in names if name not in self._expected]
         return Features([*self.names, *new]) if new else self
+
+    def plain(self, x: Mapping[Any, Any]) -> tuple[float, ...] | None:
+        """Read a dict that has every feature as a plain finite number; ``None``: :meth:`row` has to look closer.
+
+        Examples
+        --------
+        >>> Features(["b", "a"]).plain({"a": 1, "b": 2.5, "c": 7})
+        (1, 2.5)
+        >>> Features(["b", "a"]).plain({"a": 1, "b": math.nan}) is None
+        True
+        """
+        if self._get is None or type(x) is not dict:
+            return None
+        try:
+            found: tuple[float, ...] = self._get(x)
+            if _PLAIN.issuperset(map(type, found)) and math.hypot(*found) <= LARGEST:
+                return found
+        except (KeyError, OverflowError):
+            pass
+        return None
 
     def row(self, x: Mapping[Any, object], number: int | None = None) -> Row:
         """Read one instance; ``number`` is its place in a data frame or file, for error messages.

@@ -22,11 +22,11 @@ from stream_osr import engine, odds
 from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import broad, dishes, franchise, known, location, prior, space, stream
+from stream_osr.hdp import broad, dishes, franchise, known, location, prior, restaurant, space, terms
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 2
+VERSION = 3
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
@@ -40,7 +40,8 @@ _RECORDS: dict[str, type[Any]] = {
         location.Location,
         broad.Broad,
         space.Space,
-        stream.StreamState,
+        restaurant.StreamState,
+        terms.Terms,
         lifecycle.Lifecycle,
         lifecycle.Subclass,
         events.Moment,

@@ -15,7 +15,7 @@ from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch, expect_known, open_stream, predict
+from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, open_stream
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -119,6 +119,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         Emerged subclasses that stay in the model however long nothing arrives in them.
     label_horizon
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
+    n_jobs
+        Threads for the chains, in training and in each micro-batch; ``None``: as many as there are chains, and cores.
+        Results do not depend on it.
     freezing
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
     on_missing
@@ -188,6 +191,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         max_training: int = 5000,
         max_subclasses: int = 200,
         label_horizon: int = 10_000,
+        n_jobs: int | None = None,
         freezing: Literal["auto", "manual"] = "auto",
         on_missing: Literal["impute", "error", "skip"] = "impute",
         seed: int = 0,
@@ -217,6 +221,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.max_training = max_training
         self.max_subclasses = max_subclasses
         self.label_horizon = label_horizon
+        self.n_jobs = n_jobs
         self.freezing = freezing
         self.on_missing = on_missing
         self.seed = seed
@@ -229,6 +234,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self._evidence: list[Evidence] = []
         self._decisions: deque[Decision] = deque()
         self._events: deque[Event] = deque()
+        self._glance: Glance | None = None
 
     # What river asks about an estimator.
 
@@ -268,6 +274,13 @@ class OpenSetRecognizer(MiniBatchClassifier):
         InvalidParameter
             If a model that the parameters allow cannot be trained on the instances.
         """
+        if y is None and self._training is None and self._trained is not None:
+            values = self._trained.features.plain(x)
+            if values is not None:
+                self._wait(values, time_of(t), key_of(key))
+                if len(x) > len(values):
+                    self.counters["extra"] += len(x) - len(values)
+                return
         self._learn(self._read(check_mapping(x), y, t, key))
 
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
@@ -358,16 +371,22 @@ class OpenSetRecognizer(MiniBatchClassifier):
             self._learn_stream(read, read.row)
 
     def _learn_stream(self, read: _Read, row: Row) -> None:
-        whitened = self._whitened(self._frozen()[0], read.features, row.values)
+        trained = self._frozen()[0]
+        values = self._in_order(trained, read.features, row.values)
         if read.label is not None:
-            self._evidence.append(Evidence(read.label, whitened))
-            self._count(row)
-            return
-        if self._buffer and self._waited(read.t):
-            self._close()
-        self._buffer.append(Arrived(whitened, read.t, read.key))
+            self._evidence.append(Evidence(read.label, whiten(trained.space, values[None])[0]))
+        else:
+            self._wait(values, read.t, read.key)
         self._count(row)
-        if len(self._buffer) >= self._parameters.batch_size:
+
+    def _wait(self, values: Any, t: float | None, key: Any) -> None:
+        """Put an unlabelled instance into the micro-batch, and close those that are due."""
+        buffer = self._buffer
+        if t is not None and buffer and self._waited(t):
+            self._close()
+            buffer = self._buffer
+        buffer.append(Arrived(values, t, key))
+        if len(buffer) >= self._parameters.batch_size:
             self._close()
 
     def _count(self, row: Row) -> None:
@@ -375,11 +394,11 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.counters["extra"] += row.extra
 
     @staticmethod
-    def _whitened(trained: TrainedModel, features: Features, values: np.ndarray) -> np.ndarray:
-        """Whiten a row that was read before, perhaps over other features than the model was trained on."""
-        if features.names != trained.names:
-            values = trained.features.row(dict(zip(features.names, values.tolist(), strict=True))).values
-        return np.asarray(whiten(trained.space, values[None])[0])
+    def _in_order(trained: TrainedModel, features: Features, values: np.ndarray) -> np.ndarray:
+        """Put a row that was read before, perhaps over other features than the model was trained on, in its order."""
+        if features.names == trained.names:
+            return values
+        return trained.features.row(dict(zip(features.names, values.tolist(), strict=True))).values
 
     def _waited(self, t: float | None) -> bool:
         first, longest = self._buffer[0].t, self._parameters.max_wait
@@ -427,7 +446,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
             training.add(features, values, label)
         if self._trained is None:
             return
-        self._evidence.append(Evidence(label, self._whitened(self._trained, features, values)))
+        values = self._in_order(self._trained, features, values)
+        self._evidence.append(Evidence(label, whiten(self._trained.space, values[None])[0]))
         if new_class or len(self._evidence) >= self._parameters.batch_size:
             self._close()
 
@@ -525,8 +545,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
         later: list[Evidence] = []
         for evidence in self._evidence:
             (later if evidence.row is None and evidence.key in waiting else now).append(evidence)
+        arrived = []
+        if self._buffer:
+            rows = whiten(self._trained.space, np.array([a.row for a in self._buffer], dtype=float))
+            arrived = [Arrived(row, t, key) for row, (_, t, key) in zip(rows, self._buffer, strict=True)]
         self._stream, batch = close_batch(
-            self._trained, self._stream, self._buffer, now, self._parameters, release=release
+            self._trained, self._stream, arrived, now, self._parameters, release=release
         )
         self._buffer = []
         self._evidence = later
@@ -593,7 +617,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         if self._trained is None:
             return {}
-        return self._proba([self._row(self._trained.features, check_mapping(x))])[0]
+        plain = self._trained.features.plain(x)
+        values = self._row(self._trained.features, check_mapping(x)).values if plain is None else plain
+        return self._proba(np.array([values], dtype=float))[0]
 
     def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
         if not probabilities:
@@ -605,14 +631,17 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """Predict the label: a known class or the unknown label; ``None`` before anything was learnt."""
         return self._most_probable(self.predict_proba_one(x))
 
-    def _proba(self, rows: Sequence[Row]) -> list[dict[Label, float]]:
+    def _proba(self, values: np.ndarray) -> list[dict[Label, float]]:
+        """Probabilities of rows of shape (n, p), NaN = missing."""
         assert self._trained is not None
         assert self._stream is not None
-        stream = self._stream
-        values = np.array([row.values for row in rows]).reshape(len(rows), len(self._trained.names))
-        out = predict(self._trained, stream, whiten(self._trained.space, values))
-        names = self._names(stream)
-        return [dict(zip(names, row, strict=True)) for row in out.tolist()]
+        if self._glance is None or self._glance.stream is not self._stream:
+            self._glance = Glance(self._trained, self._stream)
+        names = self._names(self._stream)
+        return [dict(zip(names, row, strict=True)) for row in self._glance.probabilities(values).tolist()]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_glance": None}  # derived, and made again by the next prediction
 
     def _names(self, stream: Stream) -> tuple[Label, ...]:
         return (*stream.labels, unknown_label(self._parameters.unknown, stream.labels))
@@ -621,7 +650,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         _, records = frame_rows(X)
         if self._trained is None:
             return [{} for _ in records]
-        return self._proba([self._row(self._trained.features, record, i) for i, record in enumerate(records)])
+        rows = [self._row(self._trained.features, record, i).values for i, record in enumerate(records)]
+        return self._proba(np.array(rows).reshape(len(rows), len(self._trained.names)))
 
     def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
         """Predict for the rows of a data frame; a frame of the same kind, a column for each label."""
@@ -684,7 +714,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             "training": None if self._training is None else self._training.as_state(),
             "trained": self._trained,
             "stream": self._stream,
-            "buffer": self._buffer,
+            "buffer": [a._replace(row=np.array(a.row, dtype=float)) for a in self._buffer],
             "evidence": self._evidence,
             "decisions": list(self._decisions),
             "events": list(self._events),

@@ -23,6 +23,7 @@ from stream_osr.hdp.location import CONJUGATE, FLAT_BETA, fit_location
 from stream_osr.hdp.prior import make_prior
 from stream_osr.hdp.space import Space, fit_space, whiten
 from stream_osr.hdp.training import Training, summarize, train
+from stream_osr.parallel import each
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
@@ -212,7 +213,6 @@ def train_model(
     with one_thread():
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
-        trainings: list[Training] = []
         done = itertools.count(1)
 
         def tell(_: int) -> None:
@@ -220,13 +220,15 @@ def train_model(
             if progress is not None and not rest:
                 progress(whole)
 
-        for number in range(count):
+        def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             training = _train_member(member, rows, group, space, p, rng, sweeps, tell)
             if training.location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
                 training = _train_member(Member(member.drawn, placed=False), rows, group, space, p, rng, sweeps, None)
-            trainings.append(training)
+            return training
+
+        trainings = each(fit, range(count), p.n_jobs)
         summaries = [summarize(training, p.epsilon, p.broad) for training in trainings]
         for known, _ in summaries:
             if not len(known.ids):

@@ -63,6 +63,7 @@ def test_arguments_of_the_constructor():
         "max_training": 5000,
         "max_subclasses": 200,
         "label_horizon": 10_000,
+        "n_jobs": None,
         "freezing": "auto",
         "on_missing": "impute",
         "seed": 0,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr.discovery.events import Explanation
-from stream_osr.hdp.dishes import Dishes, mahalanobis, means_and_scales, select
+from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis, means_and_scales
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.space import Space, raw_scale, unwhiten
@@ -24,12 +24,12 @@ def explain(
     labels: Sequence[Any],
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
-    mean, _ = means_and_scales(select(dishes, np.array([slot]), 1, known.prior), known.prior)
+    mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
     row = homogeneous(mean)[0]
     distances = np.array([mahalanobis(known.dishes, k, row, known.prior) for k in range(len(known.ids))])
     kept = np.isfinite(frozen.log_weight).any(axis=0)
     near = int(np.argmin(np.where(kept, distances, np.inf)))
-    near_mean, near_covariance = means_and_scales(select(known.dishes, np.array([near]), 1, known.prior), known.prior)
+    near_mean, near_covariance = means_and_scales(copy_slots(known.dishes, np.array([near]), 1), known.prior)
     raw = unwhiten(space, mean)[0]
     difference = ((mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
     shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)

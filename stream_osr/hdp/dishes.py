@@ -62,12 +62,26 @@ def _unwritten_dishes(capacity: int, prior: Prior) -> Dishes:
     )
 
 
-def select(dishes: Dishes, slots: np.ndarray, capacity: int, prior: Prior) -> Dishes:
-    """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses."""
-    out = _unwritten_dishes(capacity, prior)
-    for new, old in zip(out, dishes, strict=True):
-        new[: len(slots)] = old[slots]
-    clear_all(out, prior, len(slots))
+@kernel
+def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
+    """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
+
+    What a free slot holds, but for its size of 0, is not written before somebody takes it.
+    """
+    _, a, b = dishes.matrix.shape
+    out = Dishes(
+        np.zeros(capacity, np.int64),
+        np.empty((capacity, a, b)),
+        np.empty((capacity, a, b)),
+        np.empty(capacity),
+        np.empty((capacity, 2)),
+        np.empty(capacity, np.int64),
+    )
+    for k in range(len(slots)):
+        slot = slots[k]
+        out.size[k], out.log_det[k], out.updates[k] = dishes.size[slot], dishes.log_det[slot], dishes.updates[slot]
+        out.matrix[k], out.inverse[k] = dishes.matrix[slot], dishes.inverse[slot]
+        out.constant[k] = dishes.constant[slot]
     return out
 
 
@@ -86,7 +100,7 @@ def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> 
         add(dishes, dish[i], rows[i], prior)
 
 
-@kernel
+@borrowing_kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     """Empty slot k: the prior, exactly."""
     if prior.covariance == FULL:
@@ -96,18 +110,12 @@ def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     else:
         dishes.log_det[k] = tied.reset(dishes.matrix[k], dishes.inverse[k])
     dishes.updates[k] = 0
-    set_size(dishes, k, 0, prior)
+    dishes.size[k] = 0
+    dishes.constant[k, 0] = log_constant(0, prior)
+    dishes.constant[k, 1] = -np.inf
 
 
-@kernel
-def set_size(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
-    """Write the size and the constants that follow from it."""
-    dishes.size[k] = n
-    dishes.constant[k, 0] = log_constant(n, prior)
-    dishes.constant[k, 1] = log_constant(n - 1, prior) if n > 0 else -np.inf
-
-
-@kernel
+@borrowing_kernel
 def log_constant(n: int, prior: Prior) -> float:
     """Compute the part of the log predictive that depends on the number of instances alone."""
     if prior.covariance == FULL:
@@ -117,7 +125,7 @@ def log_constant(n: int, prior: Prior) -> float:
     return 0.0
 
 
-@kernel
+@borrowing_kernel
 def log_predictive(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     """Log posterior predictive density of the homogeneous row ``x`` under subclass k."""
     n = dishes.size[k]
@@ -144,35 +152,55 @@ def log_predictive_without(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) 
 @kernel
 def add(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
     """Put ``x`` into subclass k."""
+    add_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+
+
+@borrowing_kernel
+def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+    """Put ``x`` into subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
+    if dishes.size[k] == 0:
+        clear(dishes, k, prior)
     n = dishes.size[k] + 1
     if prior.covariance == FULL:
-        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x)
+        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
         _count_update(dishes, k)
     elif prior.covariance == DIAGONAL:
         dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
     else:
         tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
-    set_size(dishes, k, n, prior)
+    dishes.size[k] = n
+    dishes.constant[k, 1] = dishes.constant[k, 0]
+    dishes.constant[k, 0] = log_constant(n, prior)
 
 
 @kernel
 def remove(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
     """Take ``x`` out of subclass k; the last one leaves the prior behind, exactly."""
+    remove_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+
+
+@borrowing_kernel
+def remove_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+    """Take ``x`` out of subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
     n = dishes.size[k] - 1
     if n == 0:
+        if prior.covariance == FULL:
+            full.times(dishes.inverse[k], x, v)
         clear(dishes, k, prior)
         return
     if prior.covariance == FULL:
-        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x)
+        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
         _count_update(dishes, k)
     elif prior.covariance == DIAGONAL:
         dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
     else:
         tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
-    set_size(dishes, k, n, prior)
+    dishes.size[k] = n
+    dishes.constant[k, 0] = dishes.constant[k, 1]
+    dishes.constant[k, 1] = log_constant(n - 1, prior)
 
 
-@kernel
+@borrowing_kernel
 def _count_update(dishes: Dishes, k: int) -> None:
     dishes.updates[k] += 1
     if dishes.updates[k] >= REFRESH_EVERY:
@@ -221,7 +249,7 @@ def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, othe
     return ratio - sign * 0.5 * (squares + constant)
 
 
-@kernel
+@borrowing_kernel
 def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     """Distance of ``x`` from subclass k, in standard deviations of its predictive."""
     n = dishes.size[k]

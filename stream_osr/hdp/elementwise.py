@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.hdp.jit import fused_kernel, kernel
+from stream_osr.hdp.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """log 2 in two parts; the first has trailing zeros enough for an exact product with an exponent."""
@@ -22,15 +22,20 @@ SMALLEST_EXPONENT = -708.0
 """Below it an exponential is zero here: it is no normal number."""
 
 
-@fused_kernel
+@kernel
 def log_each(values: np.ndarray) -> None:
-    """Replace positive normal numbers by their natural logarithms, in place; contiguous, of shape (n,).
+    """Replace positive normal numbers by their natural logarithms, in place; contiguous, of shape (n,)."""
+    log_each_using(np.empty(values.shape[0]), values)
+
+
+@fused_borrowing_kernel
+def log_each_using(exponent: np.ndarray, values: np.ndarray) -> None:
+    """Do what :func:`log_each` does, with room for n numbers that is at hand.
 
     With ``value = 2^k (1 + f)``, ``1 + f`` between sqrt(1/2) and sqrt(2), ``s = f / (2 + f)``:
     ``log(1 + f) = 2 artanh(s)``, whose series is replaced by a polynomial in s^2 (that of FreeBSD's ``e_log.c``).
     """
     n = values.shape[0]
-    exponent = np.empty(n)
     bits = values.view(np.int64)
     for i in range(n):
         k = (bits[i] - SQRT_HALF_BITS) >> 52
@@ -51,15 +56,20 @@ def log_each(values: np.ndarray) -> None:
         values[i] = k * LN2_HIGH - ((half - (s * (half + even + odd) + k * LN2_LOW)) - f)
 
 
-@fused_kernel
+@kernel
 def exp_each(values: np.ndarray) -> None:
-    """Replace numbers of at most 709 by their exponentials, in place; contiguous, of shape (n,).
+    """Replace numbers of at most 709 by their exponentials, in place; contiguous, of shape (n,)."""
+    exp_each_using(np.empty(values.shape[0], np.int64), values)
+
+
+@fused_borrowing_kernel
+def exp_each_using(power: np.ndarray, values: np.ndarray) -> None:
+    """Do what :func:`exp_each` does, with room for n whole numbers that is at hand.
 
     With ``value = k log 2 + r``, r at most half of log 2, the exponential of r is its Taylor series to r^13 (the
     next term is below 1e-17), and 2^k is made of bits. Minus infinity gives 0.
     """
     n = values.shape[0]
-    power = np.empty(n, np.int64)
     scale = power.view(np.float64)
     for i in range(n):
         x = values[i]
@@ -84,7 +94,7 @@ def exp_each(values: np.ndarray) -> None:
         values[i] *= scale[i]
 
 
-@kernel
+@borrowing_kernel
 def largest(values: np.ndarray) -> float:
     """Return the largest of at least one number."""
     n = values.shape[0]
@@ -100,7 +110,7 @@ def largest(values: np.ndarray) -> float:
     return max(max(a, b), max(c, d))
 
 
-@kernel
+@borrowing_kernel
 def total_of(values: np.ndarray) -> float:
     """Sum, four running sums at a time; zeros at the end make no difference, not even to the last bit."""
     n = values.shape[0]

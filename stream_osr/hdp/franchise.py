@@ -53,6 +53,8 @@ class Franchise(NamedTuple):
         First set to 1 when a slot was needed and none was free; second the first dish number that a new subclass
         may have (in a stream beyond all that were there before the batch: a number freed within it would pass for
         its old subclass), shape (2,).
+    extent
+        One more than the highest number of a dish, and of a table, that is or was in use, shape (2,).
     """
 
     menu: np.ndarray
@@ -69,6 +71,7 @@ class Franchise(NamedTuple):
     gamma: np.ndarray
     total: np.ndarray
     overflow: np.ndarray
+    extent: np.ndarray
 
 
 class Guests(NamedTuple):
@@ -109,6 +112,7 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
         gamma=np.full(1, float(gamma)),
         total=np.zeros(1),
         overflow=np.zeros(2, np.int64),
+        extent=np.array([n_dishes, n_tables]),
     )
 
 
@@ -135,22 +139,32 @@ def serve(franchise: Franchise, dish: int, tables: float) -> None:
 @borrowing_kernel
 def free_table(franchise: Franchise) -> int:
     """Find an unused table slot, or report the overflow."""
-    tables, overflow = franchise.table_dish, franchise.overflow
-    for t in range(tables.shape[0]):
+    tables, extent = franchise.table_dish, franchise.extent
+    for t in range(extent[1]):
         if tables[t] == CLOSED:
             return t
-    overflow[0] = 1
-    return CLOSED
+    t = extent[1]
+    if t == tables.shape[0]:
+        franchise.overflow[0] = 1
+        return CLOSED
+    extent[1] = t + 1
+    return t
 
 
 @borrowing_kernel
 def free_dish(franchise: Franchise, first: int) -> int:
     """Find a dish number, from ``first`` on, that is off the menu, or report the overflow."""
-    for dish in range(max(first, franchise.overflow[1]), franchise.menu.shape[0]):
-        if franchise.menu[dish] == 0.0 and not franchise.held[dish]:
+    menu, held, extent = franchise.menu, franchise.held, franchise.extent
+    start = max(first, franchise.overflow[1])
+    for dish in range(start, extent[0]):
+        if menu[dish] == 0.0 and not held[dish]:
             return dish
-    franchise.overflow[0] = 1
-    return CLOSED
+    dish = max(start, extent[0])
+    if dish >= menu.shape[0]:
+        franchise.overflow[0] = 1
+        return CLOSED
+    extent[0] = dish + 1
+    return dish
 
 
 @borrowing_kernel

@@ -15,14 +15,14 @@ import math
 
 import numpy as np
 
-from stream_osr.hdp.jit import borrowing_kernel, fused_kernel, kernel, summing_kernel
+from stream_osr.hdp.jit import borrowing_kernel, fused_borrowing_kernel, fused_kernel, kernel, summing_kernel
 from stream_osr.hdp.prior import Prior
 
 LOSES_DIGITS = 1e-3
 """A removal that leaves less than this share of the determinant is redone from the stored sum."""
 
 
-@kernel
+@borrowing_kernel
 def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
     """Put the prior, exactly, in place of the statistics; return ``log|M|``."""
     d = prior.n_features
@@ -57,7 +57,7 @@ def quadratic(inverse: np.ndarray, x: np.ndarray) -> float:
     return max(h, 0.0)
 
 
-@kernel
+@borrowing_kernel
 def log_constant(n: int, prior: Prior) -> float:
     """Compute the part of the log predictive that depends on the number of instances alone."""
     d = prior.n_features
@@ -73,7 +73,7 @@ def log_constant(n: int, prior: Prior) -> float:
     )
 
 
-@kernel
+@borrowing_kernel
 def log_predictive(
     inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
 ) -> float:
@@ -105,33 +105,45 @@ def log_predictive_without(
     return constant - 0.5 * log_det + 0.5 * (prior.nu + n - 1.0) * math.log(left)
 
 
-@kernel
-def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray) -> float:
-    """Put ``x`` into the statistics; return the new ``log|M|``."""
-    v = inverse @ x
-    h = max(x @ v, 0.0)
-    for a in range(x.shape[0]):
-        u = v[a] / (1.0 + h)
-        for b in range(x.shape[0]):
-            inverse[a, b] -= u * v[b]
-            matrix[a, b] += x[a] * x[b]
+@fused_borrowing_kernel
+def times(inverse: np.ndarray, x: np.ndarray, v: np.ndarray) -> None:
+    """Write ``Q x~`` to ``v``; Q is symmetric, so it is a sum of rows."""
+    width = x.shape[0]
+    v[:] = 0.0
+    for a in range(width):
+        for b in range(width):
+            v[b] += x[a] * inverse[a, b]
+
+
+@fused_borrowing_kernel
+def shift(matrix: np.ndarray, x: np.ndarray, sign: float) -> None:
+    """Add ``sign x x'`` to a matrix."""
+    width = x.shape[0]
+    for a in range(width):
+        u = sign * x[a]
+        for b in range(width):
+            matrix[a, b] += u * x[b]
+
+
+@borrowing_kernel
+def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+    """Put ``x`` into the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    times(inverse, x, v)
+    h = max(dot(x, v), 0.0)
+    shift(inverse, v, -1.0 / (1.0 + h))
+    shift(matrix, x, 1.0)
     return log_det + math.log1p(h)
 
 
-@kernel
-def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray) -> float:
-    """Take ``x`` out of the statistics; return the new ``log|M|``."""
-    v = inverse @ x
-    left = 1.0 - x @ v
-    for a in range(x.shape[0]):
-        for b in range(x.shape[0]):
-            matrix[a, b] -= x[a] * x[b]
+@borrowing_kernel
+def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+    """Take ``x`` out of the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    times(inverse, x, v)
+    left = 1.0 - dot(x, v)
+    shift(matrix, x, -1.0)
     if left < LOSES_DIGITS:
         return invert(matrix, inverse)
-    for a in range(x.shape[0]):
-        u = v[a] / left
-        for b in range(x.shape[0]):
-            inverse[a, b] += u * v[b]
+    shift(inverse, v, 1.0 / left)
     return log_det + math.log(left)
 
 
@@ -201,6 +213,22 @@ def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: in
     return total - 0.5 * d * (log_r_after - log_r)
 
 
+@borrowing_kernel
+def log_marginal_bound(log_det: float, n: int, trace: float, size: int, prior: Prior) -> float:
+    """Upper bound of :func:`log_marginal_ratio` for ``size`` rows that come, of which the sum of forms is known.
+
+    ``|I + A| >= 1 + tr A`` for a positive semidefinite A, and
+    ``lgamma(z) - lgamma(z - d/2) <= (d/2) log z`` (lgamma is convex, and its derivative is at most the logarithm).
+    """
+    d = prior.n_features
+    n_after = n + size
+    total = 0.5 * size * d * math.log(0.5 * (prior.nu + n_after) / math.pi)
+    log_r, log_r_after = math.log(prior.beta + n), math.log(prior.beta + n_after)
+    log_det_after = log_det + math.log1p(trace)
+    total += 0.5 * (prior.nu + n_after) * (log_r_after - log_det_after) - 0.5 * (prior.nu + n) * (log_r - log_det)
+    return total - 0.5 * d * (log_r_after - log_r)
+
+
 @kernel
 def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
     """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, d + 1).
@@ -242,7 +270,7 @@ def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float
     return log_det
 
 
-@kernel
+@borrowing_kernel
 def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
     """Distance of ``x`` from the subclass, in standard deviations of its predictive scale matrix."""
     r = prior.beta + n

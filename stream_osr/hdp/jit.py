@@ -29,8 +29,8 @@ def source_stamp() -> str:
 def kernel(function: F) -> F:
     """Compile a function over arrays, once per machine and version of the sources.
 
-    Division follows IEEE rules (no hidden zero checks), there is no fast-math, and the machine code is kept
-    beside the source or in ``NUMBA_CACHE_DIR``.
+    Division follows IEEE rules (no hidden zero checks), there is no fast-math, other threads may run, and the machine
+    code is kept beside the source or in ``NUMBA_CACHE_DIR``.
     """
     return _compile(function)
 
@@ -47,9 +47,9 @@ def summing_kernel(function: F) -> F:
     """Compile like :func:`fused_kernel`, sums taken in any order: several at a time.
 
     The order is fixed when the kernel is compiled, so results are the same bit for bit as often as it runs. Not for
-    tricks with rounding.
+    tricks with rounding, and not for functions that make arrays.
     """
-    return _compile(function, fastmath={"contract", "reassoc"})
+    return _compile(function, fastmath={"contract", "reassoc"}, counts_references=False)
 
 
 def borrowing_kernel(function: F) -> F:
@@ -61,10 +61,15 @@ def borrowing_kernel(function: F) -> F:
     return _compile(function, counts_references=False)
 
 
+def fused_borrowing_kernel(function: F) -> F:
+    """Compile like :func:`fused_kernel`, without counting references, as :func:`borrowing_kernel` does."""
+    return _compile(function, fastmath={"contract"}, counts_references=False)
+
+
 def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
     options: dict[str, Any] = {"_nrt": counts_references}
-    dispatcher: Any = numba.njit(cache=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
     dispatcher._cache._cache_file._source_stamp = source_stamp()
     compiled: F = dispatcher
     return compiled

@@ -14,14 +14,15 @@ from stream_osr.hdp.broad import Broad, add_broad
 from stream_osr.hdp.dishes import (
     Dishes,
     add,
+    copy_slots,
     log_predictive,
     log_predictive_without,
     log_predictives,
-    select,
 )
 from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
+from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
 from stream_osr.hdp.prior import FULL, Prior
+from stream_osr.hdp.terms import Term, Terms, log_sums, pack, products
 
 N_RANKS = 101
 
@@ -74,16 +75,16 @@ class Densities(NamedTuple):
 
     Attributes
     ----------
-    packed
-        Quadratic forms of the subclasses for one matrix product, shape ((d + 1) (d + 2) / 2, K); empty unless
-        the covariance is full.
+    terms
+        With full covariances: the J class densities and, last, that of a new subclass, as sums of Student-t
+        densities; else empty.
     log_weight
         ``log(n_jk / (n_j + alpha0))``, minus infinity where the subclass is none of the class's, shape (J, K).
     menu
         Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
     """
 
-    packed: np.ndarray
+    terms: Terms
     log_weight: np.ndarray
     menu: np.ndarray
 
@@ -94,28 +95,31 @@ def densities(known: Known) -> Densities:
     kept = (share >= known.epsilon) & (known.seated > 0)
     with np.errstate(divide="ignore"):
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
-    packed = np.empty((0, 0))
-    if known.prior.covariance == FULL:
-        a, b = np.triu_indices(known.prior.n_features + 1)
-        packed = np.ascontiguousarray((known.dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)).T)
-    return Densities(packed, log_weight, np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0))
+    sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
+    menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
+    return Densities(pack(sums, known.prior.n_features), log_weight, menu)
 
 
-def log_subclass_densities(known: Known, frozen: Densities, rows: np.ndarray) -> np.ndarray:
-    """Log predictive density of homogeneous rows under every known subclass, shape (n, K).
+def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
+    """Terms of each class density, its broad term included, and of the density of a new subclass."""
+    dishes, prior = known.dishes, known.prior
+    sums = []
+    for j, weights in enumerate(log_weight):
+        terms = []
+        for k in np.flatnonzero(np.isfinite(weights)):
+            n = float(dishes.size[k])
+            head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+            power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
+            terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
+        if known.broad is not None and j < len(known.broad.shapes):
+            terms.append(student_t(known.broad.shapes[j], known.broad.log_weight[j]))
+        sums.append(terms)
+    return [*sums, new_subclass(prior, known.location)]
 
-    With full covariances this is one matrix product: the quadratic forms are linear in the products of
-    coordinates.
-    """
-    if known.prior.covariance != FULL:
-        return log_predictives(rows, known.dishes, known.prior)
-    a, b = np.triu_indices(rows.shape[1])
-    h = (rows[:, a] * rows[:, b]) @ frozen.packed
-    count = known.dishes.size
-    power = 0.5 * (known.prior.nu + count + 1.0)
-    lowest = 1.0 / (known.prior.beta + count)  # rounding may not push h below its minimum
-    head = known.dishes.constant[:, 0] - 0.5 * known.dishes.log_det
-    return np.asarray(head - power * np.log1p(np.maximum(h, lowest)))
+
+def log_subclass_densities(known: Known, rows: np.ndarray) -> np.ndarray:
+    """Log predictive density of homogeneous rows under every known subclass, shape (n, K), one by one."""
+    return log_predictives(rows, known.dishes, known.prior)
 
 
 @kernel
@@ -156,12 +160,38 @@ def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, n
     return out, best
 
 
-def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
-    log_density, responsible = mix(log_subclass_densities(known, frozen, rows), frozen.log_weight)
+def log_densities(
+    known: Known, frozen: Densities, rows: np.ndarray, product: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log densities of homogeneous rows under the known classes and under a new subclass.
+
+    Parameters
+    ----------
+    known, frozen
+        The known classes.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    product
+        Products of their coordinates, if they are at hand (:func:`stream_osr.hdp.terms.products`).
+
+    Returns
+    -------
+    Log density ``F_j`` and the most responsible subclass, both of shape (n, J), and the log density as the first
+    of a new subclass, shape (n,).
+    """
+    if known.prior.covariance == FULL:
+        product = products(np.ascontiguousarray(rows.T)) if product is None else product
+        sums, best = log_sums(frozen.terms, product)
+        return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
+    log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
     if known.broad is not None:
         log_density = add_broad(log_density, known.broad, rows)
-    return log_density, responsible
+    return log_density, responsible, log_new(known, rows)
+
+
+def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
+    return log_densities(known, frozen, rows)[:2]
 
 
 def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
@@ -259,12 +289,12 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
     ids = known.ids
     if pick == len(own):
         k, new_table = count, True
-        dishes = select(known.dishes, np.arange(count), count + 1, prior)
+        dishes = copy_slots(known.dishes, np.arange(count), count + 1)
         seated, tables = (np.hstack([v, np.zeros((len(v), 1))]) for v in (seated, tables))
         ids = np.append(ids, next_id)
     else:
         k = int(own[pick])
-        dishes = select(known.dishes, np.arange(count), count, prior)
+        dishes = copy_slots(known.dishes, np.arange(count), count)
         fresh = known.alpha * tables[:, k].sum() / total
         new_table = bool(rng.random() * (seated[j, k] + fresh) < fresh)
     add(dishes, k, row, prior)

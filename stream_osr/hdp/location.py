@@ -19,6 +19,7 @@ from scipy.special import gammaln
 
 from stream_osr.hdp.dishes import log_prior_predictives
 from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.terms import Term
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
 SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
@@ -68,6 +69,34 @@ def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
     square = np.einsum("na,na->n", z, z)
     log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
     return np.asarray(_log_t(square, log_determinant, rows.shape[1] - 1, location.freedom))
+
+
+def student_t(shape: Location, log_weight: float) -> Term:
+    """State a weighted Student-t as a quadratic form in homogeneous coordinates."""
+    d = len(shape.mean)
+    precision = shape.factor.T @ shape.factor / shape.freedom
+    form = np.empty((d + 1, d + 1))
+    form[:d, :d] = precision
+    form[d, :d] = form[:d, d] = -precision @ shape.mean
+    form[d, d] = shape.mean @ precision @ shape.mean
+    log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
+    head = log_weight + float(_log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
+    return Term(form, head, 0.5 * (shape.freedom + d), 0.0)
+
+
+def new_subclass(prior: Prior, location: Location) -> list[Term]:
+    """Terms of the density of the first instance of a new subclass; full covariances only."""
+    d = prior.n_features
+    form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
+    power = 0.5 * (prior.nu + 1.0)
+    at_origin = float(log_prior_predictives(np.append(np.zeros(d), 1.0)[None], prior)[0])
+    head = at_origin + power * math.log1p(1.0 / prior.beta)
+    if location.freedom == 0.0:
+        return [Term(form, head, power, 1.0 / prior.beta)]
+    return [
+        student_t(location, math.log1p(-CONJUGATE_SHARE)),
+        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta),
+    ]
 
 
 def _log_t(square: np.ndarray, log_determinant: float, d: int, freedom: float) -> np.ndarray:

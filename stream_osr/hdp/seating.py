@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.hdp.dishes import Dishes, clear, log_block_predictive, log_predictive, log_predictive_without
-from stream_osr.hdp.elementwise import exp_each, largest, total_of
+from stream_osr.hdp.elementwise import exp_each, exp_each_using, largest, total_of
 from stream_osr.hdp.franchise import (
     ANYONE,
     CLOSED,
@@ -27,8 +27,11 @@ from stream_osr.hdp.franchise import (
     serve,
 )
 from stream_osr.hdp.jit import borrowing_kernel, kernel
-from stream_osr.hdp.likelihood import Likelihood, add, log_density_without, remove
-from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.likelihood import Likelihood, add, log_block_bound, log_density_without, remove
+from stream_osr.hdp.prior import FULL, Prior
+
+HOPELESS = 45.0
+"""Nats below the best by which a dish is left out; ``exp(-45)`` is 3e-20."""
 
 
 @borrowing_kernel
@@ -60,10 +63,10 @@ def weigh_dishes(
     franchise, dishes, prior
         The state; the guest holds no seat in it.
     weights
-        Output, shape (C + K + 1,): frozen dishes, Gaussian ones, a new one.
+        Output, shape (C + K + 1,): the dishes up to the extent of the menu, then a new one.
     """
     frozen = log_frozen.shape[0]
-    last = franchise.menu.shape[0]
+    last = franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
         served = menu[k] > 0.0 or held[k]
@@ -76,7 +79,9 @@ def weigh_dishes(
             weights[k] = log_predictive_without(dishes, k - frozen, x, prior)
         else:
             weights[k] = log_predictive(dishes, k - frozen, x, prior)
-    return times_seats(group, log_new, franchise, weights)
+    relative(log_new, franchise, weights)
+    exp_each(weights[: last + 1])
+    return times_seats(group, franchise, weights)
 
 
 @borrowing_kernel
@@ -93,35 +98,39 @@ def weigh_remembered(
     weights: np.ndarray,
     likelihood: Likelihood,
 ) -> float:
-    """Do what :func:`weigh_dishes` does for guest i, with densities that are remembered."""
+    """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
     frozen = log_frozen.shape[0]
-    last = franchise.menu.shape[0]
-    menu, held, owner = franchise.menu, franchise.held, franchise.owner
-    log_density = likelihood.log_density
+    last = franchise.extent[0]
+    menu, held = franchise.menu, franchise.held
+    log_density = likelihood.log_density[i]
     for k in range(frozen):
-        weights[k] = log_frozen[k]
+        weights[k] = log_frozen[k] if (menu[k] > 0.0) | held[k] else -np.inf
     for k in range(frozen, last):
-        weights[k] = log_density[i, k - frozen]
+        weights[k] = log_density[k - frozen] if (menu[k] > 0.0) | held[k] else -np.inf
     if own != CLOSED and menu_weight(franchise, own) > 0.0:
         weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
-    for k in range(last):
-        allowed = ((menu[k] > 0.0) | held[k]) & ((owner[k] == ANYONE) | (owner[k] == group))
-        weights[k] = weights[k] if allowed else -np.inf
-    return times_seats(group, log_new, franchise, weights)
+    relative(log_new, franchise, weights)
+    exp_each_using(likelihood.exponents[: last + 1], weights[: last + 1])
+    return times_seats(group, franchise, weights)
 
 
 @borrowing_kernel
-def times_seats(group: int, log_new: float, franchise: Franchise, weights: np.ndarray) -> float:
-    """Turn log densities, minus infinity for what cannot be ordered, into weights; returns their sum."""
-    last = franchise.menu.shape[0]
+def relative(log_new: float, franchise: Franchise, weights: np.ndarray) -> None:
+    """Append the log density of a new subclass and make all relative to the largest."""
+    last = franchise.extent[0]
+    weights[last] = log_new
+    peak = largest(weights[: last + 1])
+    for k in range(last + 1):
+        weights[k] -= peak
+
+
+@borrowing_kernel
+def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
+    """Multiply densities by the seats and the menu weights of their dishes; returns the sum."""
+    last = franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     gamma = franchise.gamma[0]
     share = franchise.alpha[group] / (franchise.total[0] + gamma)
-    weights[last] = log_new
-    peak = largest(weights)
-    for k in range(last + 1):
-        weights[k] -= peak
-    exp_each(weights)
     for k in range(last):
         least = 1.0 if held[k] else 0.0
         tables = menu[k] if menu[k] > least else least
@@ -150,7 +159,7 @@ def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish:
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
     u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
     serves, of_group, mass = franchise.table_dish, franchise.table_group, franchise.table_mass
-    for t in range(serves.shape[0]):
+    for t in range(franchise.extent[1]):
         if serves[t] == dish and of_group[t] == group:
             u -= mass[t]
             if u < 0.0:
@@ -189,8 +198,9 @@ def visit(
         total = weigh_remembered(
             i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, dishes, prior, weights, likelihood
         )
-    dish = draw(rng, weights, total)
-    new = dish == franchise.menu.shape[0]
+    last = franchise.extent[0]
+    dish = draw(rng, weights[: last + 1], total)
+    new = dish == last
     if own != CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
             dish = own  # alone before and alone again: the same subclass, held or not
@@ -218,6 +228,49 @@ def visit(
 
 
 @kernel
+def weigh_block(
+    old: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    group: int,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    weights: np.ndarray,
+    likelihood: Likelihood | None = None,
+) -> None:
+    """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
+
+    Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
+    been computed is left out: all of them together have less than 1e-15 of the probability.
+    """
+    frozen, last = log_frozen.shape[1], franchise.extent[0]
+    menu, held, owner = franchise.menu, franchise.held, franchise.owner
+    weights[last] = np.log(franchise.gamma[0]) + log_new_block(block, prior)
+    best = weights[last]
+    for step in range(2):  # its own dish and the frozen ones first: most others do not come near them
+        for k in range(last):
+            if (step == 0) != (k == old or k < frozen):
+                continue
+            tables = max(menu[k], 1.0) if held[k] else menu[k]
+            weights[k] = -np.inf
+            if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
+                continue
+            if k < frozen:
+                weights[k] = np.log(tables)
+                for i in members:
+                    weights[k] += log_frozen[i, k]
+            elif likelihood is None or prior.covariance != FULL or k == old:
+                weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
+            else:
+                bound = np.log(tables) + log_block_bound(likelihood, k - frozen, members, dishes, prior)
+                if bound > best - HOPELESS:
+                    weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, False, prior)
+            best = max(best, weights[k])
+
+
+@kernel
 def redish(
     rng: np.random.Generator,
     table: int,
@@ -233,29 +286,18 @@ def redish(
 ) -> None:
     """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests."""
     frozen = log_frozen.shape[1]
-    last = franchise.menu.shape[0]
+    last = franchise.extent[0]
     group = franchise.table_group[table]
     old = franchise.table_dish[table]
     mass = franchise.table_mass[table]
     block = guests.rows[members]
     serve(franchise, old, -1.0)
     alone = menu_weight(franchise, old) == 0.0
-    menu, held, owner = franchise.menu, franchise.held, franchise.owner
-    for k in range(last):
-        tables = max(menu[k], 1.0) if held[k] else menu[k]
-        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
-            weights[k] = -np.inf
-        elif k < frozen:
-            weights[k] = np.log(tables)
-            for i in members:
-                weights[k] += log_frozen[i, k]
-        else:
-            weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
-    weights[last] = np.log(franchise.gamma[0]) + log_new_block(block, prior)
-    peak = np.max(weights)
+    weigh_block(old, members, block, group, log_frozen, franchise, dishes, prior, weights, likelihood)
+    peak = np.max(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
-    dish = draw(rng, weights, np.sum(weights))
+    dish = draw(rng, weights[: last + 1], np.sum(weights[: last + 1]))
     nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
     if dish == old or (dish == last and nobody_else):
         serve(franchise, old, 1.0)
@@ -322,7 +364,7 @@ def redish_tables(
 
     A table of one is left out: a visit to its guest has just done the same.
     """
-    tables = franchise.table_dish.shape[0]
+    tables = franchise.extent[1]
     young = np.zeros(tables, np.bool_)
     for i in range(first, guests.table.shape[0]):
         young[guests.table[i]] = True

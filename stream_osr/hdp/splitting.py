@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from stream_osr.hdp import likelihood as memory
-from stream_osr.hdp.dishes import Dishes, add, clear, log_predictive
+from stream_osr.hdp.dishes import Dishes, add_telling, clear, log_predictive
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
 from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.likelihood import Likelihood
@@ -136,7 +136,8 @@ def allocate(
     the founded subclass.
     """
     subclass = one_empty_dish(prior)
-    add(subclass, 0, guests.rows[anchor], prior)
+    v = np.empty(guests.rows.shape[1])
+    add_telling(subclass, 0, guests.rows[anchor], prior, v)
     log_block = log_new[anchor]
     log_q = 0.0
     staying = 1.0
@@ -150,7 +151,7 @@ def allocate(
         if inside[position]:
             log_q += log_stay - gap
             log_block += log_in
-            add(subclass, 0, guests.rows[i], prior)
+            add_telling(subclass, 0, guests.rows[i], prior, v)
         else:
             log_q += log_stay
             staying += 1.0

@@ -10,18 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
-from stream_osr.hdp.dishes import Dishes, empty_dishes, remove, select
+from stream_osr.hdp.dishes import Dishes, empty_dishes, remove
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, empty_franchise, leave, menu_weights
-from stream_osr.hdp.known import Densities, Known, log_class_densities, log_new
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.known import Densities, Known, log_densities
+from stream_osr.hdp.prior import FULL, Prior, homogeneous
+from stream_osr.hdp.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
 from stream_osr.hdp.seating import weigh_dishes
 from stream_osr.hdp.sweeps import sweep_batch
+from stream_osr.hdp.terms import products
 
 SPARE = 64
 GUESTS_PER_PROPOSAL = 16
 """A split or merge is proposed for every so many instances of a batch, after each sweep."""
-CLEARED_BELOW = 0.05
-"""A table whose seat weight has faded below this is cleared away."""
 
 
 class Settings(NamedTuple):
@@ -40,37 +41,6 @@ class Settings(NamedTuple):
     sweeps: int = 5
     window: int = 256
     half_life: float = 200.0
-
-
-class StreamState(NamedTuple):
-    """The stream's restaurant and the subclasses that emerged in it. Size O(K d^2), however long the stream.
-
-    Attributes
-    ----------
-    franchise
-        Tables and menu; the frozen dishes are the known classes, the Gaussian ones the emerging subclasses.
-    dishes
-        Statistics of the emerging subclasses: exact, they never fade.
-    ids
-        Identity of each emerging subclass, shape (K,).
-    window
-        The latest instances, which can still be re-seated.
-    window_seq
-        Their positions in the stream, shape (w,).
-    batches, seen
-        Batches and instances so far.
-    next_id
-        The next identity; none is ever used twice.
-    """
-
-    franchise: Franchise
-    dishes: Dishes
-    ids: np.ndarray
-    window: Guests
-    window_seq: np.ndarray
-    batches: int
-    seen: int
-    next_id: int
 
 
 class BatchResult(NamedTuple):
@@ -153,176 +123,108 @@ def step(
     The next state, and what was found out about the batch.
     """
     batch = homogeneous(rows)
-    everyone = np.concatenate([state.window.rows, batch])
-    log_density, responsible = log_class_densities(known, frozen, everyone)
-    log_density_new = log_new(known, everyone)
     first = len(state.window.rows)
+    everyone = np.concatenate([state.window.rows, batch]) if first else batch
+    columns = np.ascontiguousarray(everyone.T)
+    product = products(columns) if known.prior.covariance == FULL else np.empty((0, 0))
+    log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     randomness = rng.bit_generator.state
     spare = SPARE
-    proposals = -(-len(batch) // GUESTS_PER_PROPOSAL)
     while True:
-        guests, franchise, dishes = _lay_tables(state, everyone, len(batch), known, spare)
-        probabilities = sweep_batch(
-            rng,
-            first,
-            settings.sweeps,
-            proposals,
-            np.isfinite(settings.half_life),
-            guests,
-            log_density,
-            log_density_new,
-            franchise,
-            dishes,
-            known.prior,
+        seated, probabilities, subclass, was = seat_batch(
+            rng, state, everyone, columns, product, log_density, log_density_new, known.prior, settings, spare
         )
-        if not franchise.overflow[0]:
+        if len(subclass):
             break
         rng.bit_generator.state = randomness
         spare *= 2
-    n_classes = len(known.size)
-    ids, next_id = _identities(state, guests, franchise, n_classes)
-    served = franchise.table_dish[guests.table]
-    subclass = np.where(served >= n_classes, ids[np.maximum(served - n_classes, 0)], -1)
-    before = state.franchise.table_dish[state.window.table]
-    was = np.full(first, -1)
-    emerging = before >= n_classes
-    was[emerging] = state.ids[before[emerging] - n_classes]
     changed = np.flatnonzero(was != subclass[:first])
-    seated = StreamState(
-        franchise,
-        dishes,
-        ids,
-        guests,
-        np.concatenate([state.window_seq, state.seen + np.arange(len(batch))]),
-        state.batches + 1,
-        state.seen + len(batch),
-        next_id,
-    )
+    again = first if settings.sweeps else 0
     result = BatchResult(
         probabilities=probabilities[first:],
-        window_seq=state.window_seq[: first if settings.sweeps else 0],
-        window_probabilities=probabilities[: first if settings.sweeps else 0],
+        window_seq=state.window_seq[:again],
+        window_probabilities=probabilities[:again],
         subclass=subclass[first:],
         log_density=log_density[first:],
         responsible=responsible[first:],
         moved=state.window_seq[changed],
         moved_to=subclass[changed],
     )
-    return _tidy(_fade(seated, len(batch), settings), known), result
+    return seated, result
 
 
-def _lay_tables(
-    state: StreamState, rows: np.ndarray, arriving: int, known: Known, spare: int
-) -> tuple[Guests, Franchise, Dishes]:
-    """Copy the state into arrays with room for new subclasses and tables; the batch stands at the door."""
-    old = state.franchise
-    n_dishes, n_tables = len(old.menu), len(old.table_dish)
-    new = empty_franchise(1, n_dishes + spare, n_tables + spare, 1.0, 1.0)
-    for name, source, target in zip(old._fields, old, new, strict=True):
-        if name == "seated":
-            target[:, :n_dishes] = source
-        else:
-            target[: len(source)] = source
-    new.overflow[1] = n_dishes
-    window = state.window
-    guests = Guests(
-        rows,
-        np.zeros(len(rows), np.int64),
-        np.concatenate([window.weight, np.ones(arriving)]),
-        np.concatenate([window.table, np.full(arriving, CLOSED)]),
-    )
-    dishes = select(state.dishes, np.arange(len(state.ids)), len(state.ids) + spare, known.prior)
-    return guests, new, dishes
+@kernel
+def seat_batch(
+    rng: np.random.Generator,
+    state: StreamState,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    product: np.ndarray,
+    log_density: np.ndarray,
+    log_density_new: np.ndarray,
+    prior: Prior,
+    settings: Settings,
+    spare: int,
+) -> tuple[StreamState, np.ndarray, np.ndarray, np.ndarray]:
+    """Seat the guests who stand at the door and tidy up: a step but for the densities of the known classes.
 
+    Parameters
+    ----------
+    rng, state, prior, settings
+        As for :func:`step`.
+    rows, columns, product
+        Homogeneous rows of the window and the batch, shape (n, d + 1), their transpose and their products.
+    log_density, log_density_new
+        Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
+    spare
+        Free slots for subclasses, and for tables.
 
-def _identities(state: StreamState, guests: Guests, franchise: Franchise, n_classes: int) -> tuple[np.ndarray, int]:
-    """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
-
-    A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
-    before still does; otherwise it is a new subclass.
+    Returns
+    -------
+    The next state, probabilities of shape (n, J + 1), the emerging subclass of each guest now, shape (n,), and of
+    each guest of the window before, shape (w,). If the slots ran out everything but the state is empty, which is
+    the one before.
     """
-    count = len(franchise.menu) - n_classes
-    ids = np.full(count, -1)
-    old = len(state.ids)
-    ids[:old] = state.ids
-    before = state.franchise.table_dish[state.window.table] - n_classes
-    now = franchise.table_dish[guests.table[: len(before)]] - n_classes
-    settled = state.dishes.size - np.bincount(before[before >= 0], minlength=old)
-    stays = settled > 0
-    stays[now[(now == before) & (now >= 0)]] = True
-    ids[:old][~stays] = -1  # all who had the number have left it to others
-    serving = menu_weights(franchise)[n_classes:] > 0.0
-    ids[~serving] = -1
-    fresh = np.flatnonzero(serving & (ids == -1))
-    ids[fresh] = state.next_id + np.arange(len(fresh))
-    return ids, state.next_id + len(fresh)
-
-
-def _fade(state: StreamState, arrived: int, settings: Settings) -> StreamState:
-    """Settle whoever leaves the window, let the seats fade, clear the tables that have faded away."""
-    franchise, guests = state.franchise, state.window
-    kept = max(len(guests.rows) - settings.window, 0)
-    for i in range(kept):
-        table = guests.table[i]
-        franchise.table_residual[table] += guests.weight[i]
-        franchise.table_live[table] -= 1
-    fade = 0.5 ** (arrived / settings.half_life)
-    window = Guests(
-        guests.rows[kept:].copy(),
-        guests.group[kept:].copy(),
-        guests.weight[kept:] * fade,
-        guests.table[kept:].copy(),
+    n, n_classes = log_density.shape
+    first = len(state.window.weight)
+    guests, franchise, dishes = lay_tables(state, rows, n - first, prior, spare)
+    probabilities = sweep_batch(
+        rng,
+        first,
+        settings.sweeps,
+        -(-(n - first) // GUESTS_PER_PROPOSAL),
+        np.isfinite(settings.half_life),
+        guests,
+        log_density,
+        log_density_new,
+        franchise,
+        dishes,
+        prior,
+        columns,
+        product,
     )
-    franchise.table_residual[:] *= fade
-    franchise.table_founder[:] *= fade
-    franchise.table_mass[:] = franchise.table_residual
-    np.add.at(franchise.table_mass, window.table, window.weight)
-    faded = (franchise.table_dish != CLOSED) & (franchise.table_live == 0) & (franchise.table_mass < CLEARED_BELOW)
-    for table in np.flatnonzero(faded):
-        franchise.menu[franchise.table_dish[table]] -= 1.0
-        franchise.table_dish[table] = CLOSED
-        franchise.table_residual[table] = franchise.table_mass[table] = 0.0
-    used = franchise.table_dish != CLOSED
-    franchise.seated[:] = 0.0
-    np.add.at(franchise.seated[0], franchise.table_dish[used], franchise.table_mass[used])
-    return state._replace(window=window, window_seq=state.window_seq[kept:])
-
-
-def _tidy(state: StreamState, known: Known) -> StreamState:
-    """Drop subclasses that are off the menu and slots that are not in use."""
-    n_classes = len(known.size)
-    old = state.franchise
-    weight = menu_weights(old)
-    kept = np.flatnonzero(weight[n_classes:] > 0.0)
-    dish_number = np.full(len(old.menu), CLOSED)
-    dish_number[:n_classes] = np.arange(n_classes)
-    dish_number[n_classes + kept] = n_classes + np.arange(len(kept))
-    tables = np.flatnonzero(old.table_dish != CLOSED)
-    table_number = np.full(len(old.table_dish), CLOSED)
-    table_number[tables] = np.arange(len(tables))
-    numbers = np.concatenate([np.arange(n_classes), n_classes + kept])
-    franchise = Franchise(
-        menu=old.menu[numbers],
-        held=old.held[numbers],
-        owner=old.owner[numbers],
-        seated=np.ascontiguousarray(old.seated[:, numbers]),
-        table_dish=dish_number[old.table_dish[tables]],
-        table_group=old.table_group[tables],
-        table_live=old.table_live[tables],
-        table_residual=old.table_residual[tables],
-        table_mass=old.table_mass[tables],
-        table_founder=old.table_founder[tables],
-        alpha=old.alpha.copy(),
-        gamma=old.gamma.copy(),
-        total=np.full(1, weight[numbers].sum()),
-        overflow=np.zeros(2, np.int64),
+    if franchise.overflow[0]:
+        nobody = np.zeros(0, np.int64)
+        return state, np.zeros((0, 0)), nobody, nobody
+    ids, next_id = name_subclasses(state, guests, franchise, n_classes)
+    subclass, was = np.full(n, -1), np.full(first, -1)
+    for i in range(n):
+        dish = franchise.table_dish[guests.table[i]]
+        if dish >= n_classes:
+            subclass[i] = ids[dish - n_classes]
+    for i in range(first):
+        dish = state.franchise.table_dish[state.window.table[i]]
+        if dish >= n_classes:
+            was[i] = state.ids[dish - n_classes]
+    kept = max(n - settings.window, 0)
+    seq = np.empty(n, np.int64)
+    seq[:first] = state.window_seq
+    seq[first:] = state.seen + np.arange(n - first)
+    window = fade(franchise, guests, kept, 0.5 ** ((n - first) / settings.half_life))
+    seated = StreamState(
+        franchise, dishes, ids, window, seq[kept:].copy(), state.batches + 1, state.seen + n - first, next_id
     )
-    return state._replace(
-        franchise=franchise,
-        dishes=select(state.dishes, kept, len(kept), known.prior),
-        ids=state.ids[kept],
-        window=state.window._replace(table=table_number[state.window.table]),
-    )
+    return tidy(seated, n_classes), probabilities, subclass, was
 
 
 def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndarray) -> np.ndarray:
@@ -338,8 +240,7 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
     instances = homogeneous(rows)
-    log_density, _ = log_class_densities(known, frozen, instances)
-    log_density_new = log_new(known, instances)
+    log_density, _, log_density_new = log_densities(known, frozen, instances)
     n_classes = len(known.size)
     weights = np.empty(len(state.franchise.menu) + 1)
     out = np.empty((len(rows), n_classes + 1))
@@ -371,7 +272,7 @@ def hold(known: Known, state: StreamState, ids: set[int]) -> StreamState:
     held[n_classes:] = np.isin(state.ids, np.fromiter(ids, np.int64, len(ids)))
     if np.array_equal(held, franchise.held):
         return state
-    return _tidy(state._replace(franchise=franchise._replace(held=held)), known)
+    return tidy(state._replace(franchise=franchise._replace(held=held)), n_classes)
 
 
 def refresh_classes(state: StreamState, before: Known, known: Known, frozen: Densities) -> StreamState:
@@ -393,6 +294,7 @@ def refresh_classes(state: StreamState, before: Known, known: Known, frozen: Den
         held=widen(old.held, True),
         owner=widen(old.owner, -1),
         seated=np.ascontiguousarray(widen(old.seated, 0.0)),
+        extent=old.extent + np.array([added, 0]),
         table_dish=np.where(old.table_dish >= old_count, old.table_dish + added, old.table_dish),
     )
     weight = menu_weights(franchise)
@@ -435,7 +337,7 @@ def withdraw(
                 franchise.table_dish[table] = CLOSED
             franchise.menu[n_classes + slot[0]] = 0.0
             franchise.seated[:, n_classes + slot[0]] = 0.0
-    return _tidy(state._replace(franchise=franchise, dishes=dishes, window=window, window_seq=window_seq), known)
+    return tidy(state._replace(franchise=franchise, dishes=dishes, window=window, window_seq=window_seq), n_classes)
 
 
 def _lighten(franchise: Franchise, dish: int, weight: float) -> None:

@@ -75,6 +75,8 @@ def sweep_batch(
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
+    columns: np.ndarray | None = None,
+    product: np.ndarray | None = None,
 ) -> np.ndarray:
     """Seat a micro-batch one by one, then re-seat it and the window before it ``sweeps`` times.
 
@@ -98,6 +100,8 @@ def sweep_batch(
         Log density of each guest under a new subclass, shape (n,).
     prior
         Base measure.
+    columns, product
+        The rows transposed and the products of their coordinates, if they are at hand.
 
     Returns
     -------
@@ -107,7 +111,7 @@ def sweep_batch(
     n, frozen = log_frozen.shape
     weights = np.empty(franchise.menu.shape[0] + 1)
     probabilities = np.zeros((n, frozen + 1))
-    likelihood = remember(guests.rows, dishes, prior)
+    likelihood = remember(guests.rows, dishes, prior, columns, product, frozen)
     counted_from = (sweeps + 1) // 2
     counted = sweeps - counted_from + 1
     for s in range(sweeps + 1):
@@ -116,12 +120,12 @@ def sweep_batch(
             if franchise.overflow[0]:
                 return probabilities
             if s >= counted_from:
-                rest = 1.0
+                share = 1.0 / (total * counted)
+                known = 0.0
                 for c in range(frozen):
-                    p = weights[c] / total
-                    probabilities[i, c] += p / counted
-                    rest -= p
-                probabilities[i, frozen] += max(rest, 0.0) / counted
+                    probabilities[i, c] += share * weights[c]
+                    known += weights[c]
+                probabilities[i, frozen] += share * max(total - known, 0.0)
         if s > 0:
             redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights, likelihood)
             if franchise.overflow[0]:

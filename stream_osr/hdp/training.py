@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr.hdp.base_measure import Grid, draw_prior
 from stream_osr.hdp.broad import add_broad, fit_broad
 from stream_osr.hdp.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
-from stream_osr.hdp.dishes import Dishes, add, empty_dishes, refill, select
+from stream_osr.hdp.dishes import Dishes, add, copy_slots, empty_dishes, refill
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.hdp.known import N_RANKS, Known, densities, leave_one_out
 from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
@@ -55,6 +55,7 @@ def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior:
         join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
         add(dishes, int(dish[i]), rows[i], prior)
     franchise.owner[dish] = group if exclusive else ANYONE
+    franchise.extent[:] = n_dishes, pairs.shape[1]
     return Seating(guests, franchise, dishes)
 
 
@@ -77,7 +78,7 @@ def make_room(seating: Seating, prior: Prior, spare: int) -> Seating:
             target[:, :count] = source
         else:
             target[: len(source)] = source
-    dishes = select(seating.dishes, np.arange(count), count + spare, prior)
+    dishes = copy_slots(seating.dishes, np.arange(count), count + spare)
     return Seating(Guests(*(v.copy() for v in seating.guests)), new, dishes)
 
 
@@ -232,7 +233,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     order = kept[np.lexsort((-seated[:, kept].max(axis=0), seated[:, kept].argmax(axis=0)))]
     known = Known(
         prior=prior,
-        dishes=select(seating.dishes, order, len(order), prior),
+        dishes=copy_slots(seating.dishes, order, len(order)),
         ids=np.arange(len(order)),
         seated=seated[:, order],
         tables=tables[:, order],

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from stream_osr.hdp import gaussian_full as full
-from stream_osr.hdp.dishes import REFRESH_EVERY, Dishes, add, empty_dishes, log_predictive, remove, set_size
+from stream_osr.hdp.dishes import REFRESH_EVERY, Dishes, add, empty_dishes, log_constant, log_predictive, remove
 from stream_osr.hdp.prior import FULL, Prior, homogeneous
 from tests.hdp.problems import COVARIANCES, make_base
 
@@ -24,18 +24,21 @@ WINDOW = 50
 def churn(rows: np.ndarray, ring: np.ndarray, start: int, dishes: Dishes, prior: Prior, scheduled: bool) -> None:
     """Let rows into slot 0 one by one; each leaves when ``ring`` is full and comes round to its place."""
     window = ring.shape[0]
+    v = np.empty(rows.shape[1])
     for i in range(rows.shape[0]):
         place = (start + i) % window
         if start + i >= window:
             if scheduled:
                 remove(dishes, 0, ring[place], prior)
             else:
-                dishes.log_det[0] = full.remove(dishes.matrix[0], dishes.inverse[0], dishes.log_det[0], ring[place])
+                dishes.log_det[0] = full.remove(
+                    dishes.matrix[0], dishes.inverse[0], dishes.log_det[0], ring[place], v
+                )
         ring[place] = rows[i]
         if scheduled:
             add(dishes, 0, rows[i], prior)
         else:
-            dishes.log_det[0] = full.add(dishes.matrix[0], dishes.inverse[0], dishes.log_det[0], rows[i])
+            dishes.log_det[0] = full.add(dishes.matrix[0], dishes.inverse[0], dishes.log_det[0], rows[i], v)
 
 
 class Drift(NamedTuple):
@@ -77,7 +80,8 @@ def measure(
         churn(rows, ring, done, dishes, prior, scheduled)
         done += len(rows)
         if not scheduled:
-            set_size(dishes, 0, WINDOW, prior)
+            dishes.size[0] = WINDOW
+            dishes.constant[0] = log_constant(WINDOW, prior), log_constant(WINDOW - 1, prior)
         errors = np.zeros(3)
         if prior.covariance == FULL:
             truth = np.diag([prior.psi] * d + [prior.beta]) + ring.T @ ring

@@ -46,12 +46,16 @@ def test_selecting_copies_slots_in_order_and_leaves_room(covariance):
     prior, _ = make_base(covariance, 2)
     rows = np.random.default_rng(2).normal(size=(9, 2))
     dishes = fill(prior, [rows[:2], rows[2:5], rows[5:]])
-    chosen = library.select(dishes, np.array([2, 0]), 4, prior)
-    fresh = library.empty_dishes(4, prior)
-    for value, old, empty in zip(chosen, dishes, fresh, strict=True):
+    chosen = library.copy_slots(dishes, np.array([2, 0]), 4)
+    for value, old in zip(chosen, dishes, strict=True):
         np.testing.assert_array_equal(value[:2], old[[2, 0]])
-        np.testing.assert_array_equal(value[2:], empty[2:])
-    library.add(chosen, 0, np.array([1.0, 2.0, 1.0]), prior)
+    assert chosen.size.tolist() == [4, 2, 0, 0]
+    for k in (0, 2):  # a free slot begins with the prior, whatever it held
+        library.add(chosen, k, np.array([1.0, 2.0, 1.0]), prior)
+    alone = library.empty_dishes(1, prior)
+    library.add(alone, 0, np.array([1.0, 2.0, 1.0]), prior)
+    for value, expected in zip(chosen, alone, strict=True):
+        np.testing.assert_array_equal(value[2], expected[0])
     assert dishes.size.tolist() == [2, 3, 4]
 
 

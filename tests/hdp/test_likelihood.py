@@ -90,7 +90,7 @@ def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
     f, guests, prior = problem.franchise, problem.guests, problem.prior
     log_new = log_prior_predictives(guests.rows, prior)
     f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
-    remembered = library.remember(guests.rows, problem.dishes, prior)
+    remembered = library.remember(guests.rows, problem.dishes, prior, None, None, 8)
     rng = np.random.default_rng(seed)
     weights = np.empty(len(f.menu) + 1)
     for _ in range(15):
@@ -137,7 +137,7 @@ def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
 def test_remembering_changes_no_draw(seed):
     one, other = stream_like(seed, "full"), stream_like(seed, "full")
     log_new = log_prior_predictives(one.guests.rows, one.prior)
-    remembered = library.remember(one.guests.rows, one.dishes, one.prior)
+    remembered = library.remember(one.guests.rows, one.dishes, one.prior, None, None, 8)
     weights = np.empty(len(one.franchise.menu) + 1)
     for problem, memory in ((one, remembered), (other, None)):
         rng = np.random.default_rng(seed)

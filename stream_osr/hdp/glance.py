@@ -1,0 +1,116 @@
+"""Immediate prediction: the present state as one set of weighted Student-t densities, and nobody seated.
+
+The conditional weights of a guest's dish, equation (10), are ``seats x density``: with the seats in the heads of the
+terms, a prediction is one pass over the quadratic forms. It makes no use of BLAS, so that its bits do not depend on
+threads, nor on how many instances are asked about at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.hdp.elementwise import exp_each, largest, log_each
+from stream_osr.hdp.franchise import menu_weights
+from stream_osr.hdp.gaussian_full import dot
+from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.known import Densities, Known
+from stream_osr.hdp.restaurant import StreamState
+from stream_osr.hdp.space import HORIZON, Space
+from stream_osr.hdp.terms import Terms
+
+
+def weighted_terms(known: Known, frozen: Densities, state: StreamState) -> Terms:
+    """State the weight of each known class and, last, of all else, as sums of terms; full covariances only."""
+    franchise, dishes, terms = state.franchise, state.dishes, frozen.terms
+    n_classes = len(known.size)
+    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+    tables = menu_weights(franchise)
+    with np.errstate(divide="ignore"):
+        log_seats = np.log(franchise.seated[0] + share * tables)
+    log_seats = np.where(tables > 0.0, log_seats, -np.inf)
+    sizes = np.diff(terms.first)
+    head = terms.head + np.repeat(np.append(log_seats[:n_classes], np.log(share * franchise.gamma[0])), sizes)
+    a, b = np.tril_indices(known.prior.n_features + 1)
+    emerging = dishes.constant[:, 0] - 0.5 * dishes.log_det + log_seats[n_classes:]
+    first = terms.first.copy()
+    first[-1] += len(emerging)
+    return Terms(
+        np.concatenate([terms.packed, dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)]),
+        np.concatenate([head, emerging]),
+        np.concatenate([terms.power, 0.5 * (known.prior.nu + dishes.size + 1.0)]),
+        np.concatenate([terms.least, 1.0 / (known.prior.beta + dishes.size)]),
+        first,
+        np.concatenate([terms.subclass, np.full(len(emerging), -1)]),
+    )
+
+
+@kernel
+def look(values: np.ndarray, space: Space, terms: Terms) -> np.ndarray:
+    """Class probabilities of raw rows.
+
+    Parameters
+    ----------
+    values
+        Raw rows, NaN = missing, shape (n, p).
+    space
+        Map to whitened coordinates.
+    terms
+        Weighted terms: one sum for each known class and, last, one for all else.
+
+    Returns
+    -------
+    Probability of each known class and, last, unknown, shape (n, J + 1).
+    """
+    n, p = values.shape
+    d = space.forward.shape[1]
+    count, sums = len(terms.head), len(terms.first) - 1
+    x = np.ones(d + 1)
+    product = np.empty((d + 1) * (d + 2) // 2)
+    value = np.empty(count)
+    out = np.empty((n, sums))
+    for i in range(n):
+        x[:d] = 0.0
+        for a in range(p):
+            raw = values[i, a]
+            centred = (space.fill[a] if np.isnan(raw) else raw) - space.center[a]
+            for b in range(d):
+                x[b] += centred * space.forward[a, b]
+        draw_in(x[:d])
+        line = 0
+        for a in range(d + 1):
+            for b in range(a + 1):
+                product[line] = x[a] * x[b]
+                line += 1
+        for m in range(count):
+            value[m] = 1.0 + max(dot(terms.packed[m], product), terms.least[m])
+        log_each(value)
+        for m in range(count):
+            value[m] = terms.head[m] - terms.power[m] * value[m]
+        peak = largest(value)
+        for m in range(count):
+            value[m] -= peak
+        exp_each(value)
+        total = 0.0
+        for s in range(sums):
+            weight = 0.0
+            for m in range(terms.first[s], terms.first[s + 1]):
+                weight += value[m]
+            out[i, s] = weight
+            total += weight
+        for s in range(sums):
+            out[i, s] /= total
+    return out
+
+
+@kernel
+def draw_in(z: np.ndarray) -> None:
+    """Draw a whitened row that lies beyond the horizon in to it, as :func:`stream_osr.hdp.space.whiten` does."""
+    far = np.abs(z).max()
+    if far > HORIZON / np.sqrt(len(z)):
+        length = 0.0
+        for a in range(len(z)):
+            length += (z[a] / far) ** 2
+        length = np.sqrt(length) * far
+        if length > HORIZON:
+            for a in range(len(z)):
+                z[a] = z[a] / length * HORIZON

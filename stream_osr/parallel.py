@@ -1,0 +1,46 @@
+"""Independent work on several cores: the chains of a model, whose kernels let go of the interpreter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def each(function: Callable[[T], R], items: Sequence[T], n_jobs: int | None = None) -> list[R]:
+    """Apply a function to every item, in threads; results in the order of the items.
+
+    Parameters
+    ----------
+    function
+        What it does must not depend on the order in which the items are dealt with.
+    items
+        The items.
+    n_jobs
+        Threads; ``None``: as many as there are items, and cores.
+
+    Examples
+    --------
+    >>> each(abs, [-1, 2, -3])
+    [1, 2, 3]
+    """
+    threads = min(len(items), usable_cores() if n_jobs is None else n_jobs)
+    if threads <= 1:
+        return [function(item) for item in items]
+    return list(_pool(threads, os.getpid()).map(function, items))
+
+
+@lru_cache(maxsize=4)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """One pool for each size; a forked process has none of its parent's threads and makes its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="stream-osr")
