@@ -443,42 +443,57 @@ def _decide(
     names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
     responsible = result.responsible[np.arange(len(rows)), nearest]
     distances = mahalanobis_each(known.dishes, responsible, homogeneous(rows), known.prior).tolist()
+    label = _labels(probabilities, parameters.min_probability)
+    subclass = _subclasses(known, label, result.responsible, result.subclass)
+    batch, first = stream.state.batches, stream.state.seen
     decisions = []
-    for i, instance in enumerate(arrived):
-        near = int(nearest[i])
-        label, row = _label(names, probabilities[i], parameters.min_probability)
+    for i, (instance, row, own, sits, near, distance, rank) in enumerate(
+        zip(
+            arrived,
+            probabilities.tolist(),
+            label.tolist(),
+            subclass,
+            nearest.tolist(),
+            distances,
+            ranks.tolist(),
+            strict=True,
+        )
+    ):
+        name = names[own]
         decisions.append(
             Decision(
-                key=instance.key,
-                t=instance.t,
-                label=names[label],
-                first_label=names[label],
-                probability=row[label],
-                p_unknown=row[-1],
-                probabilities=dict(zip(names, row, strict=True)),
-                subclass_id=_subclass(known, label, result.responsible[i], int(result.subclass[i])),
-                nearest_class=names[near],
-                distance=distances[i],
-                density_rank=float(ranks[i]),
-                batch=stream.state.batches,
-                seq=stream.state.seen + i,
+                instance.key,
+                instance.t,
+                name,
+                name,
+                row[own],
+                row[-1],
+                dict(zip(names, row, strict=True)),
+                sits,
+                names[near],
+                distance,
+                rank,
+                batch,
+                first + i,
             )
         )
     return decisions
 
 
-def _label(names: Sequence[Label], probabilities: np.ndarray, least: float) -> tuple[int, list[float]]:
-    """Choose the most probable label; a known one below the least probability that is asked for is unknown."""
-    label = int(probabilities.argmax())
-    if probabilities[label] < least:
-        label = len(names) - 1
-    return label, probabilities.tolist()
+def _labels(probabilities: np.ndarray, least: float) -> np.ndarray:
+    """Choose the most probable label of each row; a known one below the least probability asked for is unknown."""
+    label = probabilities.argmax(axis=1)
+    if least > 0.0:
+        label[probabilities.max(axis=1) < least] = probabilities.shape[1] - 1
+    return np.asarray(label)
 
 
-def _subclass(known: Known, label: int, responsible: np.ndarray, emerging: int) -> int | None:
-    if label < len(responsible):
-        return int(known.ids[responsible[label]]) if responsible[label] >= 0 else None
-    return emerging if emerging >= 0 else None
+def _subclasses(known: Known, label: np.ndarray, responsible: np.ndarray, emerging: np.ndarray) -> list[int | None]:
+    """Subclass that each label stands for: the most responsible known one, or the emerging one it sits in."""
+    n, n_classes = responsible.shape
+    of_class = responsible[np.arange(n), np.minimum(label, n_classes - 1)]
+    told = np.where(label < n_classes, np.where(of_class >= 0, known.ids[of_class], -1), emerging)
+    return [key if key >= 0 else None for key in told.tolist()]
 
 
 def _wait(
@@ -506,25 +521,29 @@ def _wait(
 def _release(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
     """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
     waiting = stream.waiting
-    ready = sum(stream.state.seen - d.seq > delay for d in waiting.decisions)
+    ready = len(waiting.decisions)
+    while ready and stream.state.seen - waiting.decisions[ready - 1].seq <= delay:
+        ready -= 1
     if not ready:
         return [], stream
     names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
-    probabilities = shift_odds(stream.odds, waiting.probabilities[:ready])
     counts = list(stream.decided)
-    out = []
-    for i, decision in enumerate(waiting.decisions[:ready]):
-        if parameters.decision_delay:
-            label, row = _label(names, probabilities[i], parameters.min_probability)
-            decision = decision._replace(
-                label=names[label],
-                probability=row[label],
+    out = list(waiting.decisions[:ready])
+    if parameters.decision_delay:
+        probabilities = shift_odds(stream.odds, waiting.probabilities[:ready])
+        label = _labels(probabilities, parameters.min_probability)
+        subclass = _subclasses(stream.known, label, waiting.responsible[:ready], waiting.subclass[:ready])
+        for i, (row, own) in enumerate(zip(probabilities.tolist(), label.tolist(), strict=True)):
+            out[i] = out[i]._replace(
+                label=names[own],
+                probability=row[own],
                 p_unknown=row[-1],
                 probabilities=dict(zip(names, row, strict=True)),
-                subclass_id=_subclass(stream.known, label, waiting.responsible[i], int(waiting.subclass[i])),
+                subclass_id=subclass[i],
             )
-        counts[names.index(decision.label)] += 1
-        out.append(decision)
+    number = {name: j for j, name in reversed(list(enumerate(names)))}
+    for decision in out:
+        counts[number[decision.label]] += 1
     rest = Waiting(
         waiting.decisions[ready:],
         waiting.probabilities[ready:],
@@ -594,15 +613,20 @@ def _discover(
 
 def _follow(past: tuple[Past, ...], results: Sequence[sampler.BatchResult]) -> tuple[Past, ...]:
     """Note where window instances have moved to."""
-    out = []
-    for chunk in past:
-        subclass = chunk.subclass
+    moved = [result.moved for result in results if len(result.moved)]
+    if not moved:
+        return past
+    earliest = min(int(positions.min()) for positions in moved)
+    out = list(past)
+    for at in range(len(past) - 1, -1, -1):
+        chunk = past[at]
+        if chunk.seq + len(chunk.keys) <= earliest:
+            break
+        subclass = chunk.subclass.copy()
         for number, result in enumerate(results):
             inside = (result.moved >= chunk.seq) & (result.moved < chunk.seq + len(chunk.keys))
-            if inside.any():
-                subclass = subclass.copy() if subclass is chunk.subclass else subclass
-                subclass[number, result.moved[inside] - chunk.seq] = result.moved_to[inside]
-        out.append(chunk if subclass is chunk.subclass else chunk._replace(subclass=subclass))
+            subclass[number, result.moved[inside] - chunk.seq] = result.moved_to[inside]
+        out[at] = chunk._replace(subclass=subclass)
     return tuple(out)
 
 

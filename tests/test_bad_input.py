@@ -549,7 +549,7 @@ def test_what_lies_far_from_everything_is_unknown(covariance, small):
     for exponent in (3, 5, 8):
         for direction in rng.normal(size=(10, 3)):
             x = dict(zip("abc", (10.0**exponent * direction).tolist(), strict=True))
-            assert model.predict_proba_one(x)["unknown"] > 0.95, x
+            assert model.predict_proba_one(x)["unknown"] > 0.8, x
 
 
 @pytest.mark.parametrize("n", [10, 40])

@@ -81,12 +81,15 @@ def observe(
         Instances in each subclass that exists after the batch.
     """
     lives = dict(life.subclasses)
+    together: dict[int, list[tuple[Moment, float]]] = {}
     for key, moment, p_unknown in arrivals:
-        old = lives.get(key) or Subclass(first=moment, last=moment)
+        together.setdefault(key, []).append((moment, p_unknown))
+    for key, came in together.items():
+        old = lives.get(key) or Subclass(first=came[0][0], last=came[0][0])
         lives[key] = old._replace(
-            last=moment,
-            recent=(*old.recent, (moment.seq, p_unknown))[-EMERGES_WITH:],
-            exemplars=(*old.exemplars, moment.key)[-EXEMPLARS:],
+            last=came[-1][0],
+            recent=(*old.recent, *((moment.seq, p) for moment, p in came[-EMERGES_WITH:]))[-EMERGES_WITH:],
+            exemplars=(*old.exemplars, *(moment.key for moment, _ in came[-EXEMPLARS:]))[-EXEMPLARS:],
         )
     emerged, grew = [], []
     for key, subclass in lives.items():

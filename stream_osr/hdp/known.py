@@ -249,8 +249,9 @@ def leave_one_out(
 def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np.ndarray:
     """Share of a class's training instances that are no denser than the given log densities, in [0, 1]."""
     out = np.empty(len(label))
-    for i, j in enumerate(label):
-        out[i] = np.searchsorted(known.ranks[j], log_density[i], side="right") / N_RANKS
+    for j in set(label.tolist()):
+        own = label == j
+        out[own] = np.searchsorted(known.ranks[j], log_density[own], side="right") / N_RANKS
     return out
 
 

@@ -269,7 +269,7 @@ def hold(known: Known, state: StreamState, ids: set[int]) -> StreamState:
     franchise = state.franchise
     n_classes = len(franchise.menu) - len(state.ids)
     held = franchise.held.copy()
-    held[n_classes:] = np.isin(state.ids, np.fromiter(ids, np.int64, len(ids)))
+    held[n_classes:] = [key in ids for key in state.ids.tolist()]
     if np.array_equal(held, franchise.held):
         return state
     return tidy(state._replace(franchise=franchise._replace(held=held)), n_classes)
