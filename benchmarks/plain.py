@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.hdp.broad import add_broad
 from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE, resample_alpha
 from stream_osr.hdp.dishes import Dishes, add, clear, remove
 from stream_osr.hdp.franchise import (
@@ -22,10 +23,15 @@ from stream_osr.hdp.franchise import (
     menu_weight,
 )
 from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.known import Known
-from stream_osr.hdp.prior import Prior
+from stream_osr.hdp.known import Densities, Known, log_new, mix
+from stream_osr.hdp.prior import Prior, homogeneous
+from stream_osr.hdp.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
 from stream_osr.hdp.seating import draw, draw_table, redish_tables, relative, times_seats
 from stream_osr.hdp.splitting import split_or_merge
+from stream_osr.hdp.stream import GUESTS_PER_PROPOSAL, Settings
+
+SPARE = 256
+"""Free slots laid out for a batch; there is no second try."""
 
 
 @kernel
@@ -181,12 +187,35 @@ def take_out(x: np.ndarray, k: int, dishes: Dishes, prior: Prior, lower: np.ndar
     log_det[k] = factorise(dishes.matrix[k], lower[k])
 
 
-def plain_log_densities(known: Known, log_weight: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log density of homogeneous rows under each known class, and under a new subclass, term by term."""
-    from stream_osr.hdp.broad import add_broad
-    from stream_osr.hdp.known import log_new, mix
-
-    log_density, _ = mix(known_subclasses(rows, known.dishes, known.prior), log_weight)
+def plain_step(
+    known: Known,
+    frozen: Densities,
+    state: StreamState,
+    rows: np.ndarray,
+    rng: np.random.Generator,
+    settings: Settings,
+) -> tuple[StreamState, np.ndarray]:
+    """Seat one micro-batch, window 0: the next state, and probabilities of shape (b, J + 1)."""
+    batch = homogeneous(rows)
+    log_density, _ = mix(known_subclasses(batch, known.dishes, known.prior), frozen.log_weight)
     if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, rows)
-    return log_density, log_new(known, rows)
+        log_density = add_broad(log_density, known.broad, batch)
+    guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
+    probabilities = sweep_plainly(
+        rng,
+        settings.sweeps,
+        -(-len(batch) // GUESTS_PER_PROPOSAL),
+        guests,
+        log_density,
+        log_new(known, batch),
+        franchise,
+        dishes,
+        known.prior,
+    )
+    n_classes = log_density.shape[1]
+    ids, next_id = name_subclasses(state, guests, franchise, n_classes)
+    window = fade(franchise, guests, len(batch), 0.5 ** (len(batch) / settings.half_life))
+    nobody = np.zeros(0, np.int64)
+    seen = state.seen + len(batch)
+    seated = StreamState(franchise, dishes, ids, window, nobody, state.batches + 1, seen, next_id)
+    return tidy(seated, n_classes), probabilities

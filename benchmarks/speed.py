@@ -24,20 +24,17 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from benchmarks.plain import plain_log_densities, sweep_plainly
+from benchmarks.plain import plain_step
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, parameters
 from stream_osr.evaluation import load, split
 from stream_osr.features import Features
 from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
 from stream_osr.hdp.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 REPEATS = 5
 SEED = 0
-SPARE = 256
 
 
 class Setting(NamedTuple):
@@ -122,36 +119,18 @@ def step(given: Problem, batch: int) -> Callable[[], float]:
     return run
 
 
-def plain_step(
-    trained: TrainedModel, state: StreamState, rows: np.ndarray, rng: np.random.Generator, p: Parameters
-) -> tuple[StreamState, np.ndarray]:
-    """One step without remembered densities or quadratic forms, window 0: the next state, and probabilities."""
-    known, batch = trained.known, homogeneous(rows)
-    log_density, log_new = plain_log_densities(known, trained.densities[0].log_weight, batch)
-    guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
-    proposals = -(-len(batch) // sampler.GUESTS_PER_PROPOSAL)
-    probabilities = sweep_plainly(
-        rng, p.sweeps, proposals, guests, log_density, log_new, franchise, dishes, known.prior
-    )
-    n_classes = log_density.shape[1]
-    ids, next_id = name_subclasses(state, guests, franchise, n_classes)
-    window = fade(franchise, guests, len(batch), 0.5 ** (len(batch) / p.half_life))
-    nobody = np.zeros(0, np.int64)
-    seen = state.seen + len(batch)
-    seated = StreamState(franchise, dishes, ids, window, nobody, state.batches + 1, seen, next_id)
-    return tidy(seated, n_classes), probabilities
-
-
 def plain(given: Problem, batch: int) -> Callable[[], float]:
     """Time the plain step, on the first 4000 instances."""
     rows = given.rows[:4000]
+    known, frozen = given.trained.known, given.trained.densities[0]
+    settings = sampler.Settings(given.parameters.sweeps, 0, given.parameters.half_life)
 
     def run() -> float:
-        state = sampler.open_stream(given.trained.known, given.trained.densities[0])
+        state = sampler.open_stream(known, frozen)
         begin = time.perf_counter()
         for number, at in enumerate(range(0, len(rows), batch)):
             rng = np.random.default_rng([SEED, number])
-            state, _ = plain_step(given.trained, state, rows[at : at + batch], rng, given.parameters)
+            state, _ = plain_step(known, frozen, state, rows[at : at + batch], rng, settings)
         return 1e6 * (time.perf_counter() - begin) / len(rows)
 
     return run

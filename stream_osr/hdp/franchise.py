@@ -28,7 +28,8 @@ class Franchise(NamedTuple):
     menu
         Tables that serve each dish, m_k, over all restaurants and including trained ones, shape (C + K,).
     held
-        Dishes that stay on the menu, as if one table served them, when their tables have gone, shape (C + K,).
+        1 for dishes that stay on the menu, as if one table served them, when their tables have gone; else 0, shape
+        (C + K,).
     owner
         The only group that may order the dish, or ``ANYONE``, shape (C + K,).
     seated
@@ -99,7 +100,7 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
     """Open restaurants without guests; dishes are numbered 0 to ``n_dishes - 1``."""
     return Franchise(
         menu=np.zeros(n_dishes),
-        held=np.zeros(n_dishes, np.bool_),
+        held=np.zeros(n_dishes),
         owner=np.full(n_dishes, ANYONE, np.int64),
         seated=np.zeros((n_groups, n_dishes)),
         table_dish=np.full(n_tables, CLOSED, np.int64),
@@ -119,13 +120,12 @@ def empty_franchise(n_groups: int, n_dishes: int, n_tables: int, alpha: float, g
 @borrowing_kernel
 def menu_weight(franchise: Franchise, dish: int) -> float:
     """Tables that count for a dish: at least one while it is held, 0 when it is off the menu."""
-    tables, held = franchise.menu[dish], franchise.held[dish]
-    return max(tables, 1.0) if held else tables
+    return max(franchise.menu[dish], franchise.held[dish])
 
 
 def menu_weights(franchise: Franchise) -> np.ndarray:
     """Return :func:`menu_weight` of every dish, shape (C + K,)."""
-    return np.where(franchise.held, np.maximum(franchise.menu, 1.0), franchise.menu)
+    return np.maximum(franchise.menu, franchise.held)
 
 
 @borrowing_kernel
@@ -157,7 +157,7 @@ def free_dish(franchise: Franchise, first: int) -> int:
     menu, held, extent = franchise.menu, franchise.held, franchise.extent
     start = max(first, franchise.overflow[1])
     for dish in range(start, extent[0]):
-        if menu[dish] == 0.0 and not held[dish]:
+        if max(menu[dish], held[dish]) == 0.0:
             return dish
     dish = max(start, extent[0])
     if dish >= menu.shape[0]:

@@ -72,7 +72,7 @@ def lay_tables(
     overflow[1] = len(old.menu)
     franchise = Franchise(
         lengthened(old.menu, n_dishes, 0.0),
-        lengthened(old.held, n_dishes, False),
+        lengthened(old.held, n_dishes, 0.0),
         lengthened(old.owner, n_dishes, -1),
         seated,
         lengthened(old.table_dish, n_tables, CLOSED),

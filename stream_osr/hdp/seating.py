@@ -69,7 +69,7 @@ def weigh_dishes(
     last = franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
-        served = menu[k] > 0.0 or held[k]
+        served = max(menu[k], held[k]) > 0.0
         if not served or (owner[k] != ANYONE and owner[k] != group):
             weights[k] = -np.inf
             continue
@@ -104,9 +104,9 @@ def weigh_remembered(
     menu, held = franchise.menu, franchise.held
     log_density = likelihood.log_density[i]
     for k in range(frozen):
-        weights[k] = log_frozen[k] if (menu[k] > 0.0) | held[k] else -np.inf
+        weights[k] = log_frozen[k] if max(menu[k], held[k]) > 0.0 else -np.inf
     for k in range(frozen, last):
-        weights[k] = log_density[k - frozen] if (menu[k] > 0.0) | held[k] else -np.inf
+        weights[k] = log_density[k - frozen] if max(menu[k], held[k]) > 0.0 else -np.inf
     if own != CLOSED and menu_weight(franchise, own) > 0.0:
         weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
     relative(log_new, franchise, weights)
@@ -132,9 +132,7 @@ def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
     gamma = franchise.gamma[0]
     share = franchise.alpha[group] / (franchise.total[0] + gamma)
     for k in range(last):
-        least = 1.0 if held[k] else 0.0
-        tables = menu[k] if menu[k] > least else least
-        weights[k] *= seated[k] + share * tables
+        weights[k] *= seated[k] + share * max(menu[k], held[k])
     weights[last] *= share * gamma
     return float(total_of(weights[:last]) + weights[last])
 
@@ -253,7 +251,7 @@ def weigh_block(
         for k in range(last):
             if (step == 0) != (k == old or k < frozen):
                 continue
-            tables = max(menu[k], 1.0) if held[k] else menu[k]
+            tables = max(menu[k], held[k])
             weights[k] = -np.inf
             if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
                 continue

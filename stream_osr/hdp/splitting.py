@@ -78,7 +78,7 @@ def split_or_merge(
         if math.log(rng.random()) < log_ratio:
             return found(members, guests, franchise, dishes, frozen, prior, likelihood)
         return False
-    alone = franchise.menu[dish] == 1.0 and not franchise.held[dish] and franchise.table_residual[table] == 0.0
+    alone = franchise.menu[dish] == 1.0 and franchise.held[dish] == 0.0 and franchise.table_residual[table] == 0.0
     if frozen == 0 or not alone or dishes.size[dish - frozen] != franchise.table_live[table]:
         return False
     members = np.flatnonzero(guests.table == table)

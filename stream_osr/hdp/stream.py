@@ -21,7 +21,7 @@ from stream_osr.hdp.sweeps import sweep_batch
 from stream_osr.hdp.terms import products
 
 SPARE = 64
-GUESTS_PER_PROPOSAL = 16
+GUESTS_PER_PROPOSAL = 64
 """A split or merge is proposed for every so many instances of a batch, after each sweep."""
 
 
@@ -80,7 +80,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
     width = known.prior.n_features + 1
     n_classes = len(known.size)
     franchise = empty_franchise(1, n_classes, 0, STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE, known.gamma)
-    franchise.held[:] = True
+    franchise.held[:] = 1.0
     franchise.menu[:] = frozen.menu
     franchise.total[0] = frozen.menu.sum()
     return StreamState(
@@ -291,7 +291,7 @@ def refresh_classes(state: StreamState, before: Known, known: Known, frozen: Den
     menu[:count] = frozen.menu + live
     franchise = old._replace(
         menu=menu,
-        held=widen(old.held, True),
+        held=widen(old.held, 1.0),
         owner=widen(old.owner, -1),
         seated=np.ascontiguousarray(widen(old.seated, 0.0)),
         extent=old.extent + np.array([added, 0]),
@@ -332,7 +332,7 @@ def withdraw(
     if len(slot):
         remove(dishes, int(slot[0]), homogeneous(row[None])[0], known.prior)
         if dishes.size[slot[0]] == 0:
-            franchise.held[n_classes + slot[0]] = False
+            franchise.held[n_classes + slot[0]] = 0.0
             for table in np.flatnonzero(franchise.table_dish == n_classes + slot[0]):
                 franchise.table_dish[table] = CLOSED
             franchise.menu[n_classes + slot[0]] = 0.0

@@ -173,7 +173,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
     np.testing.assert_allclose(f.seated, seated, rtol=1e-9, atol=1e-12)
     menu = trained + np.bincount(f.table_dish[used], minlength=len(f.menu))
     np.testing.assert_allclose(f.menu, menu, rtol=0, atol=0)
-    weight = np.where(f.held, np.maximum(menu, 1.0), menu)
+    weight = np.maximum(menu, f.held)
     assert f.total[0] == weight.sum()
     for k in range(len(problem.dishes.size)):
         dish = problem.n_frozen + k
