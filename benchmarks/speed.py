@@ -304,13 +304,17 @@ def main(
         found, ran_on = measure(setting), machine()
     if not found:
         raise typer.BadParameter(f"no setting {setting!r}; expected one of {', '.join((*STEPS, *OTHERS))}, or all")
-    columns = list(dict.fromkeys(key for each in found for key in each))
-    table = Table(*columns)
-    for each in found:
-        values = [each.get(column, "") for column in columns]
-        table.add_row(*(f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
     console.print(ran_on)
-    console.print(table)
+    for part in (True, False):
+        chosen = [each for each in found if ("floors" in each) == part]
+        if not chosen:
+            continue
+        columns = list(dict.fromkeys(key for each in chosen for key in each))
+        table = Table(*columns)
+        for each in chosen:
+            values = [each.get(column, "") for column in columns]
+            table.add_row(*(f"{v:.2f}" if isinstance(v, float) else str(v) for v in values))
+        console.print(table)
     if json_file is not None:
         json_file.write_text(json.dumps({"machine": ran_on, "figures": found}, indent=1) + "\n")
 

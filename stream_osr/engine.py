@@ -19,7 +19,7 @@ from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forg
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.dishes import mahalanobis_each
-from stream_osr.hdp.glance import look, weighted_terms
+from stream_osr.hdp.glance import look, view
 from stream_osr.hdp.known import Densities, Known, densities, density_rank, learn_labelled
 from stream_osr.hdp.prior import FULL, homogeneous
 from stream_osr.hdp.restaurant import StreamState
@@ -232,16 +232,21 @@ class Glance:
     def __init__(self, trained: TrainedModel, stream: Stream) -> None:
         self.stream = stream
         self._trained = trained
-        self._terms = None
+        self._views = None
+        self._alone = len(stream.chains) == 1
         if stream.known.prior.covariance == FULL:
-            self._terms = [weighted_terms(chain.known, chain.frozen, chain.state) for chain in stream.chains]
+            shift = stream.odds.shift if self._alone else 0.0
+            self._views = [view(chain.known, chain.frozen, chain.state, shift) for chain in stream.chains]
+        space = trained.space
+        self._map = (space.fill, space.center, space.forward)
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Probabilities of raw rows, NaN = missing, shape (n, p): each known class and, last, unknown."""
-        space = self._trained.space
-        if self._terms is None:
-            return self.of_whitened(whiten(space, values))
-        return self._average([look(values, space, terms) for terms in self._terms])
+        if self._views is None:
+            return self.of_whitened(whiten(self._trained.space, values))
+        if self._alone:
+            return look(values, *self._map, *self._views[0])
+        return self._average([look(values, *self._map, *each) for each in self._views])
 
     def of_whitened(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities of whitened rows, shape (n, d)."""

@@ -213,6 +213,32 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
 
+def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
+    """Read a data frame all of whose values are plain finite numbers at once; ``None``: row by row.
+
+    Returns
+    -------
+    Rows of shape (n, p) in the order of the features, and how many columns are no features.
+    """
+    from river.utils.dataframe import into_frame
+
+    try:
+        frame = into_frame(X)
+    except (TypeError, ValueError):
+        return None
+    place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
+    if not features.names or any(name not in place for name in features.names):
+        return None
+    at = [place[name] for name in features.names]
+    columns: list[np.ndarray] = [np.asarray(frame[:, number].to_numpy()) for number in at]
+    if any(column.dtype.kind not in "fiu" for column in columns):
+        return None
+    rows = np.column_stack(columns).astype(np.float64)
+    if not (np.abs(rows) <= LARGEST).all():
+        return None
+    return rows, len(place) - len(features.names)
+
+
 def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """Read a series, array or list that goes with the rows of a frame; None: nothing for every row.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from os import PathLike
 from typing import Any, Literal, NamedTuple
@@ -24,7 +25,7 @@ from stream_osr.errors import (
     NotTrained,
     PersistenceError,
 )
-from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
+from stream_osr.features import Features, Row, check_mapping, column_values, frame_matrix, frame_rows, key_of, time_of
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
@@ -294,6 +295,19 @@ class OpenSetRecognizer(MiniBatchClassifier):
             Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
             are unlabelled.
         """
+        matrix = None
+        if y is None and self._training is None and self._trained is not None:
+            matrix = frame_matrix(X, self._trained.features)
+        if matrix is not None:
+            rows, extra = matrix
+            times, keys = (column_values(v, len(rows), name) for v, name in ((t, "t"), (key, "key")))
+            waiting = [(row, time_of(time), key_of(name)) for row, time, name in zip(rows, times, keys, strict=True)]
+            with self._all_or_nothing():
+                for row, time, name in waiting:
+                    self._wait(row, time, name)
+                if extra:
+                    self.counters["extra"] += extra * len(rows)
+            return
         _, records = frame_rows(X)
         columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
         read: list[_Read] = []
@@ -308,10 +322,16 @@ class OpenSetRecognizer(MiniBatchClassifier):
             read.append(instance)
             if first_label is None and instance.row is not None:
                 first_label = instance.label
-        before = {**vars(self), **{name: copy(getattr(self, name)) for name in _CHANGING}}
-        try:
+        with self._all_or_nothing():
             for instance in read:
                 self._learn(instance)
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Take everything back if it fails half way."""
+        before = {**vars(self), **{name: copy(getattr(self, name)) for name in _CHANGING}}
+        try:
+            yield
         except BaseException:
             vars(self).update(before)
             raise

@@ -176,7 +176,7 @@ def test_an_identity_means_the_same_subclass_after_a_batch(trained):
         angle, known = 2.4 * (b // 8), list(KNOWN.values())
         centres = [*known, ((20 + b) * np.cos(angle), (20 + b) * np.sin(angle))]
         rows = [row(trained, tuple(rng.normal(centres[i % 3]))) for i in range(32)]
-        before, held = members(stream), stream.state.franchise.held[len(stream.labels) :]
+        before, held = members(stream), stream.state.franchise.held[len(stream.labels) :] > 0
         may_be_empty = set(stream.state.ids[held].tolist())
         stream, _ = close_batch(trained, stream, [Arrived(each, None, None) for each in rows], [], parameters)
         for key, inside in members(stream).items():

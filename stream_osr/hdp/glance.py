@@ -7,6 +7,8 @@ threads, nor on how many instances are asked about at a time.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from stream_osr.hdp.elementwise import exp_each, largest, log_each
@@ -15,12 +17,29 @@ from stream_osr.hdp.gaussian_full import dot
 from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.restaurant import StreamState
-from stream_osr.hdp.space import HORIZON, Space
-from stream_osr.hdp.terms import Terms
+from stream_osr.hdp.space import HORIZON
 
 
-def weighted_terms(known: Known, frozen: Densities, state: StreamState) -> Terms:
-    """State the weight of each known class and, last, of all else, as sums of terms; full covariances only."""
+class View(NamedTuple):
+    """Weighted terms, laid out for :func:`look`: one sum for each known class and, last, one for all else.
+
+    Attributes
+    ----------
+    packed
+        As in :class:`stream_osr.hdp.terms.Terms`, shape (M, (d + 1) (d + 2) / 2).
+    shape
+        Head, power and least form of each term, shape (3, M).
+    first
+        First term of each sum, and M, shape (J + 2,).
+    """
+
+    packed: np.ndarray
+    shape: np.ndarray
+    first: np.ndarray
+
+
+def view(known: Known, frozen: Densities, state: StreamState, shift: float = 0.0) -> View:
+    """State the weight of each known class and of all else, its log odds shifted; full covariances only."""
     franchise, dishes, terms = state.franchise, state.dishes, frozen.terms
     n_classes = len(known.size)
     share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
@@ -34,36 +53,43 @@ def weighted_terms(known: Known, frozen: Densities, state: StreamState) -> Terms
     emerging = dishes.constant[:, 0] - 0.5 * dishes.log_det + log_seats[n_classes:]
     first = terms.first.copy()
     first[-1] += len(emerging)
-    return Terms(
-        np.concatenate([terms.packed, dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)]),
-        np.concatenate([head, emerging]),
-        np.concatenate([terms.power, 0.5 * (known.prior.nu + dishes.size + 1.0)]),
-        np.concatenate([terms.least, 1.0 / (known.prior.beta + dishes.size)]),
-        first,
-        np.concatenate([terms.subclass, np.full(len(emerging), -1)]),
-    )
+    head = np.concatenate([head, emerging])
+    head[terms.first[-2] :] += shift
+    power = np.concatenate([terms.power, 0.5 * (known.prior.nu + dishes.size + 1.0)])
+    least = np.concatenate([terms.least, 1.0 / (known.prior.beta + dishes.size)])
+    packed = np.concatenate([terms.packed, dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)])
+    return View(packed, np.array([head, power, least]), first)
 
 
 @kernel
-def look(values: np.ndarray, space: Space, terms: Terms) -> np.ndarray:
+def look(
+    values: np.ndarray,
+    fill: np.ndarray,
+    center: np.ndarray,
+    forward: np.ndarray,
+    packed: np.ndarray,
+    shape: np.ndarray,
+    first: np.ndarray,
+) -> np.ndarray:
     """Class probabilities of raw rows.
 
     Parameters
     ----------
     values
         Raw rows, NaN = missing, shape (n, p).
-    space
-        Map to whitened coordinates.
-    terms
-        Weighted terms: one sum for each known class and, last, one for all else.
+    fill, center, forward
+        Map to whitened coordinates (:class:`stream_osr.hdp.space.Space`).
+    packed, shape, first
+        Weighted terms (:class:`View`).
 
     Returns
     -------
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
     n, p = values.shape
-    d = space.forward.shape[1]
-    count, sums = len(terms.head), len(terms.first) - 1
+    d = forward.shape[1]
+    count, sums = packed.shape[0], len(first) - 1
+    head, power, least = shape[0], shape[1], shape[2]
     x = np.ones(d + 1)
     product = np.empty((d + 1) * (d + 2) // 2)
     value = np.empty(count)
@@ -72,9 +98,9 @@ def look(values: np.ndarray, space: Space, terms: Terms) -> np.ndarray:
         x[:d] = 0.0
         for a in range(p):
             raw = values[i, a]
-            centred = (space.fill[a] if np.isnan(raw) else raw) - space.center[a]
+            centred = (fill[a] if np.isnan(raw) else raw) - center[a]
             for b in range(d):
-                x[b] += centred * space.forward[a, b]
+                x[b] += centred * forward[a, b]
         draw_in(x[:d])
         line = 0
         for a in range(d + 1):
@@ -82,10 +108,10 @@ def look(values: np.ndarray, space: Space, terms: Terms) -> np.ndarray:
                 product[line] = x[a] * x[b]
                 line += 1
         for m in range(count):
-            value[m] = 1.0 + max(dot(terms.packed[m], product), terms.least[m])
+            value[m] = 1.0 + max(dot(packed[m], product), least[m])
         log_each(value)
         for m in range(count):
-            value[m] = terms.head[m] - terms.power[m] * value[m]
+            value[m] = head[m] - power[m] * value[m]
         peak = largest(value)
         for m in range(count):
             value[m] -= peak
@@ -93,7 +119,7 @@ def look(values: np.ndarray, space: Space, terms: Terms) -> np.ndarray:
         total = 0.0
         for s in range(sums):
             weight = 0.0
-            for m in range(terms.first[s], terms.first[s + 1]):
+            for m in range(first[s], first[s + 1]):
                 weight += value[m]
             out[i, s] = weight
             total += weight

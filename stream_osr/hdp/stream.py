@@ -21,7 +21,7 @@ from stream_osr.hdp.sweeps import sweep_batch
 from stream_osr.hdp.terms import products
 
 SPARE = 64
-GUESTS_PER_PROPOSAL = 64
+GUESTS_PER_PROPOSAL = 16
 """A split or merge is proposed for every so many instances of a batch, after each sweep."""
 
 

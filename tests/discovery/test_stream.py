@@ -202,7 +202,7 @@ def test_no_more_subclasses_are_kept_than_allowed():
             check_stream(model._stream)
             franchise, count = model._stream.state.franchise, len(model._stream.labels)
             assert franchise.held[count:].sum() <= 3
-            on_the_menu = (franchise.menu[count:] > 0) | franchise.held[count:]
+            on_the_menu = (franchise.menu[count:] > 0) | (franchise.held[count:] > 0)
             assert on_the_menu.all(), f"after {i}: a slot that could be used again with old statistics in it"
             forgotten = {e.subclass_id for e in told.of(SubclassForgotten)}
             alive = set(model._stream.state.ids.tolist())
