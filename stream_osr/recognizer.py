@@ -287,6 +287,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
         """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
 
+        After training, unlabelled rows of plain finite numbers are read all at once.
+
         Parameters
         ----------
         X
@@ -301,10 +303,15 @@ class OpenSetRecognizer(MiniBatchClassifier):
         if matrix is not None:
             rows, extra = matrix
             times, keys = (column_values(v, len(rows), name) for v, name in ((t, "t"), (key, "key")))
-            waiting = [(row, time_of(time), key_of(name)) for row, time, name in zip(rows, times, keys, strict=True)]
+            waiting = []
+            for number, (row, when, handle) in enumerate(zip(rows, times, keys, strict=True)):
+                try:
+                    waiting.append((row, time_of(when), key_of(handle)))
+                except InvalidInstance as error:
+                    raise InvalidInstance(f"row {number}: {error}") from None
             with self._all_or_nothing():
-                for row, time, name in waiting:
-                    self._wait(row, time, name)
+                for row, when, handle in waiting:
+                    self._wait(row, when, handle)
                 if extra:
                     self.counters["extra"] += extra * len(rows)
             return

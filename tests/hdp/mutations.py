@@ -37,6 +37,9 @@ JUDGES = {
     "known.py": ("known", "training"),
     "space.py": ("space",),
     "stream.py": ("stream",),
+    "restaurant.py": ("stream",),
+    "terms.py": ("known", "location"),
+    "scatter.py": ("scatter", "space"),
     "training.py": ("training",),
 }
 """The test modules that are asked about a change in each source."""
@@ -93,14 +96,14 @@ MUTATIONS = [
     Mutation(
         "stale inverse after a removal",
         "gaussian_full.py",
-        "            inverse[a, b] += u * v[b]\n",
-        "            inverse[a, b] += 0.0 * u * v[b]\n",
+        "    shift(inverse, v, 1.0 / left)\n",
+        "",
     ),
     Mutation(
         "constant for one instance less not refreshed",
         "dishes.py",
-        "    dishes.constant[k, 1] = log_constant(n - 1, prior) if n > 0 else -np.inf\n",
-        "    if n < 2:\n        dishes.constant[k, 1] = log_constant(n - 1, prior) if n > 0 else -np.inf\n",
+        "    dishes.constant[k, 1] = dishes.constant[k, 0]\n",
+        "",
     ),
     Mutation(
         "inversion scheduled far too late",
@@ -111,25 +114,25 @@ MUTATIONS = [
     Mutation(
         "emptied subclass not reset",
         "dishes.py",
-        "    if n == 0:\n        clear(dishes, k, prior)\n        return\n",
-        "",
+        "        clear(dishes, k, prior)\n        return\n",
+        "        pass\n",
     ),
     # one visit, one table
     Mutation(
         "menu count off by one",
         "seating.py",
-        "        tables = menu[k] if menu[k] > least else least\n",
-        "        tables = menu[k] + 1.0\n",
+        "        weights[k] *= seated[k] + share * max(menu[k], held[k])\n",
+        "        weights[k] *= seated[k] + share * (menu[k] + 1.0)\n",
     ),
     Mutation(
         "one table's seats in place of the dish's",
         "seating.py",
-        "        weights[k] *= seated[k] + share * tables\n",
+        "        weights[k] *= seated[k] + share * max(menu[k], held[k])\n",
         "        mass = 0.0\n"
         "        for t in range(franchise.table_dish.shape[0]):\n"
         "            if franchise.table_dish[t] == k and franchise.table_group[t] == group:\n"
         "                mass = franchise.table_mass[t]\n"
-        "        weights[k] *= mass + share * tables\n",
+        "        weights[k] *= mass + share * max(menu[k], held[k])\n",
     ),
     Mutation(
         "own instance not removed",
@@ -166,8 +169,8 @@ MUTATIONS = [
     Mutation(
         "re-dishing without the menu",
         "seating.py",
-        "            weights[k] = np.log(tables) + log_block_predictive(",
-        "            weights[k] = log_block_predictive(",
+        "np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
+        "log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
     ),
     Mutation(
         "re-dished table predicted with itself inside",
@@ -190,8 +193,8 @@ MUTATIONS = [
     Mutation(
         "held dish off the menu when its tables have gone",
         "seating.py",
-        "        allowed = ((menu[k] > 0.0) | held[k]) & (",
-        "        allowed = (menu[k] > 0.0) & (",
+        "        weights[k] = log_density[k - frozen] if max(menu[k], held[k]) > 0.0 else -np.inf\n",
+        "        weights[k] = log_density[k - frozen] if menu[k] > 0.0 else -np.inf\n",
     ),
     # what is remembered
     Mutation(
@@ -209,7 +212,7 @@ MUTATIONS = [
     Mutation(
         "forms of an emptied slot not those of the prior",
         "likelihood.py",
-        "        if dishes.size[k] == 0:\n            likelihood.form[k] = likelihood.start\n",
+        "        if dishes.size[k] == 0:\n            restart(likelihood, k)\n",
         "",
     ),
     Mutation(
@@ -303,14 +306,33 @@ MUTATIONS = [
     Mutation(
         "pooled covariance over n in place of n - J",
         "space.py",
-        "    return (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)\n",
-        "    return (1.0 - shrink) * scatter / n + shrink * np.diag(spread)\n",
+        "        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)\n",
+        "        within = (1.0 - shrink) * scatter / n + shrink * np.diag(spread)\n",
+    ),
+    # sums of terms, bounded scatter
+    Mutation(
+        "terms of a sum without their largest",
+        "terms.py",
+        "            out[s, i] += total[i]\n",
+        "            out[s, i] = total[i]\n",
+    ),
+    Mutation(
+        "far instances weigh like all others",
+        "scatter.py",
+        "        scaled = np.sqrt(w) * centred[own]\n",
+        "        scaled = centred[own]\n",
+    ),
+    Mutation(
+        "dish left out of a re-dishing that is not hopeless",
+        "seating.py",
+        "                if bound > best - HOPELESS:\n",
+        "                if bound > best + HOPELESS:\n",
     ),
     # the state of the stream
     Mutation(
         "settled seats do not fade",
-        "stream.py",
-        "    franchise.table_residual[:] *= fade\n",
+        "restaurant.py",
+        "        franchise.table_residual[t] *= share\n",
         "",
     ),
     Mutation(

@@ -1,0 +1,109 @@
+"""The quick ways in and out do what the slow ones do."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from stream_osr import OpenSetRecognizer, TrainedModel, engine
+from stream_osr.features import Features, frame_matrix
+from stream_osr.hdp.space import HORIZON, whiten
+from stream_osr.parallel import each
+from tests.blobs import fitted, stream_part
+
+PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}
+FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted(training_sweeps=10).trained
+
+
+def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+    return OpenSetRecognizer.from_trained(trained, **{**PARAMETERS, **arguments})
+
+
+def decisions(model: OpenSetRecognizer) -> list[Any]:
+    model.flush()
+    return list(model.drain())
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_a_frame_is_decided_like_its_rows(trained, make):
+    rows = [x for x, _ in stream_part(150)]
+    keys, times = [f"k{i}" for i in range(150)], [float(i) for i in range(150)]
+    by_frame, by_row, slowly = (recognizer(trained) for _ in range(3))
+    by_frame.learn_many(make([{"z": 1.0, **x} for x in rows]), t=times, key=keys)
+    for x, t, key in zip(rows, times, keys, strict=True):
+        by_row.learn_one({"z": 1.0, **x}, t=t, key=key)
+        slowly.learn_one(OrderedDict({"z": 1.0, **x}), t=t, key=key)
+    assert by_frame.counters["extra"] == by_row.counters["extra"] == 150
+    assert by_frame.pending == by_row.pending
+    expected = decisions(by_row)
+    assert len(expected) == 150
+    assert decisions(by_frame) == expected
+    assert decisions(slowly) == expected
+
+
+@pytest.mark.parametrize("bad", [math.inf, 1e200, "high"])
+def test_a_frame_with_one_bad_value_is_read_row_by_row_and_leaves_nothing_behind(trained, bad):
+    model = recognizer(trained)
+    rows = [dict(x) for x, _ in stream_part(20)]
+    rows[7]["a"] = bad
+    with pytest.raises(ValueError, match=r"row 7: feature 'a'|feature 'a'.*row 7"):
+        model.learn_many(pd.DataFrame(rows))
+    assert model.pending == 0
+
+
+def test_frames_that_are_not_plain():
+    features = Features(["a", "b"])
+    assert frame_matrix(pd.DataFrame({"a": [1.0]}), features) is None
+    assert frame_matrix(pd.DataFrame({"a": [1.0], "b": [None]}), features) is None
+    assert frame_matrix(pd.DataFrame({"a": [1.0], "b": [math.nan]}), features) is None
+    assert frame_matrix(pd.DataFrame({"a": [True], "b": [1]}), features) is None
+    assert frame_matrix({"a": 1.0}, features) is None
+    rows, extra = frame_matrix(pd.DataFrame({"c": ["x"], "b": [2], "a": [1.0]}), features) or (None, None)
+    np.testing.assert_array_equal(rows, [[1.0, 2.0]])
+    assert extra == 1
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+@pytest.mark.parametrize("far", [1.0, 30.0, 1e9])
+def test_a_glance_is_the_immediate_visit(trained, chains, far):
+    model = recognizer(trained, chains=chains)
+    for x, _ in stream_part(100):
+        model.learn_one(x)
+    model.flush()
+    values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
+    values[3, 0] = math.nan
+    glance = engine.Glance(model._trained, model._stream)
+    rows = whiten(trained.space, values)
+    if far > HORIZON:
+        assert np.abs(rows).max() <= HORIZON
+    np.testing.assert_allclose(glance.probabilities(values), glance.of_whitened(rows), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+def test_results_do_not_depend_on_the_number_of_threads(chains):
+    found = []
+    for n_jobs in (1, 2, None):
+        model = fitted(training_sweeps=5, chains=chains, n_jobs=n_jobs, batch_size=16)
+        for x, _ in stream_part(80):
+            model.learn_one(x)
+        found.append((model.trained.fingerprint, decisions(model)))
+    assert found[0] == found[1] == found[2]
+
+
+def test_each_keeps_the_order_and_passes_errors_on():
+    assert each(lambda i: i * i, range(50), 4) == [i * i for i in range(50)]
+    assert each(str, [], 4) == []
+    with pytest.raises(ZeroDivisionError):
+        each(lambda i: 1 // i, [1, 0, 2], 2)
