@@ -1,9 +1,10 @@
-"""The command line: ``stream-osr demo | fit | run | inspect``."""
+"""The command line: ``stream-osr demo | fit | run | inspect | warmup``."""
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,6 +22,7 @@ from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError, StreamOSRError
 from stream_osr.persistence import read_archive
+from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
 from stream_osr_connectors.loop import run as run_loop
@@ -84,6 +86,20 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
     if version:
         typer.echo(f"stream-osr {stream_osr.__version__}")
         raise typer.Exit
+
+
+@app.command()
+def warmup() -> None:
+    """Compile the sampler ahead of time, so that no first instance waits for it.
+
+    It is kept where NUMBA_CACHE_DIR says, else beside the installed package, else in the user's cache directory.
+
+    Example: stream-osr warmup
+    """
+    console, begin = _console(), time.perf_counter()
+    console.print("compiling the sampler (one to three minutes on a new machine, a second where it is done)")
+    for covariance in warm_up():
+        console.print(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
 
 
 @app.command()

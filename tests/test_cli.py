@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 
-COMMANDS = ("demo", "fit", "run", "inspect")
+COMMANDS = ("demo", "fit", "run", "inspect", "warmup")
 
 
 def call(*arguments: object, cwd: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
@@ -228,6 +228,12 @@ def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
     assert says in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_warmup_compiles_every_covariance_and_says_so():
+    done = call("warmup")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["compiling", "full", "diagonal", "tied"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
