@@ -411,13 +411,13 @@ def _seat_batch(
         odds = learn_odds(odds, raw, np.mean(ranks, axis=0), parameters.half_life)
     probabilities = shift_odds(odds, raw)
     decisions = _decide(stream, arrived, rows, results[0], probabilities, nearest[0], ranks[0], parameters)
-    chains = []
+    chains: list[Chain] = []
     events: list[ev.Event] = []
     for (moved, result), chain in zip(stepped, stream.chains, strict=True):
-        life, state, told = _discover(trained, stream.labels, chain, moved, decisions, result, parameters)
+        tells = not chains
+        life, state, told = _discover(trained, stream.labels, chain, moved, decisions, result, parameters, tells)
         chains.append(chain._replace(state=state, life=life))
-        if len(chains) == 1:
-            events = told
+        events += told
     past = stream.past
     chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
     past = _remember(_follow(past, results), chunk, parameters.label_horizon)
@@ -566,8 +566,9 @@ def _discover(
     decisions: Sequence[Decision],
     result: sampler.BatchResult,
     parameters: Parameters,
+    tells: bool,
 ) -> tuple[Lifecycle, StreamState, list[ev.Event]]:
-    """Follow the emerging subclasses of one chain through a batch."""
+    """Follow the emerging subclasses of one chain through a batch; the first chain ``tells`` of it in events."""
     n_classes = len(labels)
     ids = state.ids.tolist()
     sizes = dict(zip(ids, state.dishes.size.tolist(), strict=True))
@@ -581,6 +582,8 @@ def _discover(
     state = sampler.hold(chain.known, state, to_hold(life, support, sizes, parameters.max_subclasses))
     slot = {int(key): k for k, key in enumerate(state.ids)}
     life, ended = forget(life, slot)
+    if not tells:
+        return life, state, []
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
     events: list[ev.Event] = []
     for kind, keys in ((ev.SubclassEmerged, changes.emerged), (ev.SubclassGrew, changes.grew)):
