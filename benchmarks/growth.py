@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Annotated
 
@@ -77,14 +78,14 @@ def by_dimension() -> list[tuple[float, float]]:
     return [(float(d), median(step(gaussian_classes(10, d), BATCH), 3)) for d in DIMENSIONS]
 
 
-def _worker(ready: multiprocessing.Barrier, repeats: int) -> None:  # type: ignore[valid-type]
+def _worker(ready: Barrier, repeats: int) -> None:
     with threadpool_limits(1):
         run = step(problem(STEPS["LETTER-64"], chains=1, window=0), BATCH)
         run()
-        ready.wait()  # type: ignore[attr-defined]
+        ready.wait()
         for _ in range(repeats):
             run()
-        ready.wait()  # type: ignore[attr-defined]
+        ready.wait()
 
 
 def throughput(processes: int, repeats: int = 20) -> float:

@@ -11,7 +11,7 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -45,9 +45,9 @@ class Stream:
         self.dicts = [dict(enumerate(row)) for row in self.rows.tolist()]
 
 
-def stream_osr(stream: Stream, **arguments: object) -> Callable[[], None]:
+def stream_osr(stream: Stream, **arguments: Any) -> Callable[[], None]:
     """Make the recognizer, one instance after the other."""
-    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, **arguments)  # type: ignore[arg-type]
+    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, **arguments)
     for x, label in zip(stream.X.tolist(), stream.y.tolist(), strict=True):
         model.learn_one(dict(enumerate(x)), label)
     model.freeze()
@@ -61,14 +61,14 @@ def stream_osr(stream: Stream, **arguments: object) -> Callable[[], None]:
     return run
 
 
-def river_clusterer(stream: Stream, make: Callable[[], object]) -> Callable[[], None]:
+def river_clusterer(stream: Stream, make: Callable[[], Any]) -> Callable[[], None]:
     """Learn and predict, one instance after the other."""
 
     def run() -> None:
         model = make()
         for x in stream.dicts:
-            model.learn_one(x)  # type: ignore[attr-defined]
-            model.predict_one(x)  # type: ignore[attr-defined]
+            model.learn_one(x)
+            model.predict_one(x)
 
     return run
 
