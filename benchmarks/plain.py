@@ -27,7 +27,7 @@ from stream_osr.hdp.known import Densities, Known, log_new, mix
 from stream_osr.hdp.prior import Prior, homogeneous
 from stream_osr.hdp.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
 from stream_osr.hdp.seating import draw, draw_table, redish_tables, relative, times_seats
-from stream_osr.hdp.splitting import split_or_merge
+from stream_osr.hdp.splitting import make_company, split_or_merge
 from stream_osr.hdp.stream import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256
@@ -96,6 +96,7 @@ def sweep_plainly(
     n, frozen = log_frozen.shape
     weights = np.empty(franchise.menu.shape[0] + 1)
     probabilities = np.zeros((n, frozen + 1))
+    company = make_company(guests, prior)
     counted_from = (sweeps + 1) // 2
     counted = sweeps - counted_from + 1
     count, width = dishes.size.shape[0], guests.rows.shape[1]
@@ -115,7 +116,7 @@ def sweep_plainly(
         if s > 0:
             redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
         for _ in range(proposals):
-            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior)
+            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, company)
         for k in range(count):
             if dishes.size[k] > 0:
                 log_det[k] = factorise(dishes.matrix[k], lower[k])

@@ -86,6 +86,22 @@ def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
 
 
 @kernel
+def keep_slots(dishes: Dishes, slots: np.ndarray) -> Dishes:
+    """Keep the named slots, in increasing order; a view as long as they are the first ones."""
+    count = len(slots)
+    if count > 0 and slots[-1] != count - 1:
+        return copy_slots(dishes, slots, count)
+    return Dishes(
+        dishes.size[:count],
+        dishes.matrix[:count],
+        dishes.inverse[:count],
+        dishes.log_det[:count],
+        dishes.constant[:count],
+        dishes.updates[:count],
+    )
+
+
+@kernel
 def clear_all(dishes: Dishes, prior: Prior, first: int = 0) -> None:
     """Empty every slot, from number ``first`` on."""
     for k in range(first, dishes.size.shape[0]):

@@ -68,7 +68,7 @@ def fused_borrowing_kernel(function: F) -> F:
 
 def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
-    options: dict[str, Any] = {"_nrt": counts_references}
+    options: dict[str, Any] = {"_nrt": counts_references, "forceinline": not counts_references}
     dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
     dispatcher._cache._cache_file._source_stamp = source_stamp()
     compiled: F = dispatcher

@@ -5,6 +5,9 @@ are computed once and corrected when a subclass takes in or lets go a guest. Wit
 of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
 (``docs/inference.md``, "Remembered densities"). The other covariance models compute the densities of a changed
 subclass afresh, which costs no more.
+
+Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
+nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
 """
 
 from __future__ import annotations
@@ -16,20 +19,29 @@ import numpy as np
 from stream_osr.hdp import dishes as statistics
 from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp.dishes import Dishes
-from stream_osr.hdp.elementwise import log_each_using
+from stream_osr.hdp.elementwise import exp_each, exp_each_using, largest, log_each_using
+from stream_osr.hdp.franchise import Franchise, menu_weight
 from stream_osr.hdp.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.hdp.prior import FULL, Prior
 from stream_osr.hdp.terms import products
 
 
+HIGHEST = 700.0
+"""Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
+
+
 class Likelihood(NamedTuple):
-    """Densities of n guests under K Gaussian dishes. A slot that nobody sits in may hold anything.
+    """Densities of n guests under C frozen and K Gaussian dishes. A slot that nobody sits in may hold any number.
 
     Attributes
     ----------
-    log_density
-        Log posterior predictive of each guest under each dish, shape (n, K). For a dish that the guest is in: as if
-        it came a second time (:func:`log_density_without` leaves it out).
+    density
+        Posterior predictive density of each guest under each dish over the guest's reference, shape (n, C + K). For a
+        dish that the guest is in: as if it came a second time (:func:`log_density_without` leaves it out).
+    fresh
+        Density of each guest under a new subclass over its reference, shape (n,).
+    reference
+        Logarithm of the density that a guest's densities are relative to, shape (n,).
     form
         Quadratic forms of the guests' rows, shape (K, n); shape (0, 0) unless the covariance is full.
     start
@@ -40,50 +52,53 @@ class Likelihood(NamedTuple):
         Room for one row, shape (d + 1,).
     side, room
         Room for one number of each guest, twice, shape (n,).
-    exponents
-        Room for a whole number of each dish, the frozen ones and a new one included, shape (C + K + 1,).
     """
 
-    log_density: np.ndarray
+    density: np.ndarray
+    fresh: np.ndarray
+    reference: np.ndarray
     form: np.ndarray
     start: np.ndarray
     columns: np.ndarray
     scratch: np.ndarray
     side: np.ndarray
     room: np.ndarray
-    exponents: np.ndarray
 
 
 @kernel
 def remember(
     rows: np.ndarray,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
     dishes: Dishes,
     prior: Prior,
     columns: np.ndarray | None = None,
     product: np.ndarray | None = None,
-    frozen: int = 0,
 ) -> Likelihood:
     """Compute the densities of homogeneous rows, shape (n, d + 1), under all dishes that hold somebody.
 
-    ``columns`` (the rows transposed) and ``product`` (their :func:`~stream_osr.hdp.terms.products`) are made unless
-    they are at hand. ``frozen`` is the number of frozen dishes that guests choose from as well.
+    ``log_frozen``, shape (n, C), and ``log_new``, shape (n,), are known already. ``columns`` (the rows transposed) and
+    ``product`` (their :func:`~stream_osr.hdp.terms.products`) are made unless they are at hand.
     """
     turned = np.ascontiguousarray(rows.T) if columns is None else columns
-    n, count = rows.shape[0], dishes.size.shape[0]
+    n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
     start = np.full(n, 1.0 / prior.beta)
     for a in range(prior.n_features):
         for i in range(n):
             start[i] += turned[a, i] * turned[a, i] / prior.psi
     form = np.zeros((count, n)) if prior.covariance == FULL else np.zeros((0, 0))
+    density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
+    relative = np.empty((n, frozen + 1))
+    for i in range(n):
+        relative[i, :frozen] = log_frozen[i]
+        relative[i, frozen] = log_new[i]
+        reference[i] = largest(relative[i])
+        relative[i] -= reference[i]
+    exp_each(relative.reshape(relative.size))
+    density[:, :frozen] = relative[:, :frozen]
+    fresh[:] = relative[:, frozen]
     out = Likelihood(
-        np.empty((n, count)),
-        form,
-        start,
-        turned,
-        np.empty(rows.shape[1]),
-        np.empty(n),
-        np.empty(n),
-        np.empty(frozen + count + 1, np.int64),
+        density, fresh, reference, form, start, turned, np.empty(rows.shape[1]), np.empty(n), np.empty(n)
     )
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
@@ -120,7 +135,8 @@ def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, pr
         tell(likelihood, k, dishes, prior)
     else:
         for i in range(rows.shape[0]):
-            likelihood.log_density[i, k] = statistics.log_predictive(dishes, k, rows[i], prior)
+            likelihood.side[i] = statistics.log_predictive(dishes, k, rows[i], prior)
+        write(likelihood, k, dishes)
 
 
 @fused_borrowing_kernel
@@ -157,17 +173,74 @@ def shift_forms(form: np.ndarray, columns: np.ndarray, v: np.ndarray, factor: fl
 
 @fused_borrowing_kernel
 def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
-    """Write the log densities that follow from the quadratic forms of dish k."""
-    form = likelihood.form[k]
+    """Write the densities that follow from the quadratic forms of dish k."""
+    form, logs = likelihood.form[k], likelihood.side
     n = form.shape[0]
-    logs = likelihood.side
     for i in range(n):
         logs[i] = 1.0 + (form[i] if form[i] > 0.0 else 0.0)
     log_each_using(likelihood.room, logs)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     for i in range(n):
-        likelihood.log_density[i, k] = head - power * logs[i]
+        logs[i] = head - power * logs[i]
+    write(likelihood, k, dishes)
+
+
+@borrowing_kernel
+def write(likelihood: Likelihood, k: int, dishes: Dishes) -> None:
+    """Write the densities of dish k whose logarithms are in ``side``."""
+    logs, reference, density = likelihood.side, likelihood.reference, likelihood.density
+    n, column = logs.shape[0], density.shape[1] - dishes.size.shape[0] + k
+    for i in range(n):
+        v = logs[i] - reference[i]
+        logs[i] = v if v < HIGHEST else HIGHEST
+    exp_each_using(likelihood.room.view(np.int64), logs)
+    for i in range(n):
+        density[i, column] = logs[i]
+
+
+@borrowing_kernel
+def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> float:
+    """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
+    if prior.covariance != FULL:
+        return statistics.log_predictive(dishes, k, rows[i], prior)
+    power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
+    return dishes.constant[k, 0] - 0.5 * dishes.log_det[k] - power * np.log1p(max(likelihood.form[k, i], 0.0))
+
+
+@borrowing_kernel
+def restate(
+    likelihood: Likelihood,
+    i: int,
+    own: int,
+    log_frozen: np.ndarray,
+    log_new: float,
+    rows: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+) -> None:
+    """Make the largest density of guest i its reference and state its densities anew.
+
+    ``own`` is the dish that it is in, or ``CLOSED``: that one counts with its density under the others.
+    """
+    density, frozen = likelihood.density[i], log_frozen.shape[0]
+    highest = log_new
+    for dish in range(franchise.extent[0]):
+        if menu_weight(franchise, dish) > 0.0:
+            if dish < frozen:
+                density[dish] = log_frozen[dish]
+            else:
+                density[dish] = log_density(likelihood, i, dish - frozen, rows, dishes, prior)
+            beside = density[dish]
+            if dish == own:
+                beside = log_density_without(likelihood, i, dish - frozen, rows, dishes, prior)
+            highest = max(highest, beside)
+    likelihood.reference[i] = highest
+    likelihood.fresh[i] = np.exp(log_new - highest)
+    for dish in range(franchise.extent[0]):
+        if menu_weight(franchise, dish) > 0.0:
+            density[dish] = np.exp(min(density[dish] - highest, HIGHEST))
 
 
 @borrowing_kernel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.dishes import Dishes, copy_slots
+from stream_osr.hdp.dishes import Dishes, copy_slots, keep_slots
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, menu_weight
 from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.prior import Prior
@@ -215,7 +215,7 @@ def tidy(state: StreamState, n_classes: int) -> StreamState:
     kept = numbers[n_classes:] - n_classes
     return StreamState(
         franchise,
-        copy_slots(state.dishes, kept, len(kept)),
+        keep_slots(state.dishes, kept),
         state.ids[kept],
         Guests(window.rows, window.group, window.weight, table_number[window.table]),
         state.window_seq,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.hdp.dishes import Dishes, clear, log_block_predictive, log_predictive, log_predictive_without
-from stream_osr.hdp.elementwise import exp_each, exp_each_using, largest, total_of
+from stream_osr.hdp.elementwise import exp_each, largest, total_of
 from stream_osr.hdp.franchise import (
     ANYONE,
     CLOSED,
@@ -27,11 +27,14 @@ from stream_osr.hdp.franchise import (
     serve,
 )
 from stream_osr.hdp.jit import borrowing_kernel, kernel
-from stream_osr.hdp.likelihood import Likelihood, add, log_block_bound, log_density_without, remove
-from stream_osr.hdp.prior import FULL, Prior
+from stream_osr.hdp.likelihood import Likelihood, add, log_block_bound, log_density_without, remove, restate
+from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
 
 HOPELESS = 45.0
 """Nats below the best by which a dish is left out; ``exp(-45)`` is 3e-20."""
+
+LEAST = 1e-200
+"""Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
 
 
 @borrowing_kernel
@@ -99,19 +102,42 @@ def weigh_remembered(
     likelihood: Likelihood,
 ) -> float:
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
-    frozen = log_frozen.shape[0]
+    total = _weigh_remembered(i, group, own, rows, log_frozen.shape[0], franchise, dishes, prior, weights, likelihood)
+    if not LEAST < total < 1.0 / LEAST:
+        restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
+        total = _weigh_remembered(
+            i, group, own, rows, log_frozen.shape[0], franchise, dishes, prior, weights, likelihood
+        )
+    return total
+
+
+@borrowing_kernel
+def _weigh_remembered(
+    i: int,
+    group: int,
+    own: int,
+    rows: np.ndarray,
+    frozen: int,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    weights: np.ndarray,
+    likelihood: Likelihood,
+) -> float:
     last = franchise.extent[0]
-    menu, held = franchise.menu, franchise.held
-    log_density = likelihood.log_density[i]
-    for k in range(frozen):
-        weights[k] = log_frozen[k] if max(menu[k], held[k]) > 0.0 else -np.inf
-    for k in range(frozen, last):
-        weights[k] = log_density[k - frozen] if max(menu[k], held[k]) > 0.0 else -np.inf
-    if own != CLOSED and menu_weight(franchise, own) > 0.0:
-        weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
-    relative(log_new, franchise, weights)
-    exp_each_using(likelihood.exponents[: last + 1], weights[: last + 1])
-    return times_seats(group, franchise, weights)
+    menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
+    density, gamma = likelihood.density[i], franchise.gamma[0]
+    share = franchise.alpha[group] / (franchise.total[0] + gamma)
+    for k in range(last):
+        weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
+    if own != CLOSED:
+        weights[own] = 0.0
+        tables = menu_weight(franchise, own)
+        if tables > 0.0:
+            log_own = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
+            weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)
+    weights[last] = likelihood.fresh[i] * share * gamma
+    return float(total_of(weights[:last]) + weights[last])
 
 
 @borrowing_kernel
@@ -141,14 +167,24 @@ def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
 def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
     """Draw an index with probability proportional to its weight."""
     u = rng.random() * total
-    last = 0
-    for k in range(weights.shape[0]):
+    n = weights.shape[0]
+    k = 0
+    while k + 8 <= n:  # eight at a time as long as they are passed over
+        w = weights[k : k + 8]
+        several = ((w[0] + w[1]) + (w[2] + w[3])) + ((w[4] + w[5]) + (w[6] + w[7]))
+        if u < several:
+            break
+        u -= several
+        k += 8
+    while k < n:
+        u -= weights[k]
+        if u < 0.0:
+            return k
+        k += 1
+    for k in range(n - 1, 0, -1):  # rounding left a crumb
         if weights[k] > 0.0:
-            last = k
-            u -= weights[k]
-            if u < 0.0:
-                return k
-    return last  # rounding left a crumb
+            return k
+    return 0
 
 
 @borrowing_kernel
@@ -225,7 +261,7 @@ def visit(
     return total
 
 
-@kernel
+@borrowing_kernel
 def weigh_block(
     old: int,
     members: np.ndarray,
@@ -235,6 +271,7 @@ def weigh_block(
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
+    empty: Dishes,
     weights: np.ndarray,
     likelihood: Likelihood | None = None,
 ) -> None:
@@ -245,7 +282,7 @@ def weigh_block(
     """
     frozen, last = log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
-    weights[last] = np.log(franchise.gamma[0]) + log_new_block(block, prior)
+    weights[last] = np.log(franchise.gamma[0]) + log_block_predictive(empty, 0, block, False, prior)
     best = weights[last]
     for step in range(2):  # its own dish and the frozen ones first: most others do not come near them
         for k in range(last):
@@ -283,19 +320,52 @@ def redish(
     likelihood: Likelihood | None = None,
 ) -> None:
     """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests."""
+    block, empty = guests.rows[members], empty_dish(prior)
+    _redish(
+        rng,
+        table,
+        members,
+        block,
+        guests,
+        log_frozen,
+        franchise,
+        dishes,
+        prior,
+        exclusive,
+        empty,
+        weights,
+        likelihood,
+    )
+
+
+@borrowing_kernel
+def _redish(
+    rng: np.random.Generator,
+    table: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+    empty: Dishes,
+    weights: np.ndarray,
+    likelihood: Likelihood | None = None,
+) -> None:
     frozen = log_frozen.shape[1]
     last = franchise.extent[0]
     group = franchise.table_group[table]
     old = franchise.table_dish[table]
     mass = franchise.table_mass[table]
-    block = guests.rows[members]
     serve(franchise, old, -1.0)
     alone = menu_weight(franchise, old) == 0.0
-    weigh_block(old, members, block, group, log_frozen, franchise, dishes, prior, weights, likelihood)
-    peak = np.max(weights[: last + 1])
+    weigh_block(old, members, block, group, log_frozen, franchise, dishes, prior, empty, weights, likelihood)
+    peak = largest(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
-    dish = draw(rng, weights[: last + 1], np.sum(weights[: last + 1]))
+    dish = draw(rng, weights[: last + 1], total_of(weights[: last + 1]))
     nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
     if dish == old or (dish == last and nobody_else):
         serve(franchise, old, 1.0)
@@ -321,18 +391,12 @@ def redish(
 
 
 @kernel
-def log_new_block(block: np.ndarray, prior: Prior) -> float:
-    """Log marginal likelihood of a block of homogeneous rows that found a new subclass."""
-    return log_block_predictive(one_empty_dish(prior), 0, block, False, prior)
-
-
-@kernel
-def one_empty_dish(prior: Prior) -> Dishes:
+def empty_dish(prior: Prior) -> Dishes:
     """Make a single slot that holds the prior."""
     d = prior.n_features
     a, b = d + 1, d + 1
-    if prior.covariance != 0:
-        a, b = (2 if prior.covariance == 1 else 1), d
+    if prior.covariance != FULL:
+        a, b = (2 if prior.covariance == DIAGONAL else 1), d
     out = Dishes(
         np.zeros(1, np.int64),
         np.zeros((1, a, b)),
@@ -362,13 +426,83 @@ def redish_tables(
 
     A table of one is left out: a visit to its guest has just done the same.
     """
-    tables = franchise.extent[1]
-    young = np.zeros(tables, np.bool_)
-    for i in range(first, guests.table.shape[0]):
-        young[guests.table[i]] = True
+    n = guests.table.shape[0]
+    by_table, start = guests_by_table(guests, franchise)
+    _redish_tables(
+        rng,
+        first,
+        by_table,
+        start,
+        np.empty((n, guests.rows.shape[1])),
+        empty_dish(prior),
+        guests,
+        log_frozen,
+        franchise,
+        dishes,
+        prior,
+        exclusive,
+        weights,
+        likelihood,
+    )
+
+
+@kernel
+def guests_by_table(guests: Guests, franchise: Franchise) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the guests, those of table t from ``start[t]`` to ``start[t + 1] - 1``, and ``start``."""
+    n, tables = guests.table.shape[0], franchise.extent[1]
+    start = np.zeros(tables + 1, np.int64)
+    for i in range(n):
+        start[guests.table[i] + 1] += 1
     for t in range(tables):
-        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:
-            members = np.flatnonzero(guests.table == t)
-            redish(rng, t, members, guests, log_frozen, franchise, dishes, prior, exclusive, weights, likelihood)
-            if franchise.overflow[0]:
-                return
+        start[t + 1] += start[t]
+    ends = start.copy()
+    by_table = np.empty(n, np.int64)
+    for i in range(n):
+        t = guests.table[i]
+        by_table[ends[t]] = i
+        ends[t] += 1
+    return by_table, start
+
+
+@borrowing_kernel
+def _redish_tables(
+    rng: np.random.Generator,
+    first: int,
+    by_table: np.ndarray,
+    start: np.ndarray,
+    room: np.ndarray,
+    empty: Dishes,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    exclusive: bool,
+    weights: np.ndarray,
+    likelihood: Likelihood | None = None,
+) -> None:
+    for t in range(start.shape[0] - 1):
+        members = by_table[start[t] : start[t + 1]]
+        size = members.shape[0]
+        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:
+            continue
+        for position in range(size):
+            for a in range(room.shape[1]):
+                room[position, a] = guests.rows[members[position], a]
+        _redish(
+            rng,
+            t,
+            members,
+            room[:size],
+            guests,
+            log_frozen,
+            franchise,
+            dishes,
+            prior,
+            exclusive,
+            empty,
+            weights,
+            likelihood,
+        )
+        if franchise.overflow[0]:
+            return

@@ -6,26 +6,30 @@ has seats enough. This is a Metropolis-Hastings move in the manner of Dahl's seq
 sampler (2005), so it changes how fast the sampler finds such a group and nothing about its target.
 
 Split: an anchor guest is picked, and the guests of its class's dish nearest to it are offered, nearest first, to
-the subclass that the anchor founds. Merge: an anchor is picked at a table that is its subclass's only one; its
+the subclass that the anchor founds, until too many in a row have stayed. Merge: an anchor is picked at a table that is its subclass's only one; its
 guests go to the tables of a frozen dish, as if they came one by one. ``docs/inference.md`` has the ratio.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.hdp import likelihood as memory
 from stream_osr.hdp.dishes import Dishes, add_telling, clear, log_predictive
 from stream_osr.hdp.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
-from stream_osr.hdp.jit import kernel
+from stream_osr.hdp.jit import borrowing_kernel, kernel
 from stream_osr.hdp.likelihood import Likelihood
 from stream_osr.hdp.prior import Prior
-from stream_osr.hdp.seating import draw, one_empty_dish
+from stream_osr.hdp.seating import draw, empty_dish
 
 NEIGHBOURS = 64
 """Guests that are offered to a new subclass."""
+
+PATIENCE = 8
+"""Nobody else is offered when so many in a row have stayed: those who follow are farther away still."""
 
 SPAN = 128
 """How many places before or after its anchor a guest may have arrived to be one of them.
@@ -36,7 +40,48 @@ better by a subclass of its own. The groups looked for are those of a micro-batc
 """
 
 
+class Company(NamedTuple):
+    """Room for the guests that may go with an anchor; n guests are present.
+
+    Attributes
+    ----------
+    guest
+        Their numbers, shape (n,).
+    distance
+        Squared distances from the anchor, infinite once they have been offered, shape (n,).
+    inside
+        Whether each goes with the anchor, shape (n,).
+    member
+        The anchor and those who go with it, shape (n,).
+    subclass
+        The subclass that is founded, one slot.
+    scratch
+        Room for one row, shape (d + 1,).
+    """
+
+    guest: np.ndarray
+    distance: np.ndarray
+    inside: np.ndarray
+    member: np.ndarray
+    subclass: Dishes
+    scratch: np.ndarray
+
+
 @kernel
+def make_company(guests: Guests, prior: Prior) -> Company:
+    """Make the room."""
+    n, width = guests.rows.shape
+    return Company(
+        np.empty(n, np.int64),
+        np.empty(n),
+        np.empty(n, np.bool_),
+        np.empty(n, np.int64),
+        empty_dish(prior),
+        np.empty(width),
+    )
+
+
+@borrowing_kernel
 def split_or_merge(
     rng: np.random.Generator,
     guests: Guests,
@@ -45,6 +90,7 @@ def split_or_merge(
     franchise: Franchise,
     dishes: Dishes,
     prior: Prior,
+    company: Company,
     likelihood: Likelihood | None = None,
 ) -> bool:
     """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
@@ -61,6 +107,8 @@ def split_or_merge(
         Log density of each guest under a new subclass, shape (n,).
     prior
         Base measure.
+    company
+        Room to work in.
     likelihood
         Remembered densities, if they are.
     """
@@ -69,93 +117,165 @@ def split_or_merge(
     table = guests.table[anchor]
     dish = franchise.table_dish[table]
     if dish < frozen:
-        order = neighbours(anchor, dish, CLOSED, guests, franchise)
-        inside = np.zeros(len(order), np.bool_)
-        log_q, log_block = allocate(rng, anchor, dish, order, inside, False, guests, log_frozen, log_new, prior)
-        members = np.sort(np.append(order[inside], anchor))
-        log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
-        log_ratio = log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
-        if math.log(rng.random()) < log_ratio:
-            return found(members, guests, franchise, dishes, frozen, prior, likelihood)
-        return False
+        count = gather(anchor, dish, CLOSED, guests, franchise, company)
+        together, log_q, log_block = allocate(
+            rng, anchor, dish, count, False, guests, log_frozen, log_new, prior, company
+        )
+        if together == 1:
+            return False  # visits do that
+        members = company.member[:together]
+        put_together(anchor, count, company, members)
+        return split(
+            rng, members, dish, log_q, log_block, guests, log_frozen, franchise, dishes, prior, likelihood
+        )
+    size = franchise.table_live[table]
     alone = franchise.menu[dish] == 1.0 and franchise.held[dish] == 0.0 and franchise.table_residual[table] == 0.0
-    if frozen == 0 or not alone or dishes.size[dish - frozen] != franchise.table_live[table]:
+    if frozen == 0 or size == 1 or not alone or dishes.size[dish - frozen] != size:
         return False
-    members = np.flatnonzero(guests.table == table)
-    into = draw_frozen(rng, members, log_frozen)
-    order = neighbours(anchor, into, table, guests, franchise)
-    inside = guests.table[order] == table
-    if np.sum(inside) + 1 != len(members):
-        return False  # the split could not have offered them all
-    log_q, log_block = allocate(rng, anchor, into, order, inside, True, guests, log_frozen, log_new, prior)
-    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, franchise)
-    log_ratio = log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
-    if math.log(rng.random()) < -log_ratio:
-        return dissolve(members, chosen, into, guests, franchise, dishes, frozen, prior)
+    return merge(rng, anchor, guests, log_frozen, log_new, franchise, dishes, prior, company)
+
+
+@borrowing_kernel
+def put_together(anchor: int, count: int, company: Company, members: np.ndarray) -> None:
+    """Write the numbers, in order, of the anchor and those who go with it."""
+    members[0] = anchor
+    size = 1
+    for position in range(count):
+        if company.inside[position]:
+            place = size
+            while place > 0 and members[place - 1] > company.guest[position]:
+                members[place] = members[place - 1]
+                place -= 1
+            members[place] = company.guest[position]
+            size += 1
+
+
+@kernel
+def split(
+    rng: np.random.Generator,
+    members: np.ndarray,
+    dish: int,
+    log_q: float,
+    log_block: float,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    likelihood: Likelihood | None = None,
+) -> bool:
+    """Accept or refuse the split that takes the members out of a frozen dish; tell which."""
+    log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
+    log_ratio = log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    if math.log(rng.random()) < log_ratio:
+        return found(members, guests, franchise, dishes, log_frozen.shape[1], prior, likelihood)
     return False
 
 
 @kernel
-def neighbours(anchor: int, dish: int, table: int, guests: Guests, franchise: Franchise) -> np.ndarray:
-    """Order the guests of a frozen dish, and of one more table, by their distance from the anchor; the nearest."""
+def merge(
+    rng: np.random.Generator,
+    anchor: int,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    company: Company,
+) -> bool:
+    """Accept or refuse the merge of the anchor's subclass, which has one table, into a frozen dish; tell which."""
+    table = guests.table[anchor]
+    members = np.flatnonzero(guests.table == table)
+    into = draw_frozen(rng, members, log_frozen)
+    count = gather(anchor, into, table, guests, franchise, company)
+    together, log_q, log_block = allocate(rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company)
+    if together != len(members):
+        return False  # the split could not have offered them all
+    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, franchise)
+    log_ratio = log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    if math.log(rng.random()) < -log_ratio:
+        return dissolve(members, chosen, into, guests, franchise, dishes, log_frozen.shape[1], prior)
+    return False
+
+
+@borrowing_kernel
+def gather(anchor: int, dish: int, table: int, guests: Guests, franchise: Franchise, company: Company) -> int:
+    """Gather the guests of a frozen dish, and of one more table (they are inside), around an anchor; how many."""
     n, width = guests.rows.shape
-    found_so_far = 0
-    candidates = np.empty(n, np.int64)
-    distance = np.empty(n)
+    count = 0
     for i in range(max(0, anchor - SPAN), min(n, anchor + SPAN + 1)):
         t = guests.table[i]
         if i != anchor and (t == table or franchise.table_dish[t] == dish):
             total = 0.0
             for a in range(width):
                 total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
-            candidates[found_so_far] = i
-            distance[found_so_far] = total
-            found_so_far += 1
-    order = np.argsort(distance[:found_so_far], kind="mergesort")
-    return candidates[order[:NEIGHBOURS]]
+            company.guest[count] = i
+            company.distance[count] = total
+            company.inside[count] = t == table
+            count += 1
+    return count
 
 
-@kernel
+@borrowing_kernel
+def nearest(company: Company, count: int) -> int:
+    """Position of the nearest guest who has not been offered yet, the first of several."""
+    distance = company.distance
+    best = 0
+    for position in range(1, count):
+        if distance[position] < distance[best]:
+            best = position
+    return best
+
+
+@borrowing_kernel
 def allocate(
     rng: np.random.Generator,
     anchor: int,
     dish: int,
-    order: np.ndarray,
-    inside: np.ndarray,
+    count: int,
     given: bool,
     guests: Guests,
     log_frozen: np.ndarray,
     log_new: np.ndarray,
     prior: Prior,
-) -> tuple[float, float]:
+    company: Company,
+) -> tuple[int, float, float]:
     """Offer guests to the subclass that the anchor founds, or (``given``) follow an allocation.
 
     Returns
     -------
-    Log probability of the allocation ``inside`` (written unless it is given), and the log marginal likelihood of
-    the founded subclass.
+    How many the subclass has in the end, the log probability of the allocation ``company.inside`` (written unless it
+    is given), and the log marginal likelihood of the founded subclass.
     """
-    subclass = one_empty_dish(prior)
-    v = np.empty(guests.rows.shape[1])
-    add_telling(subclass, 0, guests.rows[anchor], prior, v)
-    log_block = log_new[anchor]
-    log_q = 0.0
-    staying = 1.0
-    for position in range(len(order)):
-        i = order[position]
+    subclass = company.subclass
+    clear(subclass, 0, prior)
+    add_telling(subclass, 0, guests.rows[anchor], prior, company.scratch)
+    log_block, log_q = log_new[anchor], 0.0
+    staying, in_a_row = 1.0, 0
+    if not given:
+        company.inside[:count] = False
+    for _ in range(min(count, NEIGHBOURS)):
+        position = nearest(company, count)
+        company.distance[position] = np.inf
+        i = company.guest[position]
         log_in = log_predictive(subclass, 0, guests.rows[i], prior)
         gap = math.log(staying) + log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
         log_stay = -math.log1p(math.exp(-gap)) if gap > 0.0 else gap - math.log1p(math.exp(gap))
         if not given:
-            inside[position] = math.log(rng.random()) > log_stay
-        if inside[position]:
+            company.inside[position] = math.log(rng.random()) > log_stay
+        if company.inside[position]:
             log_q += log_stay - gap
             log_block += log_in
-            add_telling(subclass, 0, guests.rows[i], prior, v)
+            add_telling(subclass, 0, guests.rows[i], prior, company.scratch)
+            in_a_row = 0
         else:
             log_q += log_stay
             staying += 1.0
-    return log_q, log_block
+            in_a_row += 1
+            if in_a_row == PATIENCE:
+                break
+    return subclass.size[0], log_q, log_block
 
 
 @kernel

@@ -16,11 +16,11 @@ from stream_osr.hdp.concentration import (
 )
 from stream_osr.hdp.dishes import Dishes
 from stream_osr.hdp.franchise import Franchise, Guests
-from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.likelihood import remember
+from stream_osr.hdp.jit import borrowing_kernel, kernel
+from stream_osr.hdp.likelihood import Likelihood, remember
 from stream_osr.hdp.prior import Prior
 from stream_osr.hdp.seating import redish_tables, visit
-from stream_osr.hdp.splitting import split_or_merge
+from stream_osr.hdp.splitting import make_company, split_or_merge
 
 
 @kernel
@@ -111,28 +111,60 @@ def sweep_batch(
     n, frozen = log_frozen.shape
     weights = np.empty(franchise.menu.shape[0] + 1)
     probabilities = np.zeros((n, frozen + 1))
-    likelihood = remember(guests.rows, dishes, prior, columns, product, frozen)
+    likelihood = remember(guests.rows, log_frozen, log_new, dishes, prior, columns, product)
+    company = make_company(guests, prior)
     counted_from = (sweeps + 1) // 2
-    counted = sweeps - counted_from + 1
+    share = 1.0 / (sweeps - counted_from + 1)
     for s in range(sweeps + 1):
-        for i in range(first if s == 0 else 0, n):
-            total = visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights, likelihood)
-            if franchise.overflow[0]:
-                return probabilities
-            if s >= counted_from:
-                share = 1.0 / (total * counted)
-                known = 0.0
-                for c in range(frozen):
-                    probabilities[i, c] += share * weights[c]
-                    known += weights[c]
-                probabilities[i, frozen] += share * max(total - known, 0.0)
-        if s > 0:
+        _visit_all(
+            rng,
+            0 if s > 0 else first,
+            share if s >= counted_from else 0.0,
+            guests,
+            log_frozen,
+            log_new,
+            franchise,
+            dishes,
+            prior,
+            weights,
+            likelihood,
+            probabilities,
+        )
+        if s > 0 and not franchise.overflow[0]:
             redish_tables(rng, first, guests, log_frozen, franchise, dishes, prior, False, weights, likelihood)
-            if franchise.overflow[0]:
-                return probabilities
         for _ in range(proposals):
-            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, likelihood)
-            if franchise.overflow[0]:
-                return probabilities
+            if not franchise.overflow[0]:
+                split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, company, likelihood)
+        if franchise.overflow[0]:
+            return probabilities
         resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, fading)
     return probabilities
+
+
+@borrowing_kernel
+def _visit_all(
+    rng: np.random.Generator,
+    first: int,
+    share: float,
+    guests: Guests,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+    weights: np.ndarray,
+    likelihood: Likelihood,
+    probabilities: np.ndarray,
+) -> None:
+    """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
+    n, frozen = log_frozen.shape
+    for i in range(first, n):
+        total = visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights, likelihood)
+        if franchise.overflow[0]:
+            return
+        if share > 0.0:
+            known = 0.0
+            for c in range(frozen):
+                probabilities[i, c] += share / total * weights[c]
+                known += weights[c]
+            probabilities[i, frozen] += share / total * max(total - known, 0.0)
