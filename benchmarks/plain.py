@@ -31,7 +31,7 @@ from stream_osr.hdp.splitting import make_company, split_or_merge
 from stream_osr.hdp.stream import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256
-"""Free slots laid out for a batch; there is no second try."""
+"""Free slots for subclasses laid out for a batch; there is no second try."""
 
 
 @kernel

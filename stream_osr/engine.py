@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -451,38 +452,25 @@ def _decide(
     label = _labels(probabilities, parameters.min_probability)
     subclass = _subclasses(known, label, result.responsible, result.subclass)
     batch, first = stream.state.batches, stream.state.seen
-    decisions = []
-    for i, (instance, row, own, sits, near, distance, rank) in enumerate(
-        zip(
-            arrived,
-            probabilities.tolist(),
-            label.tolist(),
-            subclass,
-            nearest.tolist(),
-            distances,
-            ranks.tolist(),
-            strict=True,
-        )
-    ):
-        name = names[own]
-        decisions.append(
-            Decision(
-                instance.key,
-                instance.t,
-                name,
-                name,
-                row[own],
-                row[-1],
-                dict(zip(names, row, strict=True)),
-                sits,
-                names[near],
-                distance,
-                rank,
-                batch,
-                first + i,
-            )
-        )
-    return decisions
+    _, times, keys = zip(*arrived, strict=True)
+    told = [names[own] for own in label.tolist()]
+    columns = zip(  # in the order of the fields
+        keys,
+        times,
+        told,
+        told,
+        probabilities[np.arange(len(rows)), label].tolist(),
+        probabilities[:, -1].tolist(),
+        [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
+        subclass,
+        [names[near] for near in nearest.tolist()],
+        distances,
+        ranks.tolist(),
+        repeat(batch, len(rows)),
+        range(first, first + len(rows)),
+        strict=True,
+    )
+    return list(map(Decision._make, columns))
 
 
 def _labels(probabilities: np.ndarray, least: float) -> np.ndarray:
@@ -574,9 +562,9 @@ def _discover(
     sizes = dict(zip(ids, state.dishes.size.tolist(), strict=True))
     support = dict(zip(ids, state.franchise.seated[0, n_classes:].tolist(), strict=True))
     arrivals = [
-        (int(key), ev.Moment(d.seq, d.t, d.key), d.p_unknown)
-        for key, d in zip(result.subclass, decisions, strict=True)
-        if int(key) in sizes
+        (key, ev.Moment(d.seq, d.t, d.key), d.p_unknown)
+        for key, d in zip(result.subclass.tolist(), decisions, strict=True)
+        if key in sizes
     ]
     life, changes = observe(chain.life, arrivals, sizes)
     state = sampler.hold(chain.known, state, to_hold(life, support, sizes, parameters.max_subclasses))

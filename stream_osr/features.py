@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -262,6 +262,20 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     if len(out) != n:
         raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows; give one for each row")
     return [None if is_missing(v) else v for v in out]
+
+
+def checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
+    """Check each value of a frame's rows; an error names the row."""
+    out = []
+    for number, value in enumerate(values):
+        if value is None:
+            out.append(None)
+            continue
+        try:
+            out.append(check(value))
+        except InvalidInstance as error:
+            raise InvalidInstance(f"row {number}: {error}") from None
+    return out
 
 
 def time_of(t: object) -> float | None:

@@ -25,7 +25,17 @@ from stream_osr.errors import (
     NotTrained,
     PersistenceError,
 )
-from stream_osr.features import Features, Row, check_mapping, column_values, frame_matrix, frame_rows, key_of, time_of
+from stream_osr.features import (
+    Features,
+    Row,
+    check_mapping,
+    checked,
+    column_values,
+    frame_matrix,
+    frame_rows,
+    key_of,
+    time_of,
+)
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
@@ -302,16 +312,10 @@ class OpenSetRecognizer(MiniBatchClassifier):
             matrix = frame_matrix(X, self._trained.features)
         if matrix is not None:
             rows, extra = matrix
-            times, keys = (column_values(v, len(rows), name) for v, name in ((t, "t"), (key, "key")))
-            waiting = []
-            for number, (row, when, handle) in enumerate(zip(rows, times, keys, strict=True)):
-                try:
-                    waiting.append((row, time_of(when), key_of(handle)))
-                except InvalidInstance as error:
-                    raise InvalidInstance(f"row {number}: {error}") from None
+            times = checked(time_of, column_values(t, len(rows), "t"))
+            keys = checked(key_of, column_values(key, len(rows), "key"))
             with self._all_or_nothing():
-                for row, when, handle in waiting:
-                    self._wait(row, when, handle)
+                self._wait_together(rows, times, keys)
                 if extra:
                     self.counters["extra"] += extra * len(rows)
             return
@@ -415,6 +419,20 @@ class OpenSetRecognizer(MiniBatchClassifier):
         buffer.append(Arrived(values, t, key))
         if len(buffer) >= self._parameters.batch_size:
             self._close()
+
+    def _wait_together(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> None:
+        """Do what :meth:`_wait` does with each of many instances."""
+        if self._parameters.max_wait is not None:
+            for row, t, key in zip(rows, times, keys, strict=True):
+                self._wait(row, t, key)
+            return
+        at = 0
+        while at < len(rows):
+            end = at + self._parameters.batch_size - len(self._buffer)
+            self._buffer.extend(map(Arrived, rows[at:end], times[at:end], keys[at:end]))
+            at = end
+            if len(self._buffer) >= self._parameters.batch_size:
+                self._close()
 
     def _count(self, row: Row) -> None:
         self.counters["missing"] += row.missing
@@ -574,8 +592,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
             (later if evidence.row is None and evidence.key in waiting else now).append(evidence)
         arrived = []
         if self._buffer:
-            rows = whiten(self._trained.space, np.array([a.row for a in self._buffer], dtype=float))
-            arrived = [Arrived(row, t, key) for row, (_, t, key) in zip(rows, self._buffer, strict=True)]
+            values, times, keys = zip(*self._buffer, strict=True)
+            rows = whiten(self._trained.space, np.array(values, dtype=float))
+            arrived = list(map(Arrived, rows, times, keys))
         self._stream, batch = close_batch(
             self._trained, self._stream, arrived, now, self._parameters, release=release
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr.discovery.events import Explanation
-from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis, means_and_scales
+from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.space import Space, raw_scale, unwhiten
@@ -26,7 +26,8 @@ def explain(
     """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
     mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
     row = homogeneous(mean)[0]
-    distances = np.array([mahalanobis(known.dishes, k, row, known.prior) for k in range(len(known.ids))])
+    each = np.arange(len(known.ids))
+    distances = mahalanobis_each(known.dishes, each, np.tile(row, (len(each), 1)), known.prior)
     kept = np.isfinite(frozen.log_weight).any(axis=0)
     near = int(np.argmin(np.where(kept, distances, np.inf)))
     near_mean, near_covariance = means_and_scales(copy_slots(known.dishes, np.array([near]), 1), known.prior)

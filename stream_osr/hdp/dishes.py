@@ -237,7 +237,9 @@ def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool
     other = n - size if member else n + size
     matrix, log_det = dishes.matrix[k], dishes.log_det[k]
     if prior.covariance == FULL:
-        changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
+        changed = full.log_det_of_prior(prior)
+        if other > 0:
+            changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
         return sign * full.log_marginal_ratio(log_det, n, changed, other, prior)
     if prior.covariance == DIAGONAL:
         return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior)

@@ -33,7 +33,13 @@ def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
         inverse[a, a] = 1.0 / prior.psi
     matrix[d, d] = prior.beta
     inverse[d, d] = 1.0 / prior.beta
-    return d * math.log(prior.psi) + math.log(prior.beta)
+    return log_det_of_prior(prior)
+
+
+@borrowing_kernel
+def log_det_of_prior(prior: Prior) -> float:
+    """``log|M|`` of a subclass without instances."""
+    return prior.n_features * math.log(prior.psi) + math.log(prior.beta)
 
 
 @summing_kernel
@@ -237,7 +243,7 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
     """
     size, width = block.shape
     if size < width:
-        change = log_det_change(inverse, block, sign)
+        change = log_det_change(inverse, block, sign, np.inf)
         if change > math.log(LOSES_DIGITS):
             return log_det + change
     m = matrix + sign * (block.T @ block)
@@ -245,8 +251,11 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
 
 
 @fused_kernel
-def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
-    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`."""
+def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float, enough: float) -> float:
+    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`.
+
+    Of rows that are added each makes it larger: as soon as it is more than ``enough`` it is returned as it is.
+    """
     size, width = block.shape
     lower = np.empty((size, size))
     v = np.empty(width)
@@ -267,7 +276,22 @@ def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float
                 log_det += math.log(s)
             else:
                 lower[i, j] = s / lower[j, j]
+        if log_det > enough:
+            break
     return log_det
+
+
+@borrowing_kernel
+def log_marginal_ratio_above(
+    floor: float, inverse: np.ndarray, log_det: float, n: int, block: np.ndarray, prior: Prior
+) -> float:
+    """:func:`log_marginal_ratio` of a block that comes, or minus infinity as soon as it must be below ``floor``."""
+    n_after = n + block.shape[0]
+    highest = log_marginal_ratio(log_det, n, log_det, n_after, prior)
+    half_power = 0.5 * (prior.nu + n_after)
+    enough = (highest - floor) / half_power
+    change = log_det_change(inverse, block, 1.0, enough)
+    return highest - half_power * change if change <= enough else -np.inf
 
 
 @borrowing_kernel

@@ -25,7 +25,6 @@ from stream_osr.hdp.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.hdp.prior import FULL, Prior
 from stream_osr.hdp.terms import products
 
-
 HIGHEST = 700.0
 """Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
 
@@ -77,8 +76,8 @@ def remember(
 ) -> Likelihood:
     """Compute the densities of homogeneous rows, shape (n, d + 1), under all dishes that hold somebody.
 
-    ``log_frozen``, shape (n, C), and ``log_new``, shape (n,), are known already. ``columns`` (the rows transposed) and
-    ``product`` (their :func:`~stream_osr.hdp.terms.products`) are made unless they are at hand.
+    ``log_frozen``, shape (n, C), and ``log_new``, shape (n,), are known already. ``columns`` (the rows transposed)
+    and ``product`` (their :func:`~stream_osr.hdp.terms.products`) are made unless they are at hand.
     """
     turned = np.ascontiguousarray(rows.T) if columns is None else columns
     n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
@@ -86,7 +85,7 @@ def remember(
     for a in range(prior.n_features):
         for i in range(n):
             start[i] += turned[a, i] * turned[a, i] / prior.psi
-    form = np.zeros((count, n)) if prior.covariance == FULL else np.zeros((0, 0))
+    form = np.empty((count, n)) if prior.covariance == FULL else np.empty((0, 0))
     density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
     relative = np.empty((n, frozen + 1))
     for i in range(n):
@@ -318,9 +317,23 @@ def log_density_without(
 
 
 @borrowing_kernel
-def log_block_bound(likelihood: Likelihood, k: int, members: np.ndarray, dishes: Dishes, prior: Prior) -> float:
-    """Upper bound of the log predictive density of guests together, none of whom dish k holds; full covariances."""
+def log_block_predictive_above(
+    floor: float,
+    likelihood: Likelihood,
+    k: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    dishes: Dishes,
+    prior: Prior,
+) -> float:
+    """Log predictive density of guests together, none of whom dish k holds, if it is not below ``floor``.
+
+    Below it, minus infinity: by an upper bound, or as soon as rows enough have been looked at. Full covariances.
+    """
     trace = 0.0
     for i in members:
         trace += max(likelihood.form[k, i], 0.0)
-    return full.log_marginal_bound(dishes.log_det[k], dishes.size[k], trace, len(members), prior)
+    n, log_det = dishes.size[k], dishes.log_det[k]
+    if full.log_marginal_bound(log_det, n, trace, len(members), prior) < floor:
+        return -np.inf
+    return full.log_marginal_ratio_above(floor, dishes.inverse[k], log_det, n, block, prior)

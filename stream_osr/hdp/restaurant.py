@@ -63,9 +63,9 @@ def lengthened(values: np.ndarray, count: int, fill: float) -> np.ndarray:
 def lay_tables(
     state: StreamState, rows: np.ndarray, arriving: int, prior: Prior, spare: int
 ) -> tuple[Guests, Franchise, Dishes]:
-    """Copy the state into arrays with room for new subclasses and tables; the batch stands at the door."""
+    """Copy the state into arrays with ``spare`` more subclasses and a table for everybody; the batch is at the door."""
     old, window = state.franchise, state.window
-    n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + spare
+    n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
     seated = np.zeros((1, n_dishes))
     seated[0, : len(old.menu)] = old.seated[0]
     overflow = old.overflow.copy()

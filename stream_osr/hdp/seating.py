@@ -27,11 +27,18 @@ from stream_osr.hdp.franchise import (
     serve,
 )
 from stream_osr.hdp.jit import borrowing_kernel, kernel
-from stream_osr.hdp.likelihood import Likelihood, add, log_block_bound, log_density_without, remove, restate
+from stream_osr.hdp.likelihood import (
+    Likelihood,
+    add,
+    log_block_predictive_above,
+    log_density_without,
+    remove,
+    restate,
+)
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
 
-HOPELESS = 45.0
-"""Nats below the best by which a dish is left out; ``exp(-45)`` is 3e-20."""
+HOPELESS = 32.0
+"""Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
@@ -278,11 +285,15 @@ def weigh_block(
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
 
     Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
-    been computed is left out: all of them together have less than 1e-15 of the probability.
+    been computed is left out: a hundred of them together have less than 1e-11 of the probability.
     """
     frozen, last = log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
-    weights[last] = np.log(franchise.gamma[0]) + log_block_predictive(empty, 0, block, False, prior)
+    if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
+        log_fresh = log_block_predictive(dishes, old - frozen, block, True, prior)
+    else:
+        log_fresh = log_block_predictive(empty, 0, block, False, prior)
+    weights[last] = np.log(franchise.gamma[0]) + log_fresh
     best = weights[last]
     for step in range(2):  # its own dish and the frozen ones first: most others do not come near them
         for k in range(last):
@@ -299,9 +310,10 @@ def weigh_block(
             elif likelihood is None or prior.covariance != FULL or k == old:
                 weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
             else:
-                bound = np.log(tables) + log_block_bound(likelihood, k - frozen, members, dishes, prior)
-                if bound > best - HOPELESS:
-                    weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, False, prior)
+                floor = best - HOPELESS - np.log(tables)
+                weights[k] = np.log(tables) + log_block_predictive_above(
+                    floor, likelihood, k - frozen, members, block, dishes, prior
+                )
             best = max(best, weights[k])
 
 

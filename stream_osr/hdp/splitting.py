@@ -6,8 +6,9 @@ has seats enough. This is a Metropolis-Hastings move in the manner of Dahl's seq
 sampler (2005), so it changes how fast the sampler finds such a group and nothing about its target.
 
 Split: an anchor guest is picked, and the guests of its class's dish nearest to it are offered, nearest first, to
-the subclass that the anchor founds, until too many in a row have stayed. Merge: an anchor is picked at a table that is its subclass's only one; its
-guests go to the tables of a frozen dish, as if they came one by one. ``docs/inference.md`` has the ratio.
+the subclass that the anchor founds, until too many in a row have stayed. Merge: an anchor is picked at a table that
+is its subclass's only one; its guests go to the tables of a frozen dish, as if they came one by one.
+``docs/inference.md`` has the ratio.
 """
 
 from __future__ import annotations
@@ -125,9 +126,7 @@ def split_or_merge(
             return False  # visits do that
         members = company.member[:together]
         put_together(anchor, count, company, members)
-        return split(
-            rng, members, dish, log_q, log_block, guests, log_frozen, franchise, dishes, prior, likelihood
-        )
+        return split(rng, members, dish, log_q, log_block, guests, log_frozen, franchise, dishes, prior, likelihood)
     size = franchise.table_live[table]
     alone = franchise.menu[dish] == 1.0 and franchise.held[dish] == 0.0 and franchise.table_residual[table] == 0.0
     if frozen == 0 or size == 1 or not alone or dishes.size[dish - frozen] != size:

@@ -20,7 +20,9 @@ from stream_osr.hdp.seating import weigh_dishes
 from stream_osr.hdp.sweeps import sweep_batch
 from stream_osr.hdp.terms import products
 
-SPARE = 64
+SPARE = 16
+"""Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
+INSTANCES_PER_SLOT = 8
 GUESTS_PER_PROPOSAL = 16
 """A split or merge is proposed for every so many instances of a batch, after each sweep."""
 
@@ -129,7 +131,7 @@ def step(
     product = products(columns) if known.prior.covariance == FULL else np.empty((0, 0))
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     randomness = rng.bit_generator.state
-    spare = SPARE
+    spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
         seated, probabilities, subclass, was = seat_batch(
             rng, state, everyone, columns, product, log_density, log_density_new, known.prior, settings, spare
@@ -177,7 +179,7 @@ def seat_batch(
     log_density, log_density_new
         Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
     spare
-        Free slots for subclasses, and for tables.
+        Free slots for subclasses.
 
     Returns
     -------

@@ -181,27 +181,27 @@ MUTATIONS = [
     Mutation(
         "no re-dishing",
         "seating.py",
-        "        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:\n",
-        "        if young[t] and franchise.table_live[t] > 1_000_000:\n",
+        "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
+        "        if size < 1_000_000:\n",
     ),
     Mutation(
         "tables with settled seats re-dished",
         "seating.py",
-        "        if young[t] and franchise.table_residual[t] == 0.0 and franchise.table_live[t] > 1:\n",
-        "        if young[t] and franchise.table_live[t] > 1:\n",
+        "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
+        "        if size < 2 or members[size - 1] < first:\n",
     ),
     Mutation(
         "held dish off the menu when its tables have gone",
         "seating.py",
-        "        weights[k] = log_density[k - frozen] if max(menu[k], held[k]) > 0.0 else -np.inf\n",
-        "        weights[k] = log_density[k - frozen] if menu[k] > 0.0 else -np.inf\n",
+        "        weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))\n",
+        "        weights[k] = density[k] * (seated[k] + share * menu[k])\n",
     ),
     # what is remembered
     Mutation(
         "own instance not removed from what is remembered",
         "seating.py",
-        "        weights[own] = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)\n",
-        "        weights[own] += 0.0\n",
+        "            weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)\n",
+        "            weights[own] = density[own] * (seated[own] + share * tables)\n",
     ),
     Mutation(
         "forms not corrected when a guest leaves",
@@ -325,8 +325,8 @@ MUTATIONS = [
     Mutation(
         "dish left out of a re-dishing that is not hopeless",
         "seating.py",
-        "                if bound > best - HOPELESS:\n",
-        "                if bound > best + HOPELESS:\n",
+        "                floor = best - HOPELESS - np.log(tables)\n",
+        "                floor = best + HOPELESS - np.log(tables)\n",
     ),
     # the state of the stream
     Mutation(

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from stream_osr.hdp import seating as library
-from stream_osr.hdp.dishes import add, log_prior_predictives
+from stream_osr.hdp.dishes import add, log_block_predictive, log_prior_predictives
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
 from stream_osr.hdp.prior import homogeneous
 from tests.hdp.problems import COVARIANCES, Problem, check_books, fill, make_base, random_problem
@@ -362,7 +362,8 @@ def test_marginal_likelihood_of_a_new_table(covariance):
     problem = random_problem(0, covariance, d=3)
     rows = problem.guests.rows
     expected = problem.base.log_marginal(rows[:, :-1])
-    assert library.log_new_block(rows, problem.prior) == pytest.approx(expected, rel=1e-9)
+    empty = library.empty_dish(problem.prior)
+    assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
 
 
 def test_lack_of_a_slot_is_reported():

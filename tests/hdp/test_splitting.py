@@ -93,20 +93,27 @@ def test_ratio_is_target_times_proposals(seating):
     log_frozen = problem.log_known()
     log_new = log_prior_predictives(guests.rows, prior)
     rng = np.random.default_rng(0)
+    company = library.make_company(guests, prior)
     tried = 0
     for anchor in range(4):
         dish = int(franchise.table_dish[guests.table[anchor]])
         if dish >= 2:
             continue
-        order = library.neighbours(anchor, dish, CLOSED, guests, franchise)
-        company = [i for i in range(4) if i != anchor and franchise.table_dish[guests.table[i]] == dish]
-        assert order.tolist() == sorted(company, key=lambda i: abs(ROWS[i, 0] - ROWS[anchor, 0]))
+        others = [i for i in range(4) if i != anchor and franchise.table_dish[guests.table[i]] == dish]
+        order = np.array(sorted(others, key=lambda i: abs(ROWS[i, 0] - ROWS[anchor, 0])), dtype=int)
         for choice in product([False, True], repeat=len(order)):
             inside = np.array(choice, dtype=np.bool_)
             members = np.sort(np.append(order[inside], anchor))
-            log_q, log_block = library.allocate(
-                rng, anchor, dish, order, inside.copy(), True, guests, log_frozen, log_new, prior
+            count = library.gather(anchor, dish, CLOSED, guests, franchise, company)
+            assert company.guest[:count].tolist() == others
+            company.inside[:count] = np.isin(others, members)
+            together, log_q, log_block = library.allocate(
+                rng, anchor, dish, count, True, guests, log_frozen, log_new, prior, company
             )
+            assert together == len(members)
+            found_members = np.empty(together, np.int64)
+            library.put_together(anchor, count, company, found_members)
+            np.testing.assert_array_equal(found_members, members)
             log_seats, _ = library.log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
             found = library.log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
             assert log_block == pytest.approx(problem.oracle.base.log_marginal(ROWS[members]), rel=1e-9)
@@ -134,16 +141,21 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     log_new = log_prior_predictives(guests.rows, prior)
     rng = np.random.default_rng(seed)
     members, into, anchor = np.array([0, 1, 3]), 0, 1
-    order = library.neighbours(anchor, into, 2, guests, franchise)
-    inside = guests.table[order] == 2
-    log_q, log_block = library.allocate(rng, anchor, into, order, inside, True, guests, log_frozen, log_new, prior)
+    company = library.make_company(guests, prior)
+    count = library.gather(anchor, into, 2, guests, franchise, company)
+    inside = guests.table[company.guest[:count]] == 2
+    _, log_q, log_block = library.allocate(
+        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
+    )
     log_seats, places = library.log_seat_norms(rng, members, into, 2, guests, franchise)
     ratio = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
     library.dissolve(members, places, into, guests, franchise, problem.dishes, 2, prior)
     assert (franchise.table_dish[guests.table] == into).all()
-    again = library.neighbours(anchor, into, CLOSED, guests, franchise)
-    np.testing.assert_array_equal(again, order)
-    log_q, log_block = library.allocate(rng, anchor, into, order, inside, True, guests, log_frozen, log_new, prior)
+    assert library.gather(anchor, into, CLOSED, guests, franchise, company) == count
+    company.inside[:count] = inside
+    _, log_q, log_block = library.allocate(
+        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
+    )
     log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
     back = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
     assert back == pytest.approx(ratio, rel=1e-9)
@@ -160,10 +172,11 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
         trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
         log_new = log_prior_predictives(guests.rows, problem.prior)
         rng = np.random.default_rng(seed)
+        company = library.make_company(guests, problem.prior)
         for _ in range(60):
             dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
             accepted = library.split_or_merge(
-                rng, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior
+                rng, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, company
             )
             change = len(set(f.table_dish[f.table_dish >= 2].tolist())) - dishes
             assert change in ((-1, 1) if accepted else (0,))
@@ -199,3 +212,48 @@ def test_group_within_reach_of_a_known_class_is_found_together():
     together = [seats_left(6, seed) for seed in range(8)]
     assert max(alone) < 5
     assert min(together) > 20
+
+
+def row_of_guests(where: list[float]) -> tuple:
+    """Guests of one dimension at one table of one known class: guests, franchise, densities, prior."""
+    rows = homogeneous(np.array(where)[:, None])
+    prior, _ = make_base("full", 1)
+    franchise = empty_franchise(1, 20, 20, 1.0, 1.0)
+    franchise.held[0], franchise.menu[0], franchise.total[0] = 1.0, 3.0, 3.0
+    guests = Guests(rows, np.zeros(len(where), np.int64), np.ones(len(where)), np.zeros(len(where), np.int64))
+    for _ in where:
+        join(franchise, 0, 0, 0, 1.0)
+    return guests, franchise, np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior), prior
+
+
+def test_offers_end_when_too_many_in_a_row_have_stayed():
+    where = [0.0, *np.linspace(1.0, 2.0, 30)]
+    guests, franchise, log_frozen, log_new, prior = row_of_guests(where)
+    company = library.make_company(guests, prior)
+    count = library.gather(0, 0, CLOSED, guests, franchise, company)
+    assert count == 30
+    company.inside[:count] = False
+    together, log_q, _ = library.allocate(
+        np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
+    )
+    assert together == 1
+    offered = np.isinf(company.distance[:count])
+    assert offered.tolist() == [True] * library.PATIENCE + [False] * (30 - library.PATIENCE)
+    base = make_base("full", 1)[1]
+    expected = 0.0
+    for u, i in enumerate(range(1, library.PATIENCE + 1), start=1):
+        going, staying = np.exp(base.log_predictive(guests.rows[i, :1], guests.rows[:1, :1])), u * np.exp(-1.0)
+        expected += np.log(staying / (going + staying))
+    assert log_q == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_member_behind_those_who_stay_could_not_have_been_offered():
+    guests, franchise, log_frozen, log_new, prior = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
+    company = library.make_company(guests, prior)
+    for position, expected in ((library.PATIENCE - 1, 2), (library.PATIENCE, 1)):
+        count = library.gather(0, 0, CLOSED, guests, franchise, company)
+        company.inside[:count] = np.arange(count) == position
+        together, _, _ = library.allocate(
+            np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
+        )
+        assert together == expected
