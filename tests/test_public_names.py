@@ -15,6 +15,7 @@ from stream_osr import (
     SubclassGrew,
     Summary,
     TrainingReport,
+    evaluation,
 )
 
 
@@ -33,6 +34,30 @@ def test_names_of_the_package():
     ]
     assert all(hasattr(stream_osr, name) for name in stream_osr.__all__)
     assert isinstance(stream_osr.__version__, str)
+
+
+def test_names_of_the_evaluation():
+    assert set(evaluation.__all__) == {
+        *("KNOWN_CLASSES", "NAMES", "PCA_DIMENSIONS", "UNKNOWN_CLASSES"),
+        *("Dataset", "DatasetNotFoundError", "Split", "ValidationSplit"),
+        *("data_directory", "load", "split", "validation_split"),
+        *(
+            "OpenSetReport",
+            "openness",
+            "ReliabilityCurve",
+            "auroc",
+            "expected_calibration_error",
+            "reliability_curve",
+        ),
+        *("AUROC", "Err", "FNew", "MNew", "OpenSetMacroF", "OpenSetMetric", "OpenSetMicroF"),
+        *("CER", "NoveltyPattern", "Purity", "UnkR", "pattern_of"),
+        *("Detection", "TimeToDetection"),
+        *("Instant", "Prequential", "open_set_metrics", "prequential"),
+    }
+    assert all(hasattr(evaluation, name) for name in evaluation.__all__)
+    assert arguments(evaluation.prequential) == [
+        *("stream", "model", "metric", "delay", "label_share", "step", "seed"),
+    ]
 
 
 def test_arguments_of_the_constructor():

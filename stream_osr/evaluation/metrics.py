@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +73,11 @@ class OpenSetReport:
             raise InvalidParameter("known is empty: at least one known class is needed to count decisions")
         if unknown in self.known:
             raise InvalidLabel(f"the unknown label {unknown!r} is one of the known classes: choose another")
-        self._known_right = 0
-        self._known_confused = 0
-        self._known_rejected = 0
-        self._unknown_rejected = 0
-        self._unknown_accepted = 0
+        self._known_right: float = 0
+        self._known_confused: float = 0
+        self._known_rejected: float = 0
+        self._unknown_rejected: float = 0
+        self._unknown_accepted: float = 0
 
     def __repr__(self) -> str:
         return (
@@ -84,8 +85,17 @@ class OpenSetReport:
             f"unknown_recall={self.unknown_recall:.3f}, n={self.n})"
         )
 
-    def update(self, y_true: Hashable, y_pred: Hashable) -> None:
-        """Count one decision.
+    def update(self, y_true: Hashable, y_pred: Hashable, w: float = 1) -> None:
+        """Count one decision, or as many of a kind as the weight says.
+
+        Parameters
+        ----------
+        y_true
+            True label.
+        y_pred
+            A known class, or the unknown label.
+        w
+            Weight of the decision.
 
         Raises
         ------
@@ -100,15 +110,15 @@ class OpenSetReport:
             )
         if y_true not in self.known:
             if accepted:
-                self._unknown_accepted += 1
+                self._unknown_accepted += w
             else:
-                self._unknown_rejected += 1
+                self._unknown_rejected += w
         elif not accepted:
-            self._known_rejected += 1
+            self._known_rejected += w
         elif y_pred == y_true:
-            self._known_right += 1
+            self._known_right += w
         else:
-            self._known_confused += 1
+            self._known_confused += w
 
     def update_many(self, y_true: Iterable[Hashable], y_pred: Iterable[Hashable]) -> None:
         """Count a sequence of decisions; both must be of one length."""
@@ -116,7 +126,7 @@ class OpenSetReport:
             self.update(true, predicted)
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, float]:
         """The five kinds of decision and how often each was made."""
         return {
             "known_right": self._known_right,
@@ -127,43 +137,42 @@ class OpenSetReport:
         }
 
     @property
-    def confusion(self) -> NDArray[np.int64]:
+    def confusion(self) -> NDArray[Any]:
         """Array of shape (2, 2): rows true known, true unknown; columns called known, called unknown."""
         return np.array(
             [
                 [self._known_right + self._known_confused, self._known_rejected],
                 [self._unknown_accepted, self._unknown_rejected],
-            ],
-            dtype=np.int64,
+            ]
         )
 
     @property
-    def n(self) -> int:
+    def n(self) -> float:
         """Decisions counted so far."""
         return sum(self.counts.values())
 
     @property
-    def n_known(self) -> int:
+    def n_known(self) -> float:
         """Decisions about instances of a known class."""
         return self._known_right + self._known_confused + self._known_rejected
 
     @property
-    def n_unknown(self) -> int:
+    def n_unknown(self) -> float:
         """Decisions about instances of no known class."""
         return self._unknown_accepted + self._unknown_rejected
 
     @property
-    def true_positives(self) -> int:
+    def true_positives(self) -> float:
         """Known, and called by its name."""
         return self._known_right
 
     @property
-    def false_positives(self) -> int:
+    def false_positives(self) -> float:
         """Called by the name of a known class that it is not of."""
         return self._unknown_accepted + self._known_confused
 
     @property
-    def false_negatives(self) -> int:
+    def false_negatives(self) -> float:
         """Known, and not called by its name."""
         return self._known_rejected + self._known_confused
 
@@ -197,6 +206,21 @@ class OpenSetReport:
     def accuracy(self) -> float:
         """Share of all decisions that were right: the known by their name, the unknown as unknown."""
         return _share(self._known_right + self._unknown_rejected, self.n)
+
+    @property
+    def m_new(self) -> float:
+        """Share of the unknown instances taken for a known class."""
+        return _share(self._unknown_accepted, self.n_unknown)
+
+    @property
+    def f_new(self) -> float:
+        """Share of the known instances taken for unknown."""
+        return _share(self._known_rejected, self.n_known)
+
+    @property
+    def err(self) -> float:
+        """Share of all decisions that were wrong: of both kinds above, or one known class taken for another."""
+        return _share(self._unknown_accepted + self._known_rejected + self._known_confused, self.n)
 
 
 def openness(n_train: int, n_target: int, n_test: int) -> float:
@@ -246,5 +270,5 @@ def openness(n_train: int, n_target: int, n_test: int) -> float:
     return 1.0 - math.sqrt(2 * n_train / (n_test + n_target))
 
 
-def _share(part: int, whole: int) -> float:
+def _share(part: float, whole: float) -> float:
     return part / whole if whole else math.nan

@@ -1,0 +1,138 @@
+"""How soon a new class was announced, and what was announced without need."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import Event, SubclassEmerged
+
+
+class Detection(NamedTuple):
+    """When a new class came, and when it was announced.
+
+    Attributes
+    ----------
+    first
+        Position of its first instance.
+    announced
+        Position of the last instance of the batch after which it was announced; ``None``: it never was.
+    instances
+        Instances of it that had come by then, the first included; infinite if it was never announced.
+    """
+
+    first: int
+    announced: int | None
+    instances: float
+
+
+class TimeToDetection:
+    """Instances of each new class until a `SubclassEmerged` told of it.
+
+    An announced subclass is of the class that most of its instances are of: those that had arrived when it was
+    announced and whose final decision put them there. A new class is detected with the first announced subclass
+    that is of it; one that is of a known class is a false alarm. What is counted are instances of the class itself,
+    so that rare and frequent classes compare.
+
+    Tell it of every instance, decision and event in turn; `prequential` does. The positions of the instances of new
+    classes are kept.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes; any other is a new class.
+    begin
+        Position of the first instance, as the recognizer counts (`Decision.seq`).
+
+    Examples
+    --------
+    >>> from river import datasets
+    >>> from stream_osr import OpenSetRecognizer
+    >>> known = {"brickface", "cement", "grass", "path"}
+    >>> data = list(datasets.ImageSegments())
+    >>> model = OpenSetRecognizer(batch_size=32, seed=7)
+    >>> for x, y in data[:1000]:
+    ...     if y in known:
+    ...         model.learn_one(x, y)
+    >>> times = TimeToDetection(known)
+    >>> stream = [(x, y) for x, y in data[1000:1400] if y in known or y == "sky"]
+    >>> for x, y in stream:
+    ...     times.arrived(y)
+    ...     model.learn_one(x)
+    ...     for decision in model.drain():
+    ...         times.decided(decision, stream[decision.seq][1])
+    ...     for event in model.drain_events():
+    ...         times.happened(event)
+    >>> times.detections
+    {'sky': Detection(first=10, announced=63, instances=15)}
+    >>> times.median, times.share_within(30), times.false_alarms
+    (15, 1.0, ())
+    """
+
+    def __init__(self, known: Iterable[Hashable], begin: int = 0) -> None:
+        self.known = frozenset(known)
+        self._next = begin
+        self._positions: dict[Hashable, array[int]] = {}
+        self._announced: dict[int, int] = {}
+        self._members: dict[int, Counter[Hashable]] = {}
+
+    def __repr__(self) -> str:
+        return f"TimeToDetection(median={self.median:g}, classes={len(self._positions)})"
+
+    def arrived(self, y_true: Hashable) -> None:
+        """Note the class of the next instance; one that the recognizer skips has no position."""
+        if y_true not in self.known:
+            self._positions.setdefault(y_true, array("q")).append(self._next)
+        self._next += 1
+
+    def decided(self, decision: Decision, y_true: Hashable) -> None:
+        """Note a final decision; with ``decision_delay`` it may come after the announcement."""
+        number = decision.subclass_id
+        if number is not None and decision.seq <= self._announced.get(number, decision.seq):
+            self._members.setdefault(number, Counter())[y_true] += 1
+
+    def happened(self, event: Event) -> None:
+        """Note an event; only announcements matter."""
+        if isinstance(event, SubclassEmerged):
+            self._announced[event.subclass_id] = event.seq
+
+    @property
+    def classes(self) -> dict[int, Hashable]:
+        """Announced subclasses in the order of their announcement, and the class that each is of."""
+        announced = [number for number in self._announced if number in self._members]
+        return {number: self._members[number].most_common(1)[0][0] for number in announced}
+
+    @property
+    def detections(self) -> dict[Hashable, Detection]:
+        """New classes in the order of their appearance, and when each was detected."""
+        told: dict[Hashable, int] = {}
+        for number, label in self.classes.items():
+            told.setdefault(label, self._announced[number])
+        return {
+            label: Detection(positions[0], told[label], bisect_right(positions, told[label]))
+            if label in told
+            else Detection(positions[0], None, math.inf)
+            for label, positions in self._positions.items()
+        }
+
+    @property
+    def false_alarms(self) -> tuple[int, ...]:
+        """Announced subclasses that are of a known class."""
+        return tuple(number for number, label in self.classes.items() if label in self.known)
+
+    @property
+    def median(self) -> float:
+        """Median over the new classes of the instances until detection; nan without new classes."""
+        times = [detection.instances for detection in self.detections.values()]
+        return statistics.median(times) if times else math.nan
+
+    def share_within(self, instances: float) -> float:
+        """Share of the new classes that were detected within so many of their instances; nan without new classes."""
+        times = [detection.instances for detection in self.detections.values()]
+        return sum(time <= instances for time in times) / len(times) if times else math.nan

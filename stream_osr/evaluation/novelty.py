@@ -1,0 +1,334 @@
+"""Known or novel: metrics for river's loops, with the names that the literature gives them.
+
+Every label outside the known classes is novel, in truths and in predictions: the name of a class that training did
+not show, the unknown label, a number of a novelty pattern. What each pair counts as is said once, by
+`OpenSetReport`; these metrics count pairs in river's confusion matrix, which several of them can share, and can take
+them back. A share of nothing is nan.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from river.base import Classifier, Estimator
+from river.metrics import ConfusionMatrix
+from river.metrics.base import ClassificationMetric, MultiClassMetric
+
+from stream_osr.errors import InvalidParameter
+from stream_osr.evaluation.calibration import auroc
+from stream_osr.evaluation.metrics import OpenSetReport
+
+
+class _Novel:
+    """Stands for every label outside the known classes; equal to itself alone."""
+
+
+_NOVEL = _Novel()
+
+
+class OpenSetMetric(MultiClassMetric):
+    """Mother class of the metrics of an open-set classifier.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics; one of them is enough to update it. ``None``: its own.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are no known classes.
+    """
+
+    def __init__(self, known: Iterable[Hashable], cm: ConfusionMatrix | None = None) -> None:
+        super().__init__(cm)  # type: ignore[no-untyped-call]
+        self.known = frozenset(known)
+        if not self.known:
+            raise InvalidParameter("known is empty: at least one known class is needed")
+
+    @property
+    def report(self) -> OpenSetReport:
+        """What was counted so far."""
+        report = OpenSetReport(self.known, _NOVEL)
+        for y_true, row in self.cm.data.items():
+            for y_pred, w in row.items():
+                if w:
+                    report.update(y_true, y_pred if y_pred in self.known else _NOVEL, w)
+        return report
+
+    @abstractmethod
+    def get(self) -> float:
+        """Return the value so far; nan before anything that it speaks of was counted."""
+
+
+class MNew(OpenSetMetric):
+    """Share of the instances of novel classes that were taken for a known class; 0 is best.
+
+    ``M_new = F_n / N_c`` of Masud et al. [1]_: F_n novel instances called known, of N_c novel ones.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics.
+
+    References
+    ----------
+    .. [1] M. Masud, J. Gao, L. Khan, J. Han and B. Thuraisingham, "Classification and novel class detection in
+       concept-drifting data streams under time constraints", IEEE TKDE 23(6), 2011.
+
+    Examples
+    --------
+    >>> metric = MNew(known=["cat", "dog"])
+    >>> for y_true, y_pred in [("emu", "unknown"), ("emu", "cat"), ("cow", "unknown"), ("cat", "dog")]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    MNew: 33.33%
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """Whether a high value is good: no."""
+        return False
+
+    def get(self) -> float:
+        """Return the share so far, in [0, 1]."""
+        return self.report.m_new
+
+
+class FNew(OpenSetMetric):
+    """Share of the instances of known classes that were taken for novel; 0 is best.
+
+    ``F_new = F_p / (N - N_c)`` of Masud et al. (see `MNew`): F_p known instances called novel, of N - N_c known ones.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics.
+
+    Examples
+    --------
+    >>> metric = FNew(known=["cat", "dog"])
+    >>> for y_true, y_pred in [("cat", "cat"), ("cat", "dog"), ("dog", "unknown"), ("dog", "emu"), ("emu", "emu")]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    FNew: 50.00%
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """Whether a high value is good: no."""
+        return False
+
+    def get(self) -> float:
+        """Return the share so far, in [0, 1]."""
+        return self.report.f_new
+
+
+class Err(OpenSetMetric):
+    """Share of all instances that were answered wrongly; 0 is best.
+
+    ``Err = (F_p + F_n + F_e) / N`` of Masud et al. (see `MNew`): known called novel, novel called known, and F_e
+    instances of one known class taken for another.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics.
+
+    Examples
+    --------
+    >>> metric = Err(known=["cat", "dog"])
+    >>> for y_true, y_pred in [("cat", "cat"), ("cat", "dog"), ("dog", "unknown"), ("emu", "emu")]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    Err: 50.00%
+    >>> metric.revert("cat", "dog")
+    >>> metric
+    Err: 33.33%
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """Whether a high value is good: no."""
+        return False
+
+    def get(self) -> float:
+        """Return the share so far, in [0, 1]."""
+        return self.report.err
+
+
+class OpenSetMicroF(OpenSetMetric):
+    """Micro-F over the known classes, ``2 TP / (2 TP + FP + FN)``; 1 is best.
+
+    A novel instance taken for a known class is a false positive, a known one taken for novel a false negative, a
+    known one taken for another class both; a novel one called novel is right but counts for nothing [1]_.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics.
+
+    References
+    ----------
+    .. [1] P. R. Mendes Júnior et al., "Nearest neighbors distance ratio open-set classifier",
+       Machine Learning 106, 2017: the open-set micro-F-measure.
+
+    Examples
+    --------
+    >>> metric = OpenSetMicroF(known=["cat", "dog"])
+    >>> for y_true, y_pred in [("cat", "cat"), ("cat", "dog"), ("dog", "unknown"), ("emu", "emu")]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    OpenSetMicroF: 40.00%
+    """
+
+    def get(self) -> float:
+        """Return the F-measure so far, in [0, 1]."""
+        return self.report.micro_f
+
+
+class OpenSetMacroF(OpenSetMetric):
+    """Macro-F over the known classes: the mean of their F-measures, each as in `OpenSetMicroF`; 1 is best.
+
+    A class that was neither met nor predicted has no F-measure and is left out. (Mendes Júnior et al. take the
+    F-measure of mean precision and mean recall instead; the mean of F-measures is what scikit-learn and river call
+    macro-F, and the one to prefer [1]_.)
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+    cm
+        A confusion matrix to share between metrics.
+
+    References
+    ----------
+    .. [1] J. Opitz and S. Burst, "Macro F1 and macro F1", arXiv 1911.03347, 2019.
+
+    Examples
+    --------
+    >>> metric = OpenSetMacroF(known=["cat", "dog"])
+    >>> for y_true, y_pred in [("cat", "cat"), ("cat", "dog"), ("dog", "unknown"), ("emu", "emu")]:
+    ...     metric.update(y_true, y_pred)
+    >>> metric
+    OpenSetMacroF: 33.33%
+    """
+
+    def get(self) -> float:
+        """Return the mean so far, in [0, 1]."""
+        values = []
+        for label in self.known:
+            right = self.cm.true_positives(label)
+            wrong = self.cm.false_positives(label) + self.cm.false_negatives(label)
+            if right or wrong:
+                values.append(2 * right / (2 * right + wrong))
+        return math.fsum(values) / len(values) if values else math.nan
+
+
+class AUROC(ClassificationMetric):
+    """Area under the ROC curve of the probability of being novel; 1 is best, .5 is chance.
+
+    The exact one of `auroc`, where river's `ROCAUC` has a few thresholds: the chance that a novel instance has the
+    larger probability than a known one, a tie being half. Every distinct value is kept.
+
+    Parameters
+    ----------
+    known
+        Labels of the known classes.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are no known classes.
+
+    Examples
+    --------
+    Probabilities of labels, as of `predict_proba_one`: what the known classes leave is the probability of novel.
+
+    >>> metric = AUROC(known=["cat", "dog"])
+    >>> metric.update("cat", {"cat": 0.5, "dog": 0.25, "unknown": 0.25})
+    >>> metric.update("emu", {"cat": 0.25, "dog": 0.25, "unknown": 0.5})
+
+    Or that probability itself, such as a decision's `p_unknown`:
+
+    >>> metric.update("emu", 0.125)
+    >>> metric
+    AUROC: 50.00%
+    """
+
+    def __init__(self, known: Iterable[Hashable]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.known = frozenset(known)
+        if not self.known:
+            raise InvalidParameter("known is empty: at least one known class is needed")
+        self._answers: Counter[tuple[float, bool]] = Counter()
+
+    @property
+    def requires_labels(self) -> bool:
+        """Whether it takes labels: no, probabilities."""
+        return False
+
+    @property
+    def works_with_weights(self) -> bool:
+        """Whether a weight may be a fraction: no, it is how often the answer was given."""
+        return False
+
+    def works_with(self, model: Estimator) -> bool:
+        """Tell whether the model is one that gives probabilities of classes."""
+        return isinstance(model, Classifier)
+
+    def update(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
+        """Count an answer.
+
+        Parameters
+        ----------
+        y_true
+            True label.
+        y_pred
+            Probability of each label, or of being novel.
+        w
+            How often; a whole number.
+
+        Raises
+        ------
+        InvalidParameter
+            If a probability is nan or the weight no whole number.
+        """
+        self._count(y_true, y_pred, w)
+
+    def revert(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
+        """Take an answer back that was counted."""
+        self._count(y_true, y_pred, -w)
+
+    def _count(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float) -> None:
+        if isinstance(y_pred, Mapping):
+            novel = math.fsum(p for label, p in y_pred.items() if label not in self.known)
+        else:
+            novel = float(y_pred)
+        if math.isnan(novel):
+            raise InvalidParameter("a probability is nan: every answer needs a number")
+        if w != int(w):
+            raise InvalidParameter(f"the weight is {w}: expected a whole number of answers")
+        self._answers[novel, y_true not in self.known] += int(w)
+
+    def get(self) -> float:
+        """Return the area so far, in [0, 1]; nan unless there are both known and novel instances."""
+        answers = list(self._answers)
+        times = np.array([self._answers[answer] for answer in answers], dtype=np.int64)
+        score, novel = np.array(answers, dtype=np.float64).reshape(-1, 2).T
+        return auroc(np.repeat(score, times), np.repeat(novel > 0, times))

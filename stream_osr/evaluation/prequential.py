@@ -1,0 +1,326 @@
+"""Test, then train, on a stream whose labels are hidden: immediate answers and final decisions, scored apart."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from river.metrics import AdjustedRand, NormalizedMutualInfo
+from river.metrics.base import ClassificationMetric, Metrics
+
+from stream_osr.config import Label
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import SubclassEmerged
+from stream_osr.errors import InvalidParameter
+from stream_osr.evaluation.detection import TimeToDetection
+from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
+from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
+from stream_osr.labels import unknown_label
+
+if TYPE_CHECKING:  # the recognizer's own selection uses this package
+    from stream_osr.recognizer import OpenSetRecognizer
+
+
+class Instant(NamedTuple):
+    """The scores at one moment of a run.
+
+    Attributes
+    ----------
+    seen
+        Instances that had come.
+    decided
+        Final decisions among them.
+    immediate, final
+        Value of each metric by its name.
+    """
+
+    seen: int
+    decided: int
+    immediate: dict[str, float]
+    final: dict[str, float]
+
+
+@dataclass
+class Prequential:
+    """What a prequential run found.
+
+    Attributes
+    ----------
+    immediate
+        Metrics of the answers that were given at once.
+    final
+        The same metrics, of the final decisions.
+    groups
+        Of the final decisions too: `CER` and `UnkR`, on every instance, where an unknown instance is explained if
+        its subclass had been announced by then; `Purity`, on the instances so explained; river's
+        `NormalizedMutualInfo` and `AdjustedRand`, on the instances of new classes, grouped by subclass, those that
+        were taken for known by class, and those in no subclass together.
+    detection
+        When each new class was announced, and what was announced without need.
+    seen, decided, labelled
+        Instances that came, final decisions on them (none where the model skips an instance), labels that the model
+        was given.
+    history
+        The scores at intervals, if asked for.
+    """
+
+    immediate: Metrics
+    final: Metrics
+    groups: Metrics
+    detection: TimeToDetection
+    seen: int = 0
+    decided: int = 0
+    labelled: int = 0
+    history: list[Instant] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, for JSON: ``None`` for what is not finite."""
+        figures = {
+            "seen": self.seen,
+            "decided": self.decided,
+            "labelled": self.labelled,
+            "immediate": values(self.immediate),
+            "final": values(self.final),
+            "groups": values(self.groups),
+            "detection": {str(label): one._asdict() for label, one in self.detection.detections.items()},
+            "false_alarms": len(self.detection.false_alarms),
+            "history": [instant._asdict() for instant in self.history],
+        }
+        return {name: _finite(value) for name, value in figures.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def open_set_metrics(known: Iterable[Label]) -> Metrics:
+    """Return the metrics that `prequential` takes if it is given none.
+
+    Examples
+    --------
+    >>> [type(metric).__name__ for metric in open_set_metrics(["cat", "dog"])]
+    ['MNew', 'FNew', 'Err', 'OpenSetMicroF', 'OpenSetMacroF', 'AUROC']
+    """
+    known = tuple(known)
+    kinds = (MNew, FNew, Err, OpenSetMicroF, OpenSetMacroF, AUROC)
+    return Metrics([kind(known) for kind in kinds])  # type: ignore[no-untyped-call]
+
+
+def values(metrics: Iterable[ClassificationMetric]) -> dict[str, float]:
+    """Return the value of each metric by its name; matrices and reports, which have none, are left out."""
+    out = {}
+    for metric in metrics:
+        try:
+            out[type(metric).__name__] = float(metric.get())
+        except NotImplementedError:
+            continue
+    return out
+
+
+def prequential(
+    stream: Iterable[tuple[Any, ...]],
+    model: OpenSetRecognizer,
+    metric: ClassificationMetric | Metrics | None = None,
+    *,
+    delay: int | None = None,
+    label_share: float = 1.0,
+    step: int = 0,
+    seed: int = 0,
+) -> Prequential:
+    """Evaluate a recognizer on a stream: test, then train, with the labels hidden.
+
+    Each instance is first answered at once (`predict_one`), then learnt without its label; final decisions are
+    scored as they are drained, and at the end what waits is flushed. Training is over: the known classes are those
+    that the model was trained on, and every other class is new. A metric is told the true label if the model was
+    taught it, by training or late, and else the unknown label, so that river's own metrics can be used.
+
+    Parameters
+    ----------
+    stream
+        Pairs of features and true label, as river's data sets are, or triples with further arguments of `learn_one`
+        (its ``t``). Keys are the positions, from 0.
+    model
+        A recognizer with its known classes learnt. If it is still in training, training ends here. It learns the
+        stream. What was waiting in it is flushed, drained and not scored.
+    metric
+        One metric or several (``Err(known) + metrics.MacroF1()``); it is cloned for the immediate and for the final
+        answers. Metrics of labels get labels, others the probabilities. ``None``: `open_set_metrics`.
+    delay
+        Give the model the true label of an instance when so many later ones have come (`learn_label`); 0: right
+        after it was learnt. ``None``: no labels.
+    label_share
+        Share of the instances whose label is given, chosen at random; in [0, 1].
+    step
+        Note the scores every so many instances, and once more when the last decisions have been made; 0: never.
+    seed
+        Of the choice of instances whose labels are given.
+
+    Returns
+    -------
+    Prequential
+        Scores, counts and history.
+
+    Raises
+    ------
+    InvalidParameter
+        If `delay`, `label_share` or `step` is out of range, or the metric is none of classification.
+    NotTrained
+        If the model has learnt no labelled instance.
+
+    References
+    ----------
+    .. [1] J. Gama, R. Sebastião and P. P. Rodrigues, "On evaluating stream learning algorithms", Machine Learning 90,
+       2013: prequential evaluation.
+    .. [2] M. Grzenda, H. M. Gomes and A. Bifet, "Delayed labelling evaluation for data streams", Data Mining and
+       Knowledge Discovery 34, 2020.
+
+    Examples
+    --------
+    >>> from river import datasets
+    >>> from stream_osr import OpenSetRecognizer
+    >>> known = {"brickface", "cement", "grass", "path"}
+    >>> data = list(datasets.ImageSegments())
+    >>> model = OpenSetRecognizer(batch_size=32, seed=7)
+    >>> for x, y in data[:1000]:
+    ...     if y in known:
+    ...         model.learn_one(x, y)
+    >>> result = prequential([(x, y) for x, y in data[1000:1600] if y in known or y == "sky"], model)
+    >>> result.seen, result.decided
+    (437, 437)
+    >>> result.final[2]
+    Err: 1.83%
+    >>> result.detection.detections
+    {'sky': Detection(first=10, announced=63, instances=15)}
+
+    With labels, half of them, each when 100 later instances have come, the new class gets its name:
+
+    >>> model = OpenSetRecognizer.from_trained(model.trained, batch_size=32, seed=7)
+    >>> result = prequential(data[1000:1600], model, Err(known), delay=100, label_share=0.5, step=300)
+    >>> result.labelled, [instant.seen for instant in result.history]
+    (223, [300, 600, 600])
+    >>> "sky" in model.predict_proba_one(data[0][0])
+    True
+    """
+    if delay is not None and delay < 0:
+        raise InvalidParameter(f"delay is {delay}: expected 0 or more instances, or None for no labels")
+    if not 0 <= label_share <= 1:
+        raise InvalidParameter(f"label_share is {label_share}: expected a share between 0 and 1")
+    if step < 0:
+        raise InvalidParameter(f"step is {step}: expected 0 or more instances")
+    run = _Run(model, metric)
+    rng = np.random.default_rng(seed)
+    owed: deque[tuple[int, Label]] = deque()
+    for position, (x, y, *more) in enumerate(stream):
+        learnt = run.step(position, x, y, more[0] if more else {})
+        if delay is not None:
+            if learnt and rng.random() < label_share:
+                owed.append((position, y))
+            while owed and owed[0][0] + delay <= position:
+                run.teach(*owed.popleft())
+        if step and run.result.seen % step == 0:
+            run.note()
+    model.flush()
+    run.drain()
+    if step:
+        run.note()
+    return run.result
+
+
+def _group_metrics(unknown: Label) -> Metrics:
+    similarity = [NormalizedMutualInfo(), AdjustedRand()]  # type: ignore[no-untyped-call]
+    return Metrics([CER(unknown), UnkR(unknown), Purity(), *similarity])  # type: ignore[no-untyped-call]
+
+
+class _Run:
+    """A run under way: the model, what is counted, and the truths that wait for their decisions."""
+
+    def __init__(self, model: OpenSetRecognizer, metric: ClassificationMetric | Metrics | None) -> None:
+        model.freeze()
+        known = model.trained.labels
+        wanted = open_set_metrics(known) if metric is None else metric
+        if not isinstance(wanted, Metrics):
+            wanted = Metrics([wanted])  # type: ignore[no-untyped-call]
+        if not all(isinstance(one, ClassificationMetric) for one in wanted):
+            raise InvalidParameter(f"metric is {metric!r}: expected one of classification, or several")
+        self.model = model
+        self.unknown = unknown_label(model.unknown, known)
+        self.known = frozenset(known)
+        self.taught: set[Label] = {group.name for group in model.summary().known}
+        self.emerged: set[int] = set()
+        self.waiting: deque[Label] = deque()
+        model.flush()
+        deque(model.drain(), maxlen=0)
+        self.emerged.update(event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged))
+        self.result = Prequential(
+            immediate=wanted.clone(),  # type: ignore[no-untyped-call]
+            final=wanted.clone(),  # type: ignore[no-untyped-call]
+            groups=_group_metrics(self.unknown),
+            detection=TimeToDetection(known, begin=model.summary().stream_size),
+        )
+
+    def step(self, position: int, x: Mapping[Any, Any], y: Label, more: Mapping[str, Any]) -> bool:
+        """Test on an instance, then learn it; return whether the model took it."""
+        model, result = self.model, self.result
+        self._score(result.immediate, y, *self._ask(x))
+        skipped = model.counters["skipped"]
+        model.learn_one(x, **{**more, "key": position})
+        result.seen += 1
+        taken = model.counters["skipped"] == skipped
+        if taken:
+            self.waiting.append(y)
+            result.detection.arrived(y)
+        self.drain()
+        return taken
+
+    def teach(self, position: int, y: Label) -> None:
+        """Give the model a late label."""
+        self.model.learn_label(position, y)
+        self.taught.add(y)
+        self.result.labelled += 1
+
+    def note(self) -> None:
+        """Write the scores into the history."""
+        result = self.result
+        result.history.append(Instant(result.seen, result.decided, values(result.immediate), values(result.final)))
+
+    def drain(self) -> None:
+        """Score what has been decided."""
+        for event in self.model.drain_events():
+            self.result.detection.happened(event)
+            if isinstance(event, SubclassEmerged):
+                self.emerged.add(event.subclass_id)
+        for decision in self.model.drain():
+            y = self.waiting.popleft()
+            self.result.decided += 1
+            self.result.detection.decided(decision, y)
+            self._score(self.result.final, y, decision.label, decision.probabilities)
+            self._group(y, decision)
+
+    def _ask(self, x: Mapping[Any, Any]) -> tuple[Label | None, dict[Label, float]]:
+        metrics = self.result.immediate
+        label = self.model.predict_one(x) if any(metric.requires_labels for metric in metrics) else None
+        return label, {} if metrics.requires_labels else self.model.predict_proba_one(x)
+
+    def _score(self, metrics: Metrics, y: Label, label: Label | None, probabilities: dict[Label, float]) -> None:
+        truth = y if y in self.taught else self.unknown
+        for metric in metrics:
+            metric.update(truth, label if metric.requires_labels else probabilities)
+
+    def _group(self, y: Label, decision: Decision) -> None:
+        cer, unk_r, purity, *similarity = self.result.groups
+        explained = pattern_of(decision, self.unknown, self.emerged)
+        cer.update(y, explained)
+        unk_r.update(y, explained)
+        if explained != decision.label:
+            purity.update(y, explained)
+        if y not in self.known:
+            for metric in similarity:
+                metric.update(y, pattern_of(decision, self.unknown))

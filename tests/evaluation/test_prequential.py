@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from river import datasets, metrics
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged, TrainedModel
+from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.evaluation import AUROC, Err, OpenSetReport, prequential
+
+KNOWN = ("cement", "grass", "path")
+Pairs = list[tuple[dict[str, float], str]]
+
+
+@pytest.fixture(scope="module")
+def stream() -> Pairs:
+    """Instances of the known classes, and of sky from the hundredth on."""
+    data = list(datasets.ImageSegments())
+    known, sky = [(x, y) for x, y in data if y in KNOWN][450:650], [(x, y) for x, y in data if y == "sky"][:60]
+    mixed = [pair for two in zip(known[100:160], sky, strict=True) for pair in two]
+    return known[:100] + mixed + known[160:]
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    model = OpenSetRecognizer(seed=1)
+    for x, y in [(x, y) for x, y in datasets.ImageSegments() if y in KNOWN][:450]:
+        model.learn_one(x, y)
+    model.freeze()
+    return model.trained
+
+
+def recognizer(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+    return OpenSetRecognizer.from_trained(trained, **{"batch_size": 32, "seed": 1, **arguments})
+
+
+class Listening(OpenSetRecognizer):
+    """Notes how many instances had come when each late label did."""
+
+    came = 0
+
+    def learn_one(self, x: Any, y: Any = None, **more: Any) -> None:
+        self.came += 1
+        super().learn_one(x, y, **more)
+
+    def learn_label(self, key: Any, y: Any) -> None:
+        self.__dict__.setdefault("heard", []).append((key, y, self.came))
+        super().learn_label(key, y)
+
+
+@pytest.mark.parametrize("decision_delay", [0, 64])
+def test_scores_are_those_of_a_loop_by_hand(trained, stream, decision_delay):
+    result = prequential(stream, recognizer(trained, decision_delay=decision_delay))
+    model = recognizer(trained, decision_delay=decision_delay)
+    at_once, final, score = OpenSetReport(KNOWN, "unknown"), OpenSetReport(KNOWN, "unknown"), AUROC(KNOWN)
+    for key, (x, y) in enumerate(stream):
+        at_once.update(y, model.predict_one(x))
+        model.learn_one(x, key=key)
+    model.flush()
+    for decision in model.drain():
+        final.update(stream[decision.key][1], decision.label)
+        score.update(stream[decision.key][1], decision.p_unknown)
+    for found, expected in ((result.immediate, at_once), (result.final, final)):
+        values = [metric.get() for metric in found][:4]
+        assert values == pytest.approx([expected.m_new, expected.f_new, expected.err, expected.micro_f])
+    assert result.final[5].get() == pytest.approx(score.get())
+    assert at_once.counts != final.counts
+    assert (result.seen, result.decided, result.labelled) == (len(stream), len(stream), 0)
+    detection = result.detection.detections["sky"]
+    assert detection.first == 101
+    assert detection.instances == sum(y == "sky" for _, y in stream[: detection.announced + 1]) < 30
+
+
+def test_groups_are_explained_once_their_subclass_is_announced(trained, stream):
+    result = prequential(stream, recognizer(trained, batch_size=8))
+    model, decisions, announced = recognizer(trained, batch_size=8), [], {}
+    for x, _ in stream:
+        model.learn_one(x)
+        decisions += model.drain()
+        announced |= {e.subclass_id: e.batch for e in model.drain_events() if isinstance(e, SubclassEmerged)}
+    model.flush()
+    decisions += model.drain()
+    truth = [y for _, y in stream]
+    unknown = [d.label == "unknown" for d in decisions]
+    explained = [d.subclass_id in announced and announced[d.subclass_id] <= d.batch for d in decisions]
+    _, unknown_rate, purity, *_ = (metric.get() for metric in result.groups)
+    blank = Counter(y for y, u, e in zip(truth, unknown, explained, strict=True) if u and not e)
+    assert blank["sky"] > 0
+    assert unknown_rate == pytest.approx(sum(blank[y] / truth.count(y) for y in set(truth)) / 4)
+    inside = Counter(
+        (d.subclass_id, y) for d, y, u, e in zip(decisions, truth, unknown, explained, strict=True) if u and e
+    )
+    largest = {number: max(n for (one, _), n in inside.items() if one == number) for number, _ in inside}
+    assert purity == pytest.approx(sum(largest.values()) / inside.total())
+
+
+def test_similarity_is_that_of_scikit_learn_on_the_new_classes(trained):
+    data = list(datasets.ImageSegments())[1200:1600]
+    result = prequential(data, recognizer(trained))
+    model = recognizer(trained)
+    for x, _ in data:
+        model.learn_one(x)
+    model.flush()
+    seats = [
+        (y, str(d.subclass_id if d.label == "unknown" else d.label))
+        for d, (_, y) in zip(model.drain(), data, strict=True)
+    ]
+    classes, groups = zip(*[(y, seat) for y, seat in seats if y not in KNOWN], strict=True)
+    assert len(set(classes)) == 4
+    assert result.groups[3].get() == pytest.approx(normalized_mutual_info_score(classes, groups))
+    assert result.groups[4].get() == pytest.approx(adjusted_rand_score(classes, groups))
+
+
+@pytest.mark.parametrize("delay", [0, 7])
+def test_labels_come_when_so_many_later_instances_have_come(trained, stream, delay):
+    model = Listening.from_trained(trained, batch_size=32, seed=1)
+    result = prequential(stream, model, delay=delay)
+    n = len(stream)
+    assert model.heard == [(i, stream[i][1], i + delay + 1) for i in range(n - delay)]
+    assert result.labelled == n - delay
+    assert model.counters["unknown_keys"] == 0
+    assert "sky" in model.predict_proba_one(stream[0][0])
+
+
+def test_share_of_the_labels_is_drawn_from_the_seed(trained, stream):
+    heard = []
+    for seed in (1, 1, 2):
+        model = Listening.from_trained(trained, batch_size=32, seed=1)
+        prequential(stream, model, delay=0, label_share=0.3, seed=seed)
+        heard.append([key for key, _, _ in model.heard])
+    assert heard[0] == heard[1] != heard[2]
+    assert 0.15 * len(stream) < len(heard[0]) < 0.45 * len(stream)
+    assert prequential(stream[:40], recognizer(trained), delay=0, label_share=0.0).labelled == 0
+
+
+def test_taught_class_is_told_to_the_metric_by_its_name(trained, stream):
+    without = prequential(stream, recognizer(trained), metrics.ConfusionMatrix())
+    assert set(without.final[0].classes) <= {*KNOWN, "unknown"}
+    taught = prequential(stream, recognizer(trained, batch_size=8), metrics.ConfusionMatrix(), delay=0)
+    assert taught.final[0]["sky"]["sky"] > 20
+
+
+def test_metrics_of_river_are_cloned_and_told_labels_or_probabilities(trained, stream):
+    given = metrics.MacroF1() + metrics.CrossEntropy() + metrics.ConfusionMatrix()
+    result = prequential(stream, recognizer(trained), given, step=1000)
+    assert given[2].total_weight == 0
+    assert result.final[0].get() > 0.9
+    assert 0 < result.final[1].get() < 1
+    assert result.final[2].total_weight == result.immediate[2].total_weight == len(stream)
+    assert set(result.history[-1].final) == {"MacroF1", "CrossEntropy"}
+
+
+def test_history_at_intervals_and_when_all_is_decided(trained, stream):
+    result = prequential(stream, recognizer(trained), Err(KNOWN), step=100)
+    assert [(instant.seen, instant.decided) for instant in result.history] == [(100, 96), (200, 192), (260, 260)]
+    assert result.history[-1].final == {"Err": result.final[0].get()}
+    upto = prequential(stream[:100], recognizer(trained), Err(KNOWN))
+    assert result.history[0].immediate == {"Err": upto.immediate[0].get()}
+    assert prequential(stream, recognizer(trained), Err(KNOWN)).history == []
+
+
+def test_skipped_instances_have_no_decision_and_shift_no_truth(trained, stream):
+    holes = [pair for i, pair in enumerate(stream) for pair in ([({}, "sky"), pair] if i % 9 == 0 else [pair])]
+    plain = prequential(stream, recognizer(trained))
+    result = prequential(holes, recognizer(trained, on_missing="skip"), delay=None)
+    assert (result.seen, result.decided) == (len(holes), len(stream))
+    assert [metric.get() for metric in result.final] == [metric.get() for metric in plain.final]
+    assert result.detection.detections == plain.detection.detections
+
+
+def test_model_goes_on_from_where_it_was(trained, stream):
+    whole, model = prequential(stream, recognizer(trained)), recognizer(trained)
+    first = prequential(stream[:96], model)
+    second = prequential(stream[96:], model)
+    assert (first.decided, second.decided) == (96, len(stream) - 96)
+    assert second.detection.detections == whole.detection.detections
+    wrong = sum(len_ * part.final[2].get() for len_, part in ((96, first), (len(stream) - 96, second)))
+    assert wrong == pytest.approx(len(stream) * whole.final[2].get())
+
+
+def test_what_was_not_drained_before_is_not_scored_but_what_was_announced_counts(trained, stream):
+    model = recognizer(trained)
+    for x, _ in stream[:170]:
+        model.learn_one(x)
+    assert model.pending == 10
+    result = prequential(stream[170:], model)
+    assert result.decided == len(stream) - 170
+    explained = result.groups[2].cm.total_weight
+    assert explained > 0.8 * sum(y == "sky" for _, y in stream[170:])
+
+
+def test_time_is_handed_through(trained, stream):
+    timed = [(x, y, {"t": 10.0 * i}) for i, (x, y) in enumerate(stream)]
+    model = recognizer(trained, batch_size=1000, max_wait=95.0)
+    result = prequential(timed, model, Err(KNOWN), step=50)
+    assert [instant.decided for instant in result.history] == [40, 90, 140, 190, 240, 260]
+
+
+def test_training_ends_and_figures_are_json(stream):
+    model = OpenSetRecognizer(batch_size=32, training_sweeps=3)
+    for x, y in stream[:100]:
+        model.learn_one(x, y)
+    result = prequential(stream[100:104], model, step=3)
+    assert model.trained.labels
+    figures = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert figures["detection"]["sky"]["announced"] is None
+    assert figures["detection"]["sky"]["instances"] is None
+    assert figures["final"]["Err"] == result.final[2].get()
+
+
+def test_what_cannot_be_run_is_refused(trained, stream):
+    for wrong in ({"delay": -1}, {"label_share": 1.5}, {"step": -1}, {"metric": metrics.MAE()}):
+        with pytest.raises(InvalidParameter, match=next(iter(wrong))):
+            prequential(stream, recognizer(trained), **wrong)
+    with pytest.raises(NotTrained):
+        prequential(stream, OpenSetRecognizer())
