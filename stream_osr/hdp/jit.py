@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +31,7 @@ def kernel(function: F) -> F:
     """Compile a function over arrays, once per machine and version of the sources.
 
     Division follows IEEE rules (no hidden zero checks), there is no fast-math, other threads may run, and the machine
-    code is kept beside the source or in ``NUMBA_CACHE_DIR``.
+    code is kept in ``NUMBA_CACHE_DIR``, else beside the source, else in the user's cache directory.
     """
     return _compile(function)
 
@@ -69,7 +70,10 @@ def fused_borrowing_kernel(function: F) -> F:
 def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
     options: dict[str, Any] = {"_nrt": counts_references}
-    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
-    dispatcher._cache._cache_file._source_stamp = source_stamp()
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
+    with suppress(RuntimeError):
+        dispatcher.enable_caching()
+        dispatcher._cache._cache_file._source_stamp = source_stamp()
     compiled: F = dispatcher
     return compiled
