@@ -9,9 +9,11 @@ from numba.core import event
 
 logger = logging.getLogger("stream_osr")
 
-HOW_LONG = "compiling the sampler, which takes one to three minutes"
-ONCE = f"{HOW_LONG}, once on this machine (`stream-osr warmup` does it ahead)"
-EVERY_TIME = f"{HOW_LONG} in every process: no folder to keep it in can be written (set NUMBA_CACHE_DIR to one)"
+ONCE = "compiling the sampler: up to three minutes, once on this machine (`stream-osr warmup` does it ahead)"
+EVERY_TIME = (
+    "compiling the sampler: up to three minutes in every process, for want of a folder to keep it in "
+    "(set NUMBA_CACHE_DIR to one that can be written)"
+)
 
 
 class _Notice(event.Listener):
