@@ -103,7 +103,7 @@ def test_million_updates_do_not_carry_the_statistics_away(covariance):
 
 
 @pytest.mark.parametrize("d", [4, 16])
-def test_the_schedule_holds_what_updates_alone_lose(d):
+def test_million_updates_without_the_schedule_do(d):
     """Why `REFRESH_EVERY` is there, and what it is not for.
 
     Rows some 100 standard deviations out cost the inverse digits which only an inversion brings back. Further out
