@@ -154,7 +154,7 @@ def main(
             table.add_row(name, f"{us:.1f}", f"{1e6 / us:,.0f}")
     Console().print(table)
     if importlib.util.find_spec("streamndr") is None:
-        Console(stderr=True).print("MINAS left out: streamndr is not installed")
+        Console(stderr=True).print("MINAS left out: streamndr is not installed (pip install --no-deps streamndr)")
 
 
 if __name__ == "__main__":
