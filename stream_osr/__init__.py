@@ -3,6 +3,7 @@
 ``OpenSetRecognizer`` is the way in; ``docs/architecture.md`` shows the rest.
 """
 
+from stream_osr.compiling import give_notice
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import (
     Event,
@@ -16,6 +17,8 @@ from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport
 
 __version__ = "0.1.0"
+
+give_notice()
 
 __all__ = [
     "Decision",

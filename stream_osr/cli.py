@@ -90,14 +90,13 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 @app.command()
 def warmup() -> None:
-    """Compile the sampler ahead of time, so that no first instance waits for it.
+    """Compile the sampler ahead of time, so that no first instance waits for it: one to three minutes, once.
 
     It is kept where NUMBA_CACHE_DIR says, else beside the installed package, else in the user's cache directory.
 
     Example: stream-osr warmup
     """
     console, begin = _console(), time.perf_counter()
-    console.print("compiling the sampler (one to three minutes on a new machine, a second where it is done)")
     for covariance in warm_up():
         console.print(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
 
@@ -122,9 +121,7 @@ def demo(
     out.print(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
     tally = demonstration.Tally(stream)
     with _progress(console, total=True) as bar:
-        task = bar.add_task(
-            "training (the first run compiles the sampler: one to three minutes, once)", total=len(training)
-        )
+        task = bar.add_task("training", total=len(training))
         for segment in training:
             model.learn_one(segment.features, segment.label)
             bar.advance(task)

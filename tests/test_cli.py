@@ -233,7 +233,8 @@ def test_errors_are_a_line_or_two_and_a_non_zero_exit(work, arguments, says):
 def test_warmup_compiles_every_covariance_and_says_so():
     done = call("warmup")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stderr.splitlines()] == ["compiling", "full", "diagonal", "tied"]
+    told = [line for line in done.stderr.splitlines() if not line.startswith("compiling")]  # said only when it does
+    assert [line.split()[0] for line in told] == ["full", "diagonal", "tied"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,14 +15,14 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 @cache
-def source_stamp() -> str:
-    """Digest of all sources of this package: what a compiled kernel depends on.
+def source_stamp(source: Path) -> str:
+    """Digest of a kernel's own source and of all sources of this package: what the compiled kernel depends on.
 
     numba looks only at the file of the kernel itself, and would go on using a kernel whose callees, in other
     modules, have changed.
     """
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in (source, *sorted(Path(__file__).parent.glob("*.py"))):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -30,7 +31,7 @@ def kernel(function: F) -> F:
     """Compile a function over arrays, once per machine and version of the sources.
 
     Division follows IEEE rules (no hidden zero checks), there is no fast-math, other threads may run, and the machine
-    code is kept beside the source or in ``NUMBA_CACHE_DIR``.
+    code is kept in ``NUMBA_CACHE_DIR``, else beside the source, else in the user's cache directory.
     """
     return _compile(function)
 
@@ -56,7 +57,8 @@ def borrowing_kernel(function: F) -> F:
     """Compile like :func:`kernel` a function that makes no array and returns none, without counting references.
 
     numba counts a reference to each field that is taken out of a tuple of arrays, with an atomic instruction: in
-    a small function on a large state that is most of the time.
+    a small function on a large state that is most of the time. It is inlined as well: handing the state over, a word
+    or two for each of some forty arrays, would take longer than its work.
     """
     return _compile(function, counts_references=False)
 
@@ -69,7 +71,10 @@ def fused_borrowing_kernel(function: F) -> F:
 def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
     options: dict[str, Any] = {"_nrt": counts_references, "forceinline": not counts_references}
-    dispatcher: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
-    dispatcher._cache._cache_file._source_stamp = source_stamp()
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
+    with suppress(RuntimeError):
+        dispatcher.enable_caching()
+        dispatcher._cache._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
     compiled: F = dispatcher
     return compiled

@@ -63,7 +63,7 @@ def lengthened(values: np.ndarray, count: int, fill: float) -> np.ndarray:
 def lay_tables(
     state: StreamState, rows: np.ndarray, arriving: int, prior: Prior, spare: int
 ) -> tuple[Guests, Franchise, Dishes]:
-    """Copy the state into arrays with ``spare`` more subclasses and a table for everybody; the batch is at the door."""
+    """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
     old, window = state.franchise, state.window
     n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
     seated = np.zeros((1, n_dishes))

@@ -90,6 +90,21 @@ def test_left_out_although_it_dominates_the_scatter(covariance, distance):
     assert dishes.log_det[0] == pytest.approx(fresh.log_det[0], rel=tolerance, abs=tolerance)
 
 
+@pytest.mark.parametrize(("distance", "redone"), [(1.0, False), (1e3, True)])
+def test_downdate_that_would_lose_digits_is_an_inversion_of_the_sum(distance, redone):
+    prior, _ = make_base("full", 3)
+    rows, _ = blocks(3, 5, 3)
+    rows[0] *= distance
+    dishes = fill(prior, [rows])
+    x = np.append(rows[0], 1.0)
+    assert (1.0 - full.quadratic(dishes.inverse[0], x) < full.LOSES_DIGITS) == redone
+    library.remove(dishes, 0, x, prior)
+    afresh = np.empty_like(dishes.inverse[0])
+    log_det = full.invert(dishes.matrix[0], afresh)
+    assert np.array_equal(dishes.inverse[0], afresh) == redone
+    assert (dishes.log_det[0] == log_det) == redone
+
+
 @problems
 @dimensions
 def test_adding_and_removing_is_the_block_of_the_rest(covariance, d):

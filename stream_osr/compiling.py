@@ -1,0 +1,40 @@
+"""Say so when kernels have to be compiled: it takes minutes, and must not look like a process that hangs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from numba.core import event
+
+logger = logging.getLogger("stream_osr")
+
+ONCE = "compiling the sampler: up to three minutes, once on this machine (`stream-osr warmup` does it ahead)"
+EVERY_TIME = (
+    "compiling the sampler: up to three minutes in every process, for want of a folder to keep it in "
+    "(set NUMBA_CACHE_DIR to one that can be written)"
+)
+
+
+class _Notice(event.Listener):
+    """Warn on the logger ``stream_osr`` before the first kernel of this package is compiled.
+
+    numba tells of compiling, not of machine code that is read from its cache.
+    """
+
+    said = False
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if self.said or dispatcher.py_func.__module__.partition(".")[0] != "stream_osr":
+            return
+        self.said = True
+        logger.warning(EVERY_TIME if dispatcher.stats.cache_path is None else ONCE)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def give_notice() -> None:
+    """Have compiling announced, once in the life of the process."""
+    event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]  # numba leaves it untyped

@@ -1,0 +1,120 @@
+"""Machine code is kept where there is room for it, and compiling is announced: real processes, copied package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import stream_osr
+from stream_osr.compiling import EVERY_TIME, ONCE
+
+ONE_KERNEL = """
+import numpy as np
+from stream_osr.hdp.elementwise import exp_each
+values = np.zeros(3)
+exp_each(values)
+assert values.tolist() == [1.0, 1.0, 1.0]
+print(exp_each.stats.cache_path)
+"""
+NO_OVERRIDE = "-dac_override,-dac_read_search"
+"""What a superuser must give up for permissions to count."""
+
+
+@pytest.fixture
+def package(tmp_path) -> Path:
+    """A copy of the package with nothing compiled."""
+    target = tmp_path / "site" / "stream_osr"
+    shutil.copytree(Path(stream_osr.__file__).parent, target, ignore=shutil.ignore_patterns("__pycache__"))
+    return target
+
+
+@pytest.fixture
+def read_only(package) -> Iterator[Path]:
+    """The copy, with no folder of it to be written."""
+    folders = [package, *(path for path in package.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    yield package
+    for folder in folders:
+        folder.chmod(0o755)
+
+
+def without_privilege() -> list[str]:
+    """What to put before a command so that permissions count, superuser or not."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        message = "a superuser may write everywhere; setpriv (util-linux), which takes that away, is not here"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    return ["setpriv", f"--bounding-set={NO_OVERRIDE}", f"--inh-caps={NO_OVERRIDE}"]
+
+
+def run(package: Path, *prefix: str, program: str = ONE_KERNEL, **environment: object) -> tuple[str, str]:
+    """What a process with the copied package prints, and what it says on standard error."""
+    rest = [path for path in sys.path if path and not Path(path, "stream_osr").exists()]
+    done = subprocess.run(
+        [*prefix, sys.executable, "-W", "error", "-c", program],
+        capture_output=True, text=True, cwd="/", timeout=120,
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": os.pathsep.join([str(package.parent), *rest]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **{name: str(value) for name, value in environment.items()},
+        },
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip(), done.stderr
+
+
+def kept_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.nbc"))
+
+
+def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
+    place, said = run(package)
+    assert Path(place) == package / "hdp" / "__pycache__"
+    assert said.splitlines() == [ONCE]
+    kept = kept_in(package)
+    assert len(kept) > 1  # the kernel and the one that it calls
+    place, said = run(package)
+    assert said == ""
+    assert kept_in(package) == kept
+
+
+def test_read_only_package_is_kept_where_the_environment_says(read_only, tmp_path):
+    for expected in (ONCE + "\n", ""):
+        place, said = run(read_only, *without_privilege(), NUMBA_CACHE_DIR=tmp_path / "kept")
+        assert said == expected
+        assert Path(place).is_relative_to(tmp_path / "kept")
+    assert kept_in(tmp_path / "kept")
+    assert not kept_in(read_only)
+
+
+def test_read_only_package_is_kept_for_the_user(read_only, tmp_path):
+    for expected in (ONCE + "\n", ""):
+        place, said = run(read_only, *without_privilege(), HOME=tmp_path / "home")
+        assert said == expected
+        assert Path(place).is_relative_to(tmp_path / "home")
+    assert kept_in(tmp_path / "home")
+    assert not kept_in(read_only)
+
+
+def test_with_no_folder_to_write_it_works_and_says_what_would_help(read_only, tmp_path):
+    for _ in range(2):
+        place, said = run(read_only, *without_privilege(), HOME=read_only)
+        assert place == "None"
+        assert said.splitlines() == [EVERY_TIME]
+    assert not kept_in(tmp_path)
+
+
+def test_kernels_of_others_are_their_own_business(package):
+    program = "import numba, stream_osr; print(numba.njit(lambda x: x + 1)(1))"
+    assert run(package, program=program) == ("2", "")
