@@ -266,7 +266,7 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
 
 def checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
     """Check each value of a frame's rows; an error names the row."""
-    out = []
+    out: list[Any] = []
     for number, value in enumerate(values):
         if value is None:
             out.append(None)
