@@ -181,9 +181,9 @@ def test_densities_that_ran_away_from_their_reference_are_stated_anew(off):
     log_new = log_prior_predictives(guests.rows, prior)
     remembered = library.remember(guests.rows, problem.log_frozen, log_new, problem.dishes, prior)
     remembered.reference[:] += off  # as if all densities were so far below, or above
-    with np.errstate(over="ignore"):
-        remembered.density[:] = np.minimum(remembered.density * np.exp(-off), np.exp(library.HIGHEST))
-        remembered.fresh[:] = np.minimum(remembered.fresh * np.exp(-off), np.exp(library.HIGHEST))
+    for values in (remembered.density, remembered.fresh):
+        with np.errstate(divide="ignore"):
+            values[:] = np.exp(np.minimum(np.log(values) - off, library.HIGHEST))
     weights, direct = np.empty(len(f.menu) + 1), np.empty(len(f.menu) + 1)
     for i in range(14):
         own = leave(f, int(guests.table[i]), float(guests.weight[i]))

@@ -230,6 +230,7 @@ def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
     outcomes = []
     for spare in (1, 500):
         monkeypatch.setattr(library, "SPARE", spare)
+        monkeypatch.setattr(library, "INSTANCES_PER_SLOT", 10**9)
         tries.clear()
         outcomes.append(run(world, NEVER, batches=3))
         assert (len(tries) > 3) == (spare == 1)
