@@ -1,4 +1,4 @@
-"""The command line: ``stream-osr demo | fit | run | inspect | warmup``."""
+"""The command line: ``stream-osr demo | fit | run | report | inspect | warmup``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import stream_osr
 from stream_osr import OpenSetRecognizer
 from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
-from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError, StreamOSRError
-from stream_osr.persistence import read_archive
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, StreamOSRError
+from stream_osr.report.command import report as report_command
 from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
-from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
+from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
 
 app = typer.Typer(
@@ -301,6 +301,9 @@ def run(
         raise typer.Exit(130)
 
 
+app.command(name="report")(report_command)
+
+
 @app.command()
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
@@ -309,12 +312,7 @@ def inspect(
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    try:
-        recognizer = OpenSetRecognizer.load(model)
-    except PersistenceError as error:
-        if "holds a checkpoint" not in str(error):
-            raise
-        recognizer = OpenSetRecognizer.from_state(read_archive(model, "checkpoint")["model"])
+    recognizer = load_model(model)
     typer.echo(str(recognizer.summary()))
     trained = recognizer.trained
     typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
