@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 
-COMMANDS = ("demo", "fit", "run", "inspect", "warmup")
+COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")
 
 
 def call(*arguments: object, cwd: Path | None = None, **options) -> subprocess.CompletedProcess[str]:

@@ -32,8 +32,8 @@ def report_page(
     decisions, events
         As `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` make them: give the timeline.
     truth
-        Gives the true label (as text) from the key of a decision and its number, from 0, or ``None``: then the page shows
-        whether the probabilities are calibrated.
+        Gives the true label (as text), or ``None``, from the key of a decision and its number, from 0: then the page
+        shows whether the probabilities are calibrated.
     title
         Heading of the page.
 

@@ -38,7 +38,7 @@ class Spot(NamedTuple):
     centre
         Its mean, shape (2,).
     outline
-        Corners of the ellipse that holds ``HELD`` of it, shape (``CORNERS``, 2).
+        Corners of the ellipse that holds ``HELD`` of it by its posterior mean covariance, shape (``CORNERS``, 2).
     """
 
     id: int
@@ -59,14 +59,14 @@ class Plane(NamedTuple):
         Mean of each known class, shape (2,) each.
     dots
         Instances of the stream, shape (n, 2).
-    dots_new
-        Which of them sit in a subclass that has emerged, shape (n,).
+    seats
+        Emerged subclass that each sits in, -1: none, shape (n,).
     """
 
     spots: tuple[Spot, ...]
     classes: dict[str, NDArray[np.float64]]
     dots: NDArray[np.float64]
-    dots_new: NDArray[np.bool_]
+    seats: NDArray[np.int64]
 
 
 def planes(inside: Inside) -> tuple[Plane, ...]:
@@ -123,7 +123,7 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
                 spots=tuple(spots),
                 classes={labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)},
                 dots=(past.rows - middle) @ axes,
-                dots_new=np.isin(past.subclass, list(slots)),
+                seats=np.where(np.isin(past.subclass, list(slots)), past.subclass, -1),
             )
         )
     return tuple(out)

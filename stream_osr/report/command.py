@@ -14,15 +14,19 @@ from stream_osr.report.files import read_inputs, read_truth
 
 def report(
     files: Annotated[
-        list[Path], typer.Argument(help="A model or checkpoint, decisions, events: one of each or fewer, in any order.")
+        list[Path],
+        typer.Argument(help="A model or checkpoint, decisions, events: one of each or fewer, in any order."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("report.html"),
     truth: Annotated[Path | None, typer.Option(help="File with the true labels (.csv, .jsonl, also .gz).")] = None,
     label: Annotated[str | None, typer.Option("--label", "-l", help="Its column of the label.")] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Its column of the key; without it, rows are in the order of decisions.")
+        str | None,
+        typer.Option("--key", help="Its column of the key; without it, rows are in the order of decisions."),
     ] = None,
-    format: Annotated[str | None, typer.Option("--format", help="csv, tsv or jsonl, when its name does not tell.")] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="csv, tsv or jsonl, when its name does not tell.")
+    ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "What the stream held",
 ) -> None:
     """Show a model and what it decided on one self-contained page (extra: plot).
@@ -36,6 +40,8 @@ def report(
     inputs = read_inputs(files)
     if inputs.model is None and inputs.decisions is None and not inputs.events:
         raise ConnectorError("the files are empty: there is nothing to report")
+    if truth is not None and inputs.decisions is None:
+        raise ConnectorError("--truth is for decisions; give the file of decisions as well")
     chosen: Any = format
     labels = None if truth is None or label is None else read_truth(truth, label, key, chosen)
     decisions = inputs.decisions

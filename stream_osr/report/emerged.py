@@ -116,9 +116,11 @@ def from_model(inside: Inside) -> dict[int, Emerged]:
 
 
 def from_decisions(told: Decided) -> dict[int, Emerged]:
-    """Name the subclasses in which so many instances sit as would be announced, where nothing else is known of them."""
+    """Name the subclasses that hold as many instances as an announced one, where nothing else is known of them."""
     out = {}
-    for key, size in zip(*np.unique(told.subclass[told.unknown & (told.subclass >= 0)], return_counts=True), strict=True):
+    for key, size in zip(
+        *np.unique(told.subclass[told.unknown & (told.subclass >= 0)], return_counts=True), strict=True
+    ):
         if size >= EMERGES_WITH:
             seq = told.seq[told.unknown & (told.subclass == key)]
             out[int(key)] = Emerged(int(key), int(size), int(seq.min()), int(seq.max()), "", math.nan, (), ())

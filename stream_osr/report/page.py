@@ -1,8 +1,8 @@
 """The page: one HTML file that needs nothing else.
 
-Drawn by Vega-Lite, through Altair: next to matplotlib's SVG it fits any width with letters of one size and says what is
-under the pointer; bokeh's canvas cannot follow the page's colours from light to dark, and plotly is five times as large. The
-libraries (0.9 MB) are in the page, which loads nothing and, by its own policy, could not.
+Drawn by Vega-Lite, through Altair. Next to matplotlib's SVG it fits any width without shrinking its letters, and says
+what is under the pointer; bokeh's canvas cannot follow the page's colours from light to dark; plotly is five times as
+large. The libraries (0.9 MB) are in the page, which loads nothing and, by its own policy, could not.
 """
 
 from __future__ import annotations
@@ -40,17 +40,22 @@ def render(content: Content) -> str:
         specs[f"shifts-{subclass.id}"] = charts.shifts(subclass.shifts)
     if content.judged is not None and content.told is not None:
         judged = content.told.judged
-        curve = reliability_curve(content.told.p_unknown[judged], content.told.truly_unknown[judged])
-        specs["calibration"] = charts.calibration(curve)
-    return _environment().get_template("page.html.j2").render(
-        content=content,
-        specs=specs,
-        cards=shown[:CARDS],
-        rest=shown[CARDS:],
-        axes=AXES,
-        name=subclass_name,
-        libraries=_libraries(),
-        version=version("stream-osr"),
+        p, truth = content.told.p_unknown[judged], content.told.truly_unknown[judged]
+        specs["calibration"] = charts.calibration(reliability_curve(p, truth))
+        specs["spread"] = charts.spread(p, truth)
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            content=content,
+            specs=specs,
+            cards=shown[:CARDS],
+            rest=shown[CARDS:],
+            axes=AXES,
+            name=subclass_name,
+            libraries=_libraries(),
+            version=version("stream-osr"),
+        )
     )
 
 
@@ -58,7 +63,7 @@ def render(content: Content) -> str:
 def _libraries() -> str:
     """Return Vega, Vega-Lite and vega-embed, of the version that Altair writes for."""
     major, minor, *_ = alt.SCHEMA_VERSION.removeprefix("v").split(".")
-    return str(vl_convert.javascript_bundle(vl_version=f"{major}.{minor}"))
+    return str(vl_convert.javascript_bundle("Object.assign(window, {vegaEmbed})", vl_version=f"{major}.{minor}"))
 
 
 def _environment() -> Environment:
@@ -69,7 +74,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %"
+    made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
     made.filters["count"] = lambda number: f"{number:,}"
-    made.filters["figure"] = lambda value: "–" if value != value else f"{value:.3f}"
+    made.filters["figure"] = lambda value: "n/a" if value != value else f"{value:.3f}"
     return made

@@ -102,8 +102,7 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
         p_unknown.append(p)
         true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
         truly.append(told is not None and told not in classes)
-        if len(classes) != len(known):
-            known = classes
+        known = classes
     return Decided(
         names=tuple(codes),
         known=tuple(known),
