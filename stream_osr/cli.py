@@ -104,13 +104,13 @@ def warmup() -> None:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the two files.")] = Path("demo-output"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 7,
 ) -> None:
     """Show the main job on real data: river's ImageSegments, bundled, 2310 instances of 7 classes.
 
-    Four classes are known; the other three appear in the stream one after the other. Leaves decisions.jsonl and
-    events.jsonl.
+    Four classes are known; the other three appear in the stream one after the other. Leaves decisions.jsonl,
+    events.jsonl and model.osr.
 
     Example: stream-osr demo --seed 3
     """
@@ -144,8 +144,10 @@ def demo(
                     tally.happened(event)
                     events.write(event.as_dict())
                 bar.advance(task)
+    model.save(output / "model.osr")
     demonstration.show(tally, model, out)
     out.print(f"\nEvery decision is in {paths[0]}, every event in {paths[1]}.")
+    out.print(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
 
 
 @app.command()

@@ -52,6 +52,7 @@ def render(content: Content) -> str:
             cards=shown[:CARDS],
             rest=shown[CARDS:],
             axes=AXES,
+            signs={} if content.timeline is None else charts.signs(content.timeline),
             name=subclass_name,
             libraries=_libraries(),
             version=version("stream-osr"),

@@ -15,7 +15,8 @@ BINS = 100
 ROWS = 30
 """Rows of new subclasses, and of known classes, at most."""
 
-MARKS = {"SubclassEmerged": "emerged", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
+MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
+"""What events are called; others by the end of their name."""
 
 
 class Row(NamedTuple):
@@ -91,10 +92,13 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     def count(chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.bincount(bins[chosen], minlength=len(edges) - 1)
 
-    seats = {key: told.unknown & (told.subclass == key) for key in emerged}
-    largest = sorted((key for key in seats if seats[key].any()), key=lambda key: -int(seats[key].sum()))
-    shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seats[key]].min()))
-    rows = [Row(subclass_name(key), True, count(seats[key])) for key in shown]
+    def seated(key: int) -> NDArray[np.bool_]:
+        return np.asarray(told.unknown & (told.subclass == key))
+
+    sizes = dict(zip(*np.unique(told.subclass[told.unknown], return_counts=True), strict=True))
+    largest = sorted((key for key in emerged if key in sizes), key=lambda key: -int(sizes[key]))
+    shown = sorted(largest[:ROWS], key=lambda key: int(told.seq[seated(key)].min()))
+    rows = [Row(subclass_name(key), True, count(seated(key))) for key in shown]
     loose = told.unknown & ~np.isin(told.subclass, list(emerged))
     if loose.any():
         rows.append(Row("not grouped", True, count(loose)))
@@ -127,7 +131,9 @@ def _events(
     for event in events:
         if event.get("type") == "NewClassesChanged":
             estimates.append((int(event["seq"]), int(event["delta"])))
-        elif event.get("type") in MARKS and subclass_name(event["subclass_id"]) in shown:
-            name, size = subclass_name(event["subclass_id"]), event.get("size")
-            marks.append(Mark(name, int(event["seq"]), MARKS[event["type"]], size))
+            continue
+        name, kind = subclass_name(event.get("subclass_id", -1)), str(event.get("type"))
+        if name in shown:
+            what = MARKS.get(kind, kind.removeprefix("Subclass").lower())
+            marks.append(Mark(name, int(event["seq"]), what, event.get("size")))
     return tuple(marks), tuple(estimates)

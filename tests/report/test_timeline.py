@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stream_osr.report.charts import signs
 from stream_osr.report.timeline import BINS, ROWS, lay_out
 from stream_osr.report.told import gather
 from tests.report.conftest import BEGINS, NEW, N
@@ -54,6 +55,21 @@ def test_events_stand_on_the_rows_that_are_shown(run, laid):
     assert {mark.name for mark in laid.marks} <= names
     assert len(laid.marks) == len(told)
     assert [seq for seq, _ in laid.estimates] == [e["seq"] for e in run.events if e["type"] == "NewClassesChanged"]
+
+
+def test_events_of_later_kinds_stand_there_by_their_names(run, laid):
+    first = next(e for e in run.events if e["type"] == "SubclassEmerged")
+    told = [
+        first,
+        {**first, "type": "SubclassRecurred"},
+        {**first, "type": "SubclassMerged"},
+        {"type": "ClassDrifted"},
+    ]
+    later = lay_out(gather(run.decisions), [first["subclass_id"]], told)
+    assert [mark.what for mark in later.marks] == ["announced", "recurred", "merged"]
+    shapes = [shape for shape, _ in signs(later).values()]
+    assert len(set(shapes)) == 3
+    assert set(signs(laid)) == {mark.what for mark in laid.marks}
 
 
 def test_what_has_no_room_is_counted():

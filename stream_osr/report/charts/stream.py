@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -11,6 +12,14 @@ from stream_osr.report.timeline import Timeline
 
 MARGIN = 92
 """Pixels left of each drawing, so that positions in the stream stand below each other."""
+SIGNS = {"announced": ("triangle-up", "▲"), "doubled": ("circle", "●"), "forgotten": ("cross", "✚")}
+OTHER_SIGNS = (
+    ("square", "■"),
+    ("diamond", "◆"),
+    ("triangle-down", "▼"),
+    ("triangle-left", "◀"),
+    ("triangle-right", "▶"),
+)
 LINES = ["called unknown", "truly unknown"]
 
 
@@ -45,7 +54,8 @@ def arrivals(timeline: Timeline) -> Spec:
         {"row": m.name, "seq": m.seq, "what": m.what, "size": "" if m.size is None else f"{m.size:,}"}
         for m in timeline.marks
     ]
-    shapes = alt.Scale(domain=["emerged", "doubled", "forgotten"], range=["triangle-up", "circle", "cross"])
+    used = signs(timeline)
+    shapes = alt.Scale(domain=list(used), range=[shape for shape, _ in used.values()])
     marks = (
         alt.Chart(data(events), name="events")
         .mark_point(filled=True, opacity=1, stroke="var(--card)", strokeWidth=1.2, color=INK, aria=False)
@@ -53,7 +63,7 @@ def arrivals(timeline: Timeline) -> Spec:
             x=_along(timeline, "seq", title="position in the stream (instances)"),
             y=y,
             shape=alt.Shape("what:N", scale=shapes),
-            size=alt.condition("datum.what == 'emerged'", alt.value(95), alt.value(45)),
+            size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
             tooltip=[
                 alt.Tooltip("row:N", title="subclass"),
                 alt.Tooltip("what:N", title="event"),
@@ -69,31 +79,37 @@ def arrivals(timeline: Timeline) -> Spec:
     )
 
 
+def signs(timeline: Timeline) -> dict[str, tuple[str, str]]:
+    """Return the sign of each kind of event: its name in Vega, and a letter that looks like it."""
+    found = {mark.what for mark in timeline.marks}
+    others = dict(zip(sorted(found - set(SIGNS)), cycle(OTHER_SIGNS), strict=False))
+    return {what: sign for what, sign in (SIGNS | others).items() if what in found}
+
+
 def unknown_share(timeline: Timeline) -> Spec:
     """Draw the share of the decisions that are unknown along the stream, and the true share where it is known."""
     values: Values = []
     spans = zip(timeline.edges[:-1], timeline.edges[1:], strict=True)
-    for k, (a, b) in enumerate(spans):
+    for k, (begin, end) in enumerate(spans):
         counts = [(timeline.unknown[k], timeline.total[k]), (timeline.truly_unknown[k], timeline.judged[k])]
         values += [
-            {"from": int(a), "to": int(b), "line": line, "share": float(part / whole)}
+            {"from": int(place), "line": line, "share": float(part / whole)}
             for line, (part, whole) in zip(LINES, counts, strict=True)
+            for place in (begin, end)
             if whole
         ]
+    for number, value in enumerate(values):
+        value["order"] = number
     y = alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=_left(format="%", tickCount=3))
     chart = (
         alt.Chart(data(values))
-        .mark_line(interpolate="step-after", strokeWidth=1.8, aria=False)
+        .mark_line(strokeWidth=1.8, aria=False, tooltip=None)
         .encode(
             x=_along(timeline),
             y=y,
+            order="order:Q",
             color=alt.Color("line:N", scale=alt.Scale(domain=LINES, range=[NEW, INK])),
             strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=LINES, range=[[1, 0], [2, 3]])),
-            tooltip=[
-                alt.Tooltip("line:N", title="share"),
-                alt.Tooltip("share:Q", format=".1%"),
-                alt.Tooltip("from:Q", format=",d"),
-            ],
         )
     )
     return finish(chart, "Share of the decisions that are unknown, along the stream", 110)
@@ -113,12 +129,8 @@ def estimates(timeline: Timeline) -> Spec:
     )
     chart = (
         alt.Chart(data(values))
-        .mark_line(interpolate="step-after", strokeWidth=1.8, color=NEW, aria=False)
-        .encode(
-            x=_along(timeline),
-            y=y,
-            tooltip=[alt.Tooltip("from:Q", format=",d"), alt.Tooltip("n:Q", title="estimate")],
-        )
+        .mark_line(interpolate="step-after", strokeWidth=1.8, color=NEW, aria=False, tooltip=None)
+        .encode(x=_along(timeline), y=y)
     )
     return finish(chart, "Estimated number of new classes, along the stream", 70)
 
