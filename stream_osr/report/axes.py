@@ -93,21 +93,16 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
     whole = seated.sum(axis=1) > 0  # a class none of whose subclasses is kept has no place
     owner = seated.argmax(axis=0)
     within = _within(means, covariances, class_means[owner], seated.max(axis=0))
-    lower = np.linalg.cholesky(within)
-
-    def straight(points: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(solve_triangular(lower, points.T, lower=True)).T
-
     middle = means[seated.max(axis=0) > 0].mean(axis=0)
     past = remembered(stream, DOTS)
     labels = [str(label) for label in stream.labels]
-    clouds = [straight(points - middle) for points in (class_means[whole], fresh_means, means)]
+    clouds = [points - middle for points in (class_means[whole], fresh_means, means)]
     views = [clouds]
     if len(slots):
         views.append([np.concatenate(clouds[:2]), *clouds[1:]])
     out = []
     for cloud in views:
-        axes = solve_triangular(lower, _directions(cloud, len(within)), lower=True, trans="T")
+        axes = discriminants(cloud, within)
         sizes = known.dishes.size[kept].tolist()
         ids = known.ids[kept].tolist()
         spots = [
@@ -139,6 +134,32 @@ def _within(
     off = means - class_means
     total = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
     return np.asarray(total / weight.sum())
+
+
+def discriminants(clouds: list[NDArray[np.float64]], within: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Find the two axes on which points lie furthest apart, measured by the covariance within classes.
+
+    Parameters
+    ----------
+    clouds
+        Points to part, and others to turn to where those leave an axis open, shape (n, d) each.
+    within
+        Covariance within classes, shape (d, d).
+
+    Returns
+    -------
+    NDArray
+        Coordinates of points are ``points @ axes``, shape (d, 2), d >= 2. ``axes.T @ within @ axes`` is the identity.
+
+    Examples
+    --------
+    >>> axes = discriminants([np.array([[0.0, 0.0], [4.0, 0.0]])], np.diag([4.0, 1.0]))
+    >>> (abs(axes) + 0.0).round(3).tolist()
+    [[0.5, 0.0], [0.0, 1.0]]
+    """
+    lower = np.linalg.cholesky(within)
+    straight = [solve_triangular(lower, points.T, lower=True).T for points in clouds]
+    return np.asarray(solve_triangular(lower, _directions(straight, len(within)), lower=True, trans="T"))
 
 
 def _directions(clouds: list[NDArray[np.float64]], d: int) -> NDArray[np.float64]:

@@ -125,8 +125,7 @@ def judge(told: Decided) -> Judged | None:
     for was_new in (False, True):
         for name in _ordered(told.known, {told.names[c] for c in np.unique(truth[new == was_new])}):
             here = (truth == code[name]) & (new == was_new)
-            counts = [int((here & ~unknown & (label == c)).sum()) for c in wanted[:-1]]
-            rows.append((name, was_new, (*counts, int((here & unknown).sum()))))
+            rows.append((name, was_new, tuple(int((here & (label == c)).sum()) for c in wanted)))
     return Judged(
         n=int(judged.sum()),
         columns=columns,

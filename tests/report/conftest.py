@@ -16,7 +16,7 @@ from tests.blobs import around
 EVIL_FEATURES = ("<script>window.hacked = 1</script>", "b\"'&", "c.d[0]")
 EVIL_CLASSES = ("<img src=x onerror='window.hacked=1'>", "S3", "plain")
 KNOWN = dict(zip(EVIL_CLASSES, ((0.0, 0.0, 0.0), (9.0, 0.0, 0.0), (0.0, 9.0, 0.0)), strict=True))
-NEW = {"first </script><script>window.hacked=1</script>": (9.0, 9.0, 6.0), "second": (-8.0, -8.0, 4.0)}
+NEW = {"first </script><script>window.hacked=1</script>": (4.0, 4.0, 12.0), "second": (-4.0, -4.0, -11.0)}
 BEGINS = dict(zip(NEW, (150, 350), strict=True))
 N = 600
 

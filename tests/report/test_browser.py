@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+from stream_osr import OpenSetRecognizer
 from stream_osr.report import report_page
+from tests.blobs import around
 from tests.report.browser import open_browser
 from tests.report.conftest import KNOWN
 
@@ -108,6 +111,27 @@ def test_names_in_the_planes_do_not_cover_each_other(opened):
         names = boxes(opened.page, plane, ".names_marks text")
         assert len(names) >= len(KNOWN)
         assert not any(cover(a, b) for i, a in enumerate(names) for b in names[:i])
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_names_that_would_cover_others_are_hidden(browser, tmp_path, width):
+    rng = np.random.default_rng(0)
+    model = OpenSetRecognizer(seed=1)
+    for number in range(9):
+        for x in around((number % 3, number // 3, 0.0), 30, rng, "abc"):
+            model.learn_one(x, f"a class with a long name {number}")
+    model.freeze()
+    path = tmp_path / "crowd.html"
+    path.write_text(report_page(model), encoding="utf-8")
+    page = browser.new_page(viewport={"width": WIDE, "height": 900})
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    page.set_viewport_size({"width": width, "height": 900})  # drawn anew, names thinned anew
+    page.wait_for_timeout(500)
+    names = boxes(page, "plane-known", ".names_marks text")
+    assert 0 < len(names) < 9
+    assert not any(cover(a, b) for i, a in enumerate(names) for b in names[:i])
+    page.close()
 
 
 def test_labels_of_the_rows_and_features_do_not_cover_each_other_or_leave_the_drawing(opened):
