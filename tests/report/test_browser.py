@@ -191,3 +191,14 @@ def test_what_is_under_the_pointer_is_told_as_text(opened):
     tip.wait_for()
     assert "arrivals" in tip.inner_text()
     assert page.evaluate("window.hacked === undefined")
+
+
+def test_a_name_in_the_plane_says_what_it_is(opened):
+    page = opened.page
+    for plane in ("plane-known", "plane-all"):
+        page.locator(f"[data-figure={plane}] .names_marks text").first.hover(force=True)
+        tip = page.locator("#vg-tooltip-element.visible")
+        tip.wait_for(timeout=5_000)
+        assert "a known class" in tip.inner_text()
+        assert page.evaluate("window.hacked === undefined")
+        page.mouse.move(1, 1)

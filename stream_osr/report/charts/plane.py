@@ -32,24 +32,26 @@ def plane(drawn: Plane) -> Spec:
         for k, (x, y) in enumerate(spot.outline)
     ]
     names: Values = [
-        {"name": name, "kind": "known", "x": float(x), "y": float(y)} for name, (x, y) in drawn.classes.items()
+        {"name": name, "kind": "known", "told": "a known class", "x": float(x), "y": float(y)}
+        for name, (x, y) in drawn.classes.items()
     ]
     new = sorted((spot for spot in drawn.spots if spot.label is None), key=lambda spot: -spot.size)
-    names += [
-        {"name": subclass_name(s.id), "kind": "new", "x": float(s.centre[0]), "y": float(s.centre[1])} for s in new
-    ]
+    for spot in new:
+        x, y = spot.centre.tolist()
+        told = f"a new subclass of {spot.size:,} instances"
+        names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
     dots = [
         {"x": round(float(x), 3), "y": round(float(y), 3), "kind": "new" if seat >= 0 else "known"}
         for (x, y), seat in zip(drawn.dots, drawn.seats, strict=True)
     ]
     limits = [_limits([corner[axis] for corner in corners]) for axis in "xy"]
-    x = alt.X(
+    along = alt.X(
         "x:Q",
         title="first axis (standard deviations)",
         scale=alt.Scale(domain=limits[0], nice=False, clamp=False),
         axis=_plain_axis(),
     )
-    y = alt.Y(
+    up = alt.Y(
         "y:Q",
         title="second axis (standard deviations)",
         scale=alt.Scale(domain=limits[1], nice=False, clamp=False),
@@ -59,7 +61,7 @@ def plane(drawn: Plane) -> Spec:
     points = (
         alt.Chart(data(dots))
         .mark_circle(size=9, opacity=0.35, aria=False, clip=True, tooltip=None)
-        .encode(x=x, y=y, color=colour)
+        .encode(x=along, y=up, color=colour)
     )
     crowded = len(facts) > CROWD
     outlines = (
@@ -73,8 +75,8 @@ def plane(drawn: Plane) -> Spec:
             clip=True,
         )
         .encode(
-            x=x,
-            y=y,
+            x=along,
+            y=up,
             detail="i:N",
             order="order:Q",
             color=colour,
@@ -90,7 +92,13 @@ def plane(drawn: Plane) -> Spec:
     text = (
         alt.Chart(data(names), name="names")
         .mark_text(fontSize=12, fontWeight="bold", aria=False, limit=140)
-        .encode(x=x, y=y, text="name:N", color=colour)
+        .encode(
+            x=along,
+            y=up,
+            text="name:N",
+            color=colour,
+            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")],
+        )
     )
     described = f"{len(facts) - len(new)} known and {len(new)} new subclasses on two discriminant axes"
     return finish(alt.layer(points, outlines, text), described, 430)
