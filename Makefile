@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install demo test test-long check accuracy format clean
+.PHONY: help install browser demo test test-long check accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -25,6 +25,12 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@touch $@ $(VENV)/.core
 
 install: $(VENV)/.dev   ## set up .venv with everything the tests and checks need
+
+browser:   ## install the browser that the tests of the report look at it with (Debian, as root)
+	@if [ -n "$$CHROMIUM" ] || command -v chromium >/dev/null; then exit 0; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
+	else echo "no chromium: install it, or set CHROMIUM to one; the tests that need it are skipped"; fi
 
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo

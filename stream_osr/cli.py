@@ -1,4 +1,4 @@
-"""The command line: ``stream-osr demo | fit | run | inspect | warmup``."""
+"""The command line: ``stream-osr demo | fit | run | report | inspect | warmup``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import stream_osr
 from stream_osr import OpenSetRecognizer
 from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
-from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError, StreamOSRError
-from stream_osr.persistence import read_archive
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, StreamOSRError
+from stream_osr.report.command import report as report_command
 from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
-from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
+from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
 
 app = typer.Typer(
@@ -103,13 +103,13 @@ def warmup() -> None:
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the two files.")] = Path("demo-output"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files.")] = Path("demo-output"),
     seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 7,
 ) -> None:
     """Show the main job on real data: river's ImageSegments, bundled, 2310 instances of 7 classes.
 
-    Four classes are known; the other three appear in the stream one after the other. Leaves decisions.jsonl and
-    events.jsonl.
+    Four classes are known; the other three appear in the stream one after the other. Leaves decisions.jsonl,
+    events.jsonl and model.osr.
 
     Example: stream-osr demo --seed 3
     """
@@ -141,8 +141,10 @@ def demo(
                     tally.happened(event)
                     events.write(event.as_dict())
                 bar.advance(task)
+    model.save(output / "model.osr")
     demonstration.show(tally, model, out)
     out.print(f"\nEvery decision is in {paths[0]}, every event in {paths[1]}.")
+    out.print(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
 
 
 @app.command()
@@ -298,6 +300,9 @@ def run(
         raise typer.Exit(130)
 
 
+app.command(name="report")(report_command)
+
+
 @app.command()
 def inspect(
     model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
@@ -306,12 +311,7 @@ def inspect(
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    try:
-        recognizer = OpenSetRecognizer.load(model)
-    except PersistenceError as error:
-        if "holds a checkpoint" not in str(error):
-            raise
-        recognizer = OpenSetRecognizer.from_state(read_archive(model, "checkpoint")["model"])
+    recognizer = load_model(model)
     typer.echo(str(recognizer.summary()))
     trained = recognizer.trained
     typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")

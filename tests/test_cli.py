@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 
-COMMANDS = ("demo", "fit", "run", "inspect", "warmup")
+COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")
 
 
 def call(*arguments: object, cwd: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
@@ -250,6 +250,7 @@ def test_demo_shows_the_main_job_and_leaves_its_files(tmp_path):
     decisions = lines_of(tmp_path / "demo-output" / "decisions.jsonl")
     events = lines_of(tmp_path / "demo-output" / "events.jsonl")
     assert len(decisions) == 1518
+    assert OpenSetRecognizer.load(tmp_path / "demo-output" / "model.osr").summary().stream_size == 1518
     assert {e["type"] for e in events} >= {"SubclassEmerged", "NewClassesChanged"}
     for name in ("sky", "foliage", "window"):
         assert re.search(rf"{name}: first instance at \d+, announced at \d+", done.stdout)

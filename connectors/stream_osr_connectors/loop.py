@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError
 from stream_osr.persistence import read_archive, write_archive
 
 from .base import BadRecord, Position, Record, Sink, Source
@@ -68,6 +68,22 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         content["sinks"],
         Counter(content["totals"]),
     )
+
+
+def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
+    """Read a saved model, or the model in a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is neither.
+    """
+    try:
+        return OpenSetRecognizer.load(path)
+    except PersistenceError as error:
+        if "holds a checkpoint" not in str(error):
+            raise
+        return load_checkpoint(path).model
 
 
 def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:

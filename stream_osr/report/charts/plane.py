@@ -1,0 +1,114 @@
+"""Subclasses in the plane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from stream_osr.report.axes import Plane
+from stream_osr.report.charts.style import KINDS, Spec, Values, data, finish
+from stream_osr.report.timeline import subclass_name
+
+CROWD = 40
+"""Subclasses in a plane above which they are drawn more lightly."""
+
+
+def plane(drawn: Plane) -> Spec:
+    """Draw subclasses as ellipses, instances as dots and names where they belong."""
+    facts = [
+        {
+            "i": number,
+            "name": subclass_name(spot.id),
+            "kind": "known" if spot.label is not None else "new",
+            "class": spot.label if spot.label is not None else "none: it is new",
+            "size": spot.size,
+        }
+        for number, spot in enumerate(drawn.spots)
+    ]
+    corners = [
+        {"i": number, "order": k, "x": round(float(x), 3), "y": round(float(y), 3)}
+        for number, spot in enumerate(drawn.spots)
+        for k, (x, y) in enumerate(spot.outline)
+    ]
+    names: Values = [
+        {"name": name, "kind": "known", "told": "a known class", "x": float(x), "y": float(y)}
+        for name, (x, y) in drawn.classes.items()
+    ]
+    new = sorted((spot for spot in drawn.spots if spot.label is None), key=lambda spot: -spot.size)
+    for spot in new:
+        x, y = spot.centre.tolist()
+        told = f"a new subclass of {spot.size:,} instances"
+        names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
+    dots = [
+        {"x": round(float(x), 3), "y": round(float(y), 3), "kind": "new" if seat >= 0 else "known"}
+        for (x, y), seat in zip(drawn.dots, drawn.seats, strict=True)
+    ]
+    limits = [_limits([corner[axis] for corner in corners]) for axis in "xy"]
+    along = alt.X(
+        "x:Q",
+        title="first axis (standard deviations)",
+        scale=alt.Scale(domain=limits[0], nice=False, clamp=False),
+        axis=_plain_axis(),
+    )
+    up = alt.Y(
+        "y:Q",
+        title="second axis (standard deviations)",
+        scale=alt.Scale(domain=limits[1], nice=False, clamp=False),
+        axis=_plain_axis(),
+    )
+    colour = alt.Color("kind:N", scale=KINDS)
+    points = (
+        alt.Chart(data(dots))
+        .mark_circle(size=9, opacity=0.35, aria=False, clip=True, tooltip=None)
+        .encode(x=along, y=up, color=colour)
+    )
+    crowded = len(facts) > CROWD
+    outlines = (
+        alt.Chart(data(corners))
+        .transform_lookup("i", alt.LookupData(data(facts), "i", ["name", "kind", "class", "size"]))
+        .mark_line(
+            interpolate="linear-closed",
+            strokeWidth=1.0 if crowded else 1.4,
+            fillOpacity=0.03 if crowded else 0.1,
+            aria=False,
+            clip=True,
+        )
+        .encode(
+            x=along,
+            y=up,
+            detail="i:N",
+            order="order:Q",
+            color=colour,
+            fill=alt.Fill("kind:N", scale=KINDS),
+            opacity=alt.condition("datum.kind == 'new'", alt.value(1.0), alt.value(0.4 if crowded else 0.7)),
+            tooltip=[
+                alt.Tooltip("name:N", title="subclass"),
+                alt.Tooltip("class:N", title="known class"),
+                alt.Tooltip("size:Q", title="instances", format=",d"),
+            ],
+        )
+    )
+    text = (
+        alt.Chart(data(names), name="names")
+        .mark_text(fontSize=12, fontWeight="bold", aria=False, limit=140)
+        .encode(
+            x=along,
+            y=up,
+            text="name:N",
+            color=colour,
+            tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")],
+        )
+    )
+    described = f"{len(facts) - len(new)} known and {len(new)} new subclasses on two discriminant axes"
+    return finish(alt.layer(points, outlines, text), described, 430)
+
+
+def _plain_axis() -> alt.Axis:
+    return alt.Axis(tickCount=7)
+
+
+def _limits(values: Sequence[float]) -> list[float]:
+    low, high = min(values), max(values)
+    room = 0.04 * (high - low) or 1.0
+    return [low - room, high + room]

@@ -1,0 +1,146 @@
+"""What happened along the stream."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from typing import Any
+
+import altair as alt
+
+from stream_osr.report.charts.style import INK, KINDS, NEW, Spec, Values, data, finish
+from stream_osr.report.timeline import Timeline
+
+MARGIN = 92
+"""Pixels left of each drawing, so that positions in the stream stand below each other."""
+SIGNS = {"announced": ("triangle-up", "▲"), "doubled": ("circle", "●"), "forgotten": ("cross", "✚")}
+OTHER_SIGNS = (
+    ("square", "■"),
+    ("diamond", "◆"),
+    ("triangle-down", "▼"),
+    ("triangle-left", "◀"),
+    ("triangle-right", "▶"),
+)
+LINES = ["called unknown", "truly unknown"]
+
+
+def arrivals(timeline: Timeline) -> Spec:
+    """Draw the arrivals of each row as a band, the darker the more, with events on it."""
+    cells = [
+        {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
+        for row in timeline.rows
+        for n, a, b in zip(row.arrivals, timeline.edges[:-1], timeline.edges[1:], strict=True)
+        if n
+    ]
+    order = [row.name for row in timeline.rows]
+    y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=_left(labelLimit=MARGIN - 8))
+    bands = (
+        alt.Chart(data(cells))
+        .mark_rect(aria=False)
+        .encode(
+            x=_along(timeline, title="position in the stream (instances)"),
+            x2="to:Q",
+            y=y,
+            color=alt.Color("kind:N", scale=KINDS),
+            opacity=alt.Opacity("n:Q", scale=alt.Scale(type="sqrt", domainMin=0, range=[0.12, 1])),
+            tooltip=[
+                alt.Tooltip("row:N", title="row"),
+                alt.Tooltip("n:Q", title="arrivals", format=",d"),
+                alt.Tooltip("from:Q", title="from", format=",d"),
+                alt.Tooltip("to:Q", title="to before", format=",d"),
+            ],
+        )
+    )
+    events = [
+        {"row": m.name, "seq": m.seq, "what": m.what, "size": "" if m.size is None else f"{m.size:,}"}
+        for m in timeline.marks
+    ]
+    used = signs(timeline)
+    shapes = alt.Scale(domain=list(used), range=[shape for shape, _ in used.values()])
+    marks = (
+        alt.Chart(data(events), name="events")
+        .mark_point(filled=True, opacity=1, stroke="var(--card)", strokeWidth=1.2, color=INK, aria=False)
+        .encode(
+            x=_along(timeline, "seq", title="position in the stream (instances)"),
+            y=y,
+            shape=alt.Shape("what:N", scale=shapes),
+            size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
+            tooltip=[
+                alt.Tooltip("row:N", title="subclass"),
+                alt.Tooltip("what:N", title="event"),
+                alt.Tooltip("seq:Q", title="told at", format=",d"),
+                alt.Tooltip("size:N", title="instances"),
+            ],
+        )
+    )
+    described = f"Arrivals in {len(order)} rows along the stream, with {len(events)} events"
+    layers = [bands, marks] if events else [bands]
+    return finish(
+        alt.layer(*layers).resolve_scale(color="independent", shape="independent"), described, 20 * len(order) + 36
+    )
+
+
+def signs(timeline: Timeline) -> dict[str, tuple[str, str]]:
+    """Return the sign of each kind of event: its name in Vega, and a letter that looks like it."""
+    found = {mark.what for mark in timeline.marks}
+    others = dict(zip(sorted(found - set(SIGNS)), cycle(OTHER_SIGNS), strict=False))
+    return {what: sign for what, sign in (SIGNS | others).items() if what in found}
+
+
+def unknown_share(timeline: Timeline) -> Spec:
+    """Draw the share of the decisions that are unknown along the stream, and the true share where it is known."""
+    values: Values = []
+    spans = zip(timeline.edges[:-1], timeline.edges[1:], strict=True)
+    for k, (begin, end) in enumerate(spans):
+        counts = [(timeline.unknown[k], timeline.total[k]), (timeline.truly_unknown[k], timeline.judged[k])]
+        values += [
+            {"from": int(place), "line": line, "share": float(part / whole)}
+            for line, (part, whole) in zip(LINES, counts, strict=True)
+            for place in (begin, end)
+            if whole
+        ]
+    for number, value in enumerate(values):
+        value["order"] = number
+    y = alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=_left(format="%", tickCount=3))
+    chart = (
+        alt.Chart(data(values))
+        .mark_line(strokeWidth=1.8, aria=False, tooltip=None)
+        .encode(
+            x=_along(timeline),
+            y=y,
+            order="order:Q",
+            color=alt.Color("line:N", scale=alt.Scale(domain=LINES, range=[NEW, INK])),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=LINES, range=[[1, 0], [2, 3]])),
+        )
+    )
+    return finish(chart, "Share of the decisions that are unknown, along the stream", 110)
+
+
+def estimates(timeline: Timeline) -> Spec:
+    """Draw the estimated number of new classes along the stream."""
+    begin, end = int(timeline.edges[0]), int(timeline.edges[-1])
+    steps = [(begin, 0), *timeline.estimates]
+    values = [{"from": seq, "n": n} for seq, n in [*steps, (end, steps[-1][1])]]
+    most = max(n for _, n in steps)
+    y = alt.Y(
+        "n:Q",
+        title=None,
+        scale=alt.Scale(domain=[0, max(most, 1)]),
+        axis=_left(format="d", values=sorted({0, max(1, most // 2), max(most, 1)})),
+    )
+    chart = (
+        alt.Chart(data(values))
+        .mark_line(interpolate="step-after", strokeWidth=1.8, color=NEW, aria=False, tooltip=None)
+        .encode(x=_along(timeline), y=y)
+    )
+    return finish(chart, "Estimated number of new classes, along the stream", 70)
+
+
+def _along(timeline: Timeline, field: str = "from", *, title: str | None = None) -> alt.X:
+    ends = [int(timeline.edges[0]), int(timeline.edges[-1])]
+    return alt.X(
+        f"{field}:Q", title=title, scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(format=",d", grid=False)
+    )
+
+
+def _left(**more: Any) -> alt.Axis:
+    return alt.Axis(minExtent=MARGIN, maxExtent=MARGIN, **more)

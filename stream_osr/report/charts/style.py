@@ -1,0 +1,38 @@
+"""What all drawings share.
+
+Two hues mean one thing everywhere: blue is known, orange is new; the pair is told apart by colour-blind people, too.
+Colours are CSS variables of the page, so that the drawings follow it from light to dark without being drawn again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import altair as alt
+
+KNOWN, NEW, INK, SOFT, GRID = "var(--known)", "var(--new)", "var(--ink)", "var(--soft)", "var(--grid)"
+KINDS = alt.Scale(domain=["known", "new"], range=[KNOWN, NEW])
+FONT = "system-ui, sans-serif"
+
+Spec: TypeAlias = dict[str, Any]
+Values: TypeAlias = list[dict[str, Any]]
+
+
+def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str, height: int) -> Spec:
+    """Give a drawing the width of its place and the looks of the page."""
+    axis = {"labelColor": SOFT, "titleColor": SOFT, "gridColor": GRID, "domainColor": GRID, "tickColor": GRID}
+    out: Spec = (
+        chart.properties(width="container", height=height, description=description)
+        .properties(autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
+        .configure(background="transparent", font=FONT, padding=4)
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", labelLimit=150, **axis)
+        .configure_legend(disable=True)
+        .to_dict()
+    )
+    return out
+
+
+def data(values: Values) -> alt.InlineData:
+    """Put values into the specification itself."""
+    return alt.InlineData(values=values)

@@ -1,0 +1,128 @@
+"""What a report tells, put together from a model, decisions, events and true labels: whichever there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from stream_osr.errors import ConnectorError
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.axes import Plane, planes
+from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, with_truth
+from stream_osr.report.inside import look_inside
+from stream_osr.report.tables import Group, Judged, discovery, judge
+from stream_osr.report.timeline import Timeline, lay_out
+from stream_osr.report.told import Decided, gather
+
+
+class Content(NamedTuple):
+    """What a report tells.
+
+    Attributes
+    ----------
+    title
+        Heading.
+    n
+        Instances decided.
+    unknown_share
+        Share of them called unknown, ``None`` without any.
+    delta
+        Estimated number of new classes, ``None`` if nobody said.
+    emerged
+        Emerged subclasses, the largest first.
+    planes
+        The model in the plane.
+    timeline
+        Arrivals and events.
+    groups
+        The discovery table.
+    judged
+        Decisions against true labels.
+    told
+        Decisions.
+    fingerprint
+        Of the model.
+    """
+
+    title: str
+    n: int
+    unknown_share: float | None
+    delta: int | None
+    emerged: tuple[Emerged, ...]
+    planes: tuple[Plane, ...]
+    timeline: Timeline | None
+    groups: tuple[Group, ...]
+    judged: Judged | None
+    told: Decided | None
+    fingerprint: str | None
+
+
+def collect(
+    model: OpenSetRecognizer | None = None,
+    decisions: Iterable[Mapping[str, Any]] | None = None,
+    events: Iterable[Mapping[str, Any]] = (),
+    truth: Callable[[Any, int], str | None] | None = None,
+    title: str = "What the stream held",
+) -> Content:
+    """Put a report together.
+
+    Parameters
+    ----------
+    model
+        A trained recognizer.
+    decisions, events
+        As `stream_osr.Decision.as_dict` and `stream_osr.Event.as_dict` make them.
+    truth
+        Gives the true label from the key of a decision and its number, where it is known.
+    title
+        Heading.
+
+    Raises
+    ------
+    ConnectorError
+        If a decision or an event is none, or the events are of another model.
+    NotTrained
+        If training of the model has not ended.
+    """
+    told = None if decisions is None else gather(decisions, truth)
+    if told is not None and not len(told.seq):
+        told = None
+    events = list(events)
+    emerged = from_events(events)
+    inside, summary, fingerprint = None, None, None
+    if model is not None:
+        inside, summary = look_inside(model), model.summary()
+        fingerprint = inside.trained.fingerprint
+        others = {event.get("model") for event in events} - {fingerprint}
+        if others:
+            raise ConnectorError(
+                f"the events are of model {str(min(map(str, others)))[:12]}, the model is {fingerprint[:12]}; "
+                "give the model, or the checkpoint, of that run"
+            )
+        emerged |= from_model(inside)
+    if told is not None:
+        emerged = emerged or from_decisions(told)
+        if truth is not None:
+            emerged = with_truth(emerged, told)
+    ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
+    deltas = [int(event["delta"]) for event in events if event.get("type") == "NewClassesChanged"]
+    n, share, delta = 0, None, deltas[-1] if deltas else None
+    if told is not None:
+        n, share = len(told.seq), float(told.unknown.mean())
+    elif summary is not None and summary.stream_size:
+        n, share = summary.stream_size, summary.unknown_share
+    if delta is None and summary is not None and summary.stream_size:
+        delta = summary.delta
+    return Content(
+        title=title,
+        n=n,
+        unknown_share=share,
+        delta=delta,
+        emerged=ordered,
+        planes=() if inside is None else planes(inside),
+        timeline=None if told is None else lay_out(told, [s.id for s in ordered], events),
+        groups=discovery(summary, told, emerged),
+        judged=None if told is None else judge(told),
+        told=told,
+        fingerprint=fingerprint,
+    )

@@ -1,0 +1,163 @@
+"""Reading what a report is made of: which file is what is told by what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_osr.errors import ConnectorError
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr_connectors import BadRecord, Format, open_source
+from stream_osr_connectors.lines import LineReader
+from stream_osr_connectors.loop import load_model
+from stream_osr_connectors.values import DecodeError
+
+ARCHIVE = b"PK"
+"""How an archive begins."""
+
+
+class Inputs(NamedTuple):
+    """What the given files hold.
+
+    Attributes
+    ----------
+    model
+        The model, or that of a checkpoint.
+    decisions
+        Decisions, read while they are asked for; ``None``: there is no such file.
+    events
+        Events.
+    """
+
+    model: OpenSetRecognizer | None
+    decisions: Iterator[dict[str, Any]] | None
+    events: list[dict[str, Any]]
+
+
+def read_inputs(paths: Sequence[Path]) -> Inputs:
+    """Open a model or checkpoint, a file of decisions and a file of events, whichever are given, in any order.
+
+    Raises
+    ------
+    ConnectorError, PersistenceError
+        If a file cannot be read, is none of these, or there are two of a kind.
+    """
+    found: dict[str, Any] = {}
+    for path in paths:
+        kind, content = _open(path)
+        if kind == "nothing":
+            continue
+        if kind in found:
+            raise ConnectorError(f"{path} holds {kind}, and so does another file; give one of each kind")
+        found[kind] = content
+    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())))
+
+
+def _open(path: Path) -> tuple[str, Any]:
+    try:
+        with path.open("rb") as file:
+            archive = file.read(len(ARCHIVE)) == ARCHIVE
+    except OSError as error:
+        raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
+    if archive:
+        return "a model", load_model(path)
+    records = _records(path)
+    first = next(records, None)
+    if first is None:
+        return "nothing", None  # a run without events leaves an empty file
+    records = chain([first], records)
+    if "p_unknown" in first:
+        return "decisions", records
+    if "type" in first and "model" in first:
+        return "events", records
+    raise ConnectorError(
+        f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
+        "a checkpoint, or what `stream-osr run` wrote as JSON Lines"
+    )
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    lines = LineReader(path)
+    try:
+        for line in lines:
+            if line.is_blank():
+                continue
+            try:
+                record = json.loads(line.text())
+            except DecodeError as error:
+                raise ConnectorError(f"{path}, line {line.row}: {error}") from None
+            except ValueError as error:
+                raise ConnectorError(
+                    f"{path}, line {line.row} is not JSON ({error}); give a model or a file of JSON Lines"
+                ) from None
+            if not isinstance(record, dict):
+                raise ConnectorError(f"{path}, line {line.row} is no JSON object; give decisions or events")
+            yield record
+    finally:
+        lines.close()
+
+
+class Truth(NamedTuple):
+    """True labels.
+
+    Attributes
+    ----------
+    of
+        Gives the true label, or ``None``, from the key of a decision and its number.
+    rows
+        How many decisions they belong to, one by one; ``None``: they are found by key.
+    """
+
+    of: Callable[[Any, int], str | None]
+    rows: int | None
+
+    def beside(self, decisions: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass decisions on, and fail if there are more or fewer of them than rows."""
+        number = 0
+        for number, decision in enumerate(decisions, start=1):  # noqa: B007  # counted
+            yield decision
+        if self.rows is not None and number != self.rows:
+            raise ConnectorError(
+                f"there are {number} decisions and {self.rows} rows of true labels; "
+                "say --key COLUMN, so that each label is found by the key of its decision"
+            )
+
+
+def read_truth(path: Path, label: str, key: str | None = None, format: Format | None = None) -> Truth:
+    """Read true labels: by key, or, without one, in the order of the decisions.
+
+    Parameters
+    ----------
+    path
+        A file of records, as `stream_osr_connectors.open_source` reads them.
+    label, key
+        Names of its columns.
+    format
+        As for `stream_osr_connectors.open_source`.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be read, has no labels, or a key has two of them.
+    """
+    by_key: dict[str, str] = {}
+    in_order: list[str | None] = []
+    with open_source(path, format=format, key=key, label=label, features=[]) as source:
+        for record in source:
+            if isinstance(record, BadRecord):
+                raise ConnectorError(f"{path}, row {record.row}: {record.reason}")
+            text = None if record.label is None else str(record.label)
+            in_order.append(text)
+            if record.key is not None and text is not None and by_key.setdefault(str(record.key), text) != text:
+                raise ConnectorError(
+                    f"{path}: key {record.key!r} has the labels {by_key[str(record.key)]!r} and {text!r}; "
+                    "a key has to name one instance, or leave out --key and give one row for each decision"
+                )
+    if not any(text is not None for text in in_order):
+        raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
+    if key is not None:
+        return Truth(lambda name, number: by_key.get(str(name)), None)
+    return Truth(lambda name, number: in_order[number] if number < len(in_order) else None, len(in_order))

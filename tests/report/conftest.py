@@ -1,0 +1,72 @@
+"""One run for all tests of the report: hostile names, three known classes, two new ones that come later."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from tests.blobs import around
+
+EVIL_FEATURES = ("<script>window.hacked = 1</script>", "b\"'&", "c.d[0]")
+EVIL_CLASSES = ("<img src=x onerror='window.hacked=1'>", "S3", "plain")
+KNOWN = dict(zip(EVIL_CLASSES, ((0.0, 0.0, 0.0), (9.0, 0.0, 0.0), (0.0, 9.0, 0.0)), strict=True))
+NEW = {"first </script><script>window.hacked=1</script>": (4.0, 4.0, 12.0), "second": (-4.0, -4.0, -11.0)}
+BEGINS = dict(zip(NEW, (150, 350), strict=True))
+N = 600
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left: the model, decisions and events as they are written to files, true labels."""
+
+    model: OpenSetRecognizer
+    decisions: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    labels: list[str]
+    training: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def truth(self, key: Any, number: int) -> str:
+        return self.labels[number]
+
+
+def as_written(records: Any) -> list[dict[str, Any]]:
+    """Through JSON and back, as a file would have them."""
+    return [json.loads(json.dumps(record.as_dict())) for record in records]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    rng = np.random.default_rng(11)
+    model = OpenSetRecognizer(batch_size=32, seed=3)
+    training = {}
+    for label, centre in KNOWN.items():
+        rows = around(centre, 80, rng, EVIL_FEATURES)
+        training[label] = np.array([list(row.values()) for row in rows])
+        for row in rows:
+            model.learn_one(row, label)
+    model.freeze()
+    labels = []
+    for seq in range(N):
+        there = {**KNOWN, **{name: centre for name, centre in NEW.items() if seq >= BEGINS[name]}}
+        label = list(there)[rng.integers(len(there))]
+        labels.append(label)
+        model.learn_one(around(there[label], 1, rng, EVIL_FEATURES)[0], key=f"</script><b>{seq}", t=seq / 10)
+    model.flush()
+    return Run(model, as_written(model.drain()), as_written(model.drain_events()), labels, training)
+
+
+@pytest.fixture(scope="session")
+def files(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with model.osr, decisions.jsonl, events.jsonl and truth.jsonl."""
+    folder = tmp_path_factory.mktemp("report")
+    run.model.save(folder / "model.osr")
+    truth = [{"id": d["key"], "species": label} for d, label in zip(run.decisions, run.labels, strict=True)]
+    for name, records in (("decisions", run.decisions), ("events", run.events), ("truth", truth)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder

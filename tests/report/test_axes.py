@@ -1,0 +1,116 @@
+"""The plane: are distances, ellipses and directions what they are said to be."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.linalg import eigh
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.report.axes import HELD, discriminants, planes
+from stream_osr.report.inside import look_inside
+from tests.blobs import around, fitted, stream_part
+
+
+def within(groups: list[np.ndarray]) -> np.ndarray:
+    scatter = sum((g - g.mean(axis=0)).T @ (g - g.mean(axis=0)) for g in groups)
+    return np.asarray(scatter / sum(map(len, groups)))
+
+
+def test_distances_of_three_classes_are_those_of_the_whole_space(run):
+    plane = planes(look_inside(run.model))[0]
+    inverse = np.linalg.inv(within(list(run.training.values())))
+    assert set(plane.classes) == set(run.training)
+    for a, b in combinations(run.training, 2):
+        off = run.training[a].mean(axis=0) - run.training[b].mean(axis=0)
+        expected = np.sqrt(off @ inverse @ off)
+        assert np.linalg.norm(plane.classes[a] - plane.classes[b]) == pytest.approx(
+            expected, rel=0.12
+        )  # the base measure narrows the subclasses
+
+
+def test_axes_are_the_discriminants_of_linear_algebra():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(5, 5))
+    within, points = root @ root.T, rng.normal(size=(7, 5)) * [1, 5, 2, 9, 3]
+    axes = discriminants([points], within)
+    np.testing.assert_allclose(axes.T @ within @ axes, np.eye(2), atol=1e-9)
+    _, vectors = eigh(np.cov(points.T, bias=True), within)
+    np.testing.assert_allclose(abs(axes), abs(vectors[:, [-1, -2]]), rtol=1e-6)
+
+
+def test_the_second_plane_parts_known_and_new_further_than_the_first(run):
+    def spread(plane):
+        new = [spot.centre for spot in plane.spots if spot.label is None]
+        return np.var([*plane.classes.values(), *new], axis=0).sum()
+
+    known, both = planes(look_inside(run.model))
+    assert {spot.id for spot in known.spots} == {spot.id for spot in both.spots}
+    assert spread(both) > 1.02 * spread(known)
+
+
+def test_the_classes_lie_furthest_apart_on_the_first_axis(run):
+    plane = planes(look_inside(run.model))[0]
+    centres = np.array(list(plane.classes.values()))
+    spread = centres.var(axis=0)
+    assert spread[0] >= spread[1] > 1.0
+    assert np.corrcoef(centres.T)[0, 1] == pytest.approx(0.0, abs=0.05)
+
+
+def test_an_ellipse_holds_its_share_of_the_stream(run):
+    for plane in planes(look_inside(run.model)):
+        spot = max((s for s in plane.spots if s.label is None), key=lambda s: s.size)
+        off = plane.dots[plane.seats == spot.id] - spot.centre
+        corners = spot.outline - spot.centre
+        shape = 2 * corners.T @ corners / len(corners)  # of points spread evenly over an ellipse
+        inside = np.einsum("na,ab,nb->n", off, np.linalg.inv(shape), off) <= 1.0
+        assert len(off) > 80
+        assert inside.mean() == pytest.approx(HELD, abs=0.08)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_two_known_classes_still_give_a_plane(covariance):
+    model = fitted(covariance=covariance, batch_size=32)
+    for x, _ in stream_part(200):
+        model.learn_one(x)
+    model.flush()
+    found = planes(look_inside(model))
+    assert len(found) == 2
+    for plane in found:
+        outlines = np.concatenate([spot.outline for spot in plane.spots])
+        assert np.isfinite(outlines).all()
+        assert (np.ptp(outlines, axis=0) > 1.0).all()
+        assert {spot.label for spot in plane.spots} == {"left", "right", None}
+
+
+def test_a_new_unit_of_a_feature_changes_nothing():
+    def plane(factor):
+        rng = np.random.default_rng(4)
+        model = OpenSetRecognizer(seed=1)
+        for centre, label in (((0.0, 0.0), "a"), ((7.0, 0.0), "b"), ((0.0, 7.0), "c")):
+            for x in around(centre, 40, rng):
+                model.learn_one({"a": x["a"] * factor, "b": x["b"]}, label)
+        model.freeze()
+        return planes(look_inside(model))[0]
+
+    one, other = plane(1.0), plane(1000.0)
+    for label, centre in one.classes.items():
+        np.testing.assert_allclose(abs(centre), abs(other.classes[label]), rtol=1e-3, atol=1e-2)
+
+
+def test_a_single_feature_has_no_plane():
+    model = OpenSetRecognizer(seed=1)
+    rng = np.random.default_rng(0)
+    for value in rng.normal(size=40):
+        model.learn_one({"a": value}, "low")
+        model.learn_one({"a": value + 9}, "high")
+    model.freeze()
+    assert planes(look_inside(model)) == ()
+
+
+def test_a_model_that_has_seen_no_stream_shows_the_known_alone():
+    (plane,) = planes(look_inside(fitted()))
+    assert len(plane.dots) == 0
+    assert {spot.label for spot in plane.spots} == {"left", "right"}

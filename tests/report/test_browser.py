@@ -1,0 +1,204 @@
+"""The page in a real browser: drawn, silent, asking nobody, legible in dark and light, wide and narrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.report import report_page
+from tests.blobs import around
+from tests.report.browser import open_browser
+from tests.report.conftest import KNOWN
+
+WIDE, NARROW = 1280, 380
+
+BOXES = """figure => [...figure.querySelectorAll('SELECTOR')]
+    .filter(mark => getComputedStyle(mark).visibility === 'visible' && getComputedStyle(mark).opacity !== '0')
+    .map(mark => { const b = mark.getBoundingClientRect(); return [b.left, b.top, b.right, b.bottom] })"""
+
+
+class Opened(NamedTuple):
+    """A page, what it said to the console, and what it asked for."""
+
+    page: Page
+    said: list[str]
+    asked: list[str]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def path(run, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(report_page(run.model, run.decisions, run.events, run.truth), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=[("light", WIDE), ("dark", WIDE), ("dark", NARROW)], ids=str)
+def opened(request, browser, path) -> Iterator[Opened]:
+    scheme, width = request.param
+    page = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 900})
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]", timeout=30_000)
+    yield Opened(page, said, asked)
+    page.close()
+
+
+def boxes(page: Page, figure: str, marks: str) -> list[list[float]]:
+    return page.locator(f"[data-figure={figure}]").evaluate(BOXES.replace("SELECTOR", marks))
+
+
+def cover(a: list[float], b: list[float], slack: float = 1.0) -> bool:
+    return a[0] < b[2] - slack and b[0] < a[2] - slack and a[1] < b[3] - slack and b[1] < a[3] - slack
+
+
+def test_it_is_silent_asks_nobody_and_runs_nothing_of_the_data(opened, path):
+    assert opened.said == []
+    assert opened.asked == [path.as_uri()]
+    assert opened.page.evaluate("window.hacked === undefined")
+
+
+def test_the_page_does_not_scroll_sideways(opened):
+    assert opened.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_drawings_have_content(opened, run):
+    page = opened.page
+    for figure in page.locator("[data-figure]").all():
+        box = figure.locator("svg").bounding_box()
+        assert box is not None
+        assert box["width"] > 200
+        assert box["height"] > 60
+    emerged = {e["subclass_id"] for e in run.events if e["type"] == "SubclassEmerged"}
+    told = [e for e in run.events if "subclass_id" in e]
+    assert len(boxes(page, "arrivals", ".mark-rect path")) > 200
+    assert len(boxes(page, "arrivals", ".events_marks path")) == len(told)
+    assert len(boxes(page, "share", ".mark-line path")) == 2
+    summary = run.model.summary()
+    for plane in ("plane-known", "plane-all"):
+        outlines = boxes(page, plane, ".mark-line path")
+        assert len(outlines) == sum(len(group.subclasses) for group in summary.known) + len(emerged)
+        assert all(b[2] - b[0] > 3 and b[3] - b[1] > 3 for b in outlines)
+        assert len(boxes(page, plane, ".mark-symbol path")) == len(run.decisions)
+    for key in emerged:
+        bars = boxes(page, f"shifts-{key}", ".mark-rect path")
+        assert len(bars) == 3
+        widths = [b[2] - b[0] for b in bars]
+        assert widths == sorted(widths, reverse=True)
+        assert widths[0] > 40
+    assert len(boxes(page, "calibration", ".mark-symbol path")) == 15
+    assert len(boxes(page, "spread", ".mark-rect path")) == 40
+
+
+def test_names_in_the_planes_do_not_cover_each_other(opened):
+    for plane in ("plane-known", "plane-all"):
+        names = boxes(opened.page, plane, ".names_marks text")
+        assert len(names) >= len(KNOWN)
+        assert not any(cover(a, b) for i, a in enumerate(names) for b in names[:i])
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_names_that_would_cover_others_are_hidden(browser, tmp_path, width):
+    rng = np.random.default_rng(0)
+    model = OpenSetRecognizer(seed=1)
+    for number in range(9):
+        for x in around((number % 3, number // 3, 0.0), 30, rng, "abc"):
+            model.learn_one(x, f"a class with a long name {number}")
+    model.freeze()
+    path = tmp_path / "crowd.html"
+    path.write_text(report_page(model), encoding="utf-8")
+    page = browser.new_page(viewport={"width": WIDE, "height": 900})
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]")
+    page.set_viewport_size({"width": width, "height": 900})  # drawn anew, names thinned anew
+    page.wait_for_timeout(500)
+    names = boxes(page, "plane-known", ".names_marks text")
+    assert 0 < len(names) < 9
+    assert not any(cover(a, b) for i, a in enumerate(names) for b in names[:i])
+    page.close()
+
+
+def test_labels_of_the_rows_and_features_do_not_cover_each_other_or_leave_the_drawing(opened):
+    for figure in opened.page.locator("[data-figure]").all():
+        name = str(figure.get_attribute("data-figure"))
+        (frame,) = boxes(opened.page, name, "svg")
+        texts = boxes(opened.page, name, ".role-axis-label text, .role-axis-title text")
+        assert len(texts) > 3
+        for number, text in enumerate(texts):
+            assert text[0] >= frame[0] - 1, name
+            assert text[2] <= frame[2] + 1, name
+            assert not any(cover(text, other) for other in texts[:number]), name
+
+
+def luminance(colour: str) -> float:
+    parts = [int(c) / 255 for c in re.findall(r"\d+", colour)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_letters_and_marks_stand_out_from_the_page(opened):
+    def style(selector: str, name: str) -> str:
+        return str(opened.page.locator(selector).first.evaluate(f"mark => getComputedStyle(mark)['{name}']"))
+
+    card = style("section", "backgroundColor")
+    text = [style(selector, "color") for selector in ("h1", ".note", ".tile span", ".new > .name", "th")]
+    drawn = [".role-axis-label text", ".role-axis-title text", ".names_marks text"]
+    for colour in [*text, *(style(f"svg {selector}", "fill") for selector in drawn)]:
+        assert contrast(colour, card) >= 4.5, (colour, card)  # WCAG 2 for text
+    known, new = (style(f".key i.{kind}:not(.line)", "backgroundColor") for kind in ("known", "new"))
+    assert min(contrast(known, card), contrast(new, card)) >= 3.0  # ... and for marks
+    assert known != new
+
+
+def test_dark_is_dark_and_light_is_light(browser, path):
+    seen = {}
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(path.as_uri())
+        seen[scheme] = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        page.close()
+    assert seen["light"] > 0.7
+    assert seen["dark"] < 0.05
+
+
+def test_what_is_under_the_pointer_is_told_as_text(opened):
+    page = opened.page
+    band = page.locator("[data-figure=arrivals] .mark-rect path").last
+    band.scroll_into_view_if_needed()
+    band.hover(force=True)
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for()
+    assert "arrivals" in tip.inner_text()
+    assert page.evaluate("window.hacked === undefined")
+
+
+def test_a_name_in_the_plane_says_what_it_is(opened):
+    page = opened.page
+    for plane in ("plane-known", "plane-all"):
+        page.locator(f"[data-figure={plane}] .names_marks text").first.hover(force=True)
+        tip = page.locator("#vg-tooltip-element.visible")
+        tip.wait_for(timeout=5_000)
+        assert "a known class" in tip.inner_text()
+        assert page.evaluate("window.hacked === undefined")
+        page.mouse.move(1, 1)

@@ -1,0 +1,49 @@
+"""The command as a person meets it."""
+
+from __future__ import annotations
+
+from tests.test_cli import call
+
+
+def report(files, *arguments: object):
+    return call("report", *arguments, cwd=files)
+
+
+def test_everything_becomes_one_page(files):
+    done = report(
+        files,
+        *("model.osr", "decisions.jsonl", "events.jsonl", "-o", "all.html", "--title", "Monday"),
+        *("--truth", "truth.jsonl", "--label", "species", "--key", "id"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "report written to all.html" in done.stderr
+    page = (files / "all.html").read_text()
+    assert "<h1>Monday</h1>" in page
+    assert "600 decisions with a true label" in page
+    assert 'data-figure="plane-all"' in page
+    assert len(page) < 2_000_000
+
+
+def test_decisions_alone_become_a_page(files):
+    done = report(files, "decisions.jsonl", "-o", "part.html")
+    assert done.returncode == 0, done.stderr
+    page = (files / "part.html").read_text()
+    assert 'data-figure="arrivals"' in page
+    assert 'data-figure="plane-known"' not in page
+
+
+def test_mistakes_are_told_in_a_line(files, tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    for arguments, said in (
+        (("decisions.jsonl", "--truth", "truth.jsonl"), "--truth truth.jsonl needs --label"),
+        (("decisions.jsonl", "-o", "decisions.jsonl"), "is one of the files that are read"),
+        (("decisions.jsonl", "-o", "no/such/folder.html"), "cannot write no/such/folder.html"),
+        ((tmp_path / "empty.jsonl",), "there is nothing to report"),
+        (("truth.jsonl",), "neither a decision nor an event"),
+        (("model.osr", "--truth", "truth.jsonl", "--label", "species"), "--truth is for decisions"),
+    ):
+        done = report(files, *arguments)
+        assert done.returncode == 1, arguments
+        assert said in done.stderr.replace("\n", " ")
+        assert "Traceback" not in done.stderr
+    assert (files / "decisions.jsonl").read_text().startswith("{")

@@ -1,0 +1,66 @@
+"""What is told of a subclass, from events and from the model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr.report.emerged import from_decisions, from_events, from_model, with_truth
+from stream_osr.report.inside import look_inside
+from stream_osr.report.told import gather
+from tests.report.conftest import EVIL_FEATURES, NEW
+
+
+def test_events_and_model_tell_of_the_same_subclasses(run):
+    events, model = from_events(run.events), from_model(look_inside(run.model))
+    assert set(model) <= set(events)
+    for key, subclass in model.items():
+        assert (subclass.first, subclass.nearest) == (events[key].first, events[key].nearest)
+        assert subclass.size >= events[key].size > 0
+        assert {shift.feature for shift in subclass.shifts} == set(EVIL_FEATURES)
+
+
+def test_shifts_come_largest_first_and_in_standard_deviations(run):
+    for subclass in from_model(look_inside(run.model)).values():
+        sizes = [abs(shift.shift) for shift in subclass.shifts]
+        assert sizes == sorted(sizes, reverse=True)
+        if subclass.size > 50:  # the centres are some nine standard deviations from the known ones
+            assert 4 < sizes[0] < 20
+            means = {shift.feature: shift.mean for shift in subclass.shifts}
+            near = min(NEW.values(), key=lambda c: math.dist(c, [means[name] for name in EVIL_FEATURES]))
+            assert math.dist(near, [means[name] for name in EVIL_FEATURES]) < 1.0
+
+
+def test_the_forgotten_are_gone_but_told(run):
+    first = next(e for e in run.events if e["type"] == "SubclassEmerged")
+    key = first["subclass_id"]
+    gone = {**{k: first[k] for k in ("batch", "seq", "model", "last_seen")}, "subclass_id": key}
+    told = from_events([first, {"type": "SubclassForgotten", **gone}])
+    assert not told[key].alive
+    assert told[key].size == first["size"]
+
+
+def test_decisions_alone_name_what_has_support(run):
+    told = gather(run.decisions)
+    expected = Counter(d["subclass_id"] for d in run.decisions if d["label"] == "unknown")
+    found = from_decisions(told)
+    assert {key: s.size for key, s in found.items()} == {
+        key: n for key, n in expected.items() if key is not None and n >= 8
+    }
+
+
+def test_true_classes_are_counted(run):
+    told = gather(run.decisions, run.truth)
+    for key, subclass in with_truth(from_model(look_inside(run.model)), told).items():
+        here = [
+            run.labels[i] for i, d in enumerate(run.decisions) if d["subclass_id"] == key and d["label"] == "unknown"
+        ]
+        assert dict(subclass.truth) == Counter(here)
+
+
+def test_a_broken_event_is_named_by_its_number(run):
+    with pytest.raises(ConnectorError, match="event 2 cannot be read"):
+        from_events([run.events[0], {"type": "SubclassEmerged", "explanation": {}}])

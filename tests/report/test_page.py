@@ -1,0 +1,128 @@
+"""The page as text: whatever there is to show, and nothing of it taken for HTML."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, MissingExtra, NotTrained
+from stream_osr.report import report_page
+from tests.blobs import fitted
+
+
+class Page(HTMLParser):
+    """Tags, text outside scripts, and the specifications of the drawings."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.specs: dict[str, dict] = {}
+        self._within: str | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._within = tag if tag in ("script", "style") else None
+        self._json = dict(attrs).get("id") == "specs"
+
+    def handle_endtag(self, tag):
+        self._within = None
+
+    def handle_data(self, data):
+        if self._within is None:
+            self.text += data
+        elif self._within == "script" and self._json:
+            self.specs = json.loads(data)
+
+    @property
+    def figures(self) -> set[str | None]:
+        return {attrs["data-figure"] for _, attrs in self.tags if "data-figure" in attrs}
+
+
+@pytest.fixture(scope="module")
+def page(run) -> Page:
+    return Page(report_page(run.model, run.decisions, run.events, run.truth, title="<script>hacked</script>"))
+
+
+def test_names_of_the_data_are_text(page, run):
+    assert sum(tag == "script" for tag, _ in page.tags) == 3
+    assert not any(tag in ("img", "b") and "src" in attrs for tag, attrs in page.tags)
+    for name in (*run.training, "<script>hacked</script>", "first </script><script>window.hacked=1</script> (new)"):
+        assert name in page.text
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    for tag, attrs in page.tags:
+        assert "src" not in attrs, tag
+        assert (attrs.get("href") or "data:").startswith("data:"), tag
+    policies = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    assert len(policies) == 1
+    assert "default-src 'none'" in str(policies[0])
+
+
+def test_every_figure_has_a_drawing(page, run):
+    assert page.figures == set(page.specs)
+    emerged = {f"shifts-{e['subclass_id']}" for e in run.events if e["type"] == "SubclassEmerged"}
+    fixed = {"plane-known", "plane-all", "share", "arrivals", "calibration", "spread"}
+    assert emerged | fixed <= page.figures
+
+
+@pytest.mark.parametrize(
+    ("given", "figures"),
+    [
+        (("model",), {"plane-known", "plane-all", "shifts"}),
+        (("decisions",), {"share", "arrivals"}),
+        (("events",), {"shifts"}),
+        (("decisions", "events"), {"share", "arrivals", "estimates", "shifts"}),
+        (("decisions", "truth"), {"share", "arrivals", "calibration", "spread"}),
+    ],
+)
+def test_part_of_it_is_a_page_as_well(run, given, figures):
+    found = Page(report_page(**{name: getattr(run, name) for name in given}))
+    kinds = {re.sub(r"-\d+$", "", str(name)) for name in found.figures}
+    if not any(e["type"] == "NewClassesChanged" for e in run.events):
+        figures = figures - {"estimates"}
+    assert kinds == figures
+
+
+def test_a_model_fresh_from_training_and_an_empty_run_are_pages():
+    page = Page(report_page(fitted(), decisions=[], events=[]))
+    assert page.figures == {"plane-known"}
+    assert "left" in page.text
+
+
+def test_events_of_another_model_are_refused(run):
+    with pytest.raises(ConnectorError, match="the events are of model"):
+        report_page(fitted(), events=run.events)
+
+
+def test_a_model_in_training_is_refused():
+    model = OpenSetRecognizer()
+    model.learn_one({"a": 1.0}, "x")
+    with pytest.raises(NotTrained, match="freeze"):
+        report_page(model)
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch, run):
+    import sys
+
+    real = builtins.__import__
+
+    def without(name, *arguments, **more):
+        if name.split(".")[0] == "altair":
+            raise ModuleNotFoundError("No module named 'altair'", name="altair")
+        return real(name, *arguments, **more)
+
+    for name in [
+        n for n in sys.modules if n.startswith(("altair", "stream_osr.report.charts", "stream_osr.report.page"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
+        report_page(events=run.events)
