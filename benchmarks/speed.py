@@ -213,13 +213,14 @@ def measure_calls() -> list[dict[str, Any]]:
 
 def measure_frame() -> list[dict[str, Any]]:
     """`learn_many` of a frame of 100 000 rows against the bare step on the same rows."""
-    given = problem(STEPS["LETTER-64"], chains=1, window=0)
+    setting = STEPS["LETTER-256"]
+    given = problem(setting, chains=1, window=0)
     many = np.resize(given.raw, (100_000, given.raw.shape[1]))
     frame = pd.DataFrame(many, columns=list(range(many.shape[1])))
-    bare = median(step(given._replace(rows=whiten(given.trained.space, many)), 64), 1)
+    bare = median(step(given._replace(rows=whiten(given.trained.space, many)), setting.batch), 1)
 
     def run() -> float:
-        model = recognizer(given, chains=1, window=0)
+        model = recognizer(given, chains=1, window=0, batch_size=setting.batch)
         begin = time.perf_counter()
         model.learn_many(frame)
         return 1e6 * (time.perf_counter() - begin) / len(many)
