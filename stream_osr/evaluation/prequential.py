@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from river.metrics import AdjustedRand, NormalizedMutualInfo
@@ -16,13 +16,11 @@ from stream_osr.config import Label
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import SubclassEmerged
 from stream_osr.errors import InvalidParameter
+from stream_osr.evaluation.asked import StreamModel
 from stream_osr.evaluation.detection import TimeToDetection
 from stream_osr.evaluation.novelty import AUROC, Err, FNew, MNew, OpenSetMacroF, OpenSetMicroF
 from stream_osr.evaluation.patterns import CER, Purity, UnkR, pattern_of
 from stream_osr.labels import unknown_label
-
-if TYPE_CHECKING:  # the recognizer's own selection uses this package
-    from stream_osr.recognizer import OpenSetRecognizer
 
 
 class Instant(NamedTuple):
@@ -127,7 +125,7 @@ def values(metrics: Iterable[ClassificationMetric]) -> dict[str, float]:
 
 def prequential(
     stream: Iterable[tuple[Any, ...]],
-    model: OpenSetRecognizer,
+    model: StreamModel,
     metric: ClassificationMetric | Metrics | None = None,
     *,
     delay: int | None = None,
@@ -242,7 +240,7 @@ def _group_metrics(unknown: Label) -> Metrics:
 class _Run:
     """A run under way: the model, what is counted, and the truths that wait for their decisions."""
 
-    def __init__(self, model: OpenSetRecognizer, metric: ClassificationMetric | Metrics | None) -> None:
+    def __init__(self, model: StreamModel, metric: ClassificationMetric | Metrics | None) -> None:
         model.freeze()
         known = model.trained.labels
         wanted = open_set_metrics(known) if metric is None else metric
