@@ -274,8 +274,8 @@ MUTATIONS = [
     Mutation(
         "averaged probabilities divided by the wrong count",
         "sweeps.py",
-        "    counted = sweeps - counted_from + 1\n",
-        "    counted = sweeps + 1\n",
+        "    share = 1.0 / (sweeps - counted_from + 1)\n",
+        "    share = 1.0 / (sweeps + 1)\n",
     ),
     # splits and merges
     Mutation(
