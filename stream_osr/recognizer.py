@@ -14,10 +14,10 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, open_stream
+from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, new_classes, open_stream
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -37,7 +37,6 @@ from stream_osr.features import (
     key_of,
     time_of,
 )
-from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
@@ -248,7 +247,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self._decisions: deque[Decision] = deque()
         self._events: deque[Event] = deque()
         self._glance: Glance | None = None
-        self._measured: Measured | None = None
+        self._measured: tuple[Measured, ...] | None = None
 
     # What river asks about an estimator.
 
@@ -750,7 +749,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.
 
         Subclasses belong together up to the distance at which the known subclasses fall together into the known
-        classes. Nothing changes. The first call compares all subclasses, later ones those that have changed.
+        classes, in each of the ``chains``, which then agree by the instances that they remember (``label_horizon``).
+        Nothing changes. The first call compares all subclasses, later ones those that have changed.
 
         Raises
         ------
@@ -772,10 +772,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         if self._stream is None:
             raise NotTrained("there are no new classes before anything was learnt")
-        first, labels = self._stream.chains[0], self._stream.labels
-        with one_thread():
-            self._measured = measure_subclasses(first.known, first.state, self._measured)
-            return find_new_classes(self._measured, first.known, first.frozen, first.state, first.life, labels)
+        found, self._measured = new_classes(self._stream, self._measured)
+        return found
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""

@@ -1,11 +1,13 @@
 """How well emerging subclasses are gathered in new classes, and how many classes they are said to be.
 
 The five data sets at medium and highest openness (the paper's protocol), defaults of the library, one pass over the
-test part. The scores are over all instances of unknown classes, each in the group of the subclass that it was decided
-into; those taken for known are one cluster for each known class, those in no subclass one more.
+test part. The scores are over all instances of unknown classes, each in the group of the subclass that it sits in at
+the end (re-seated with the window); those taken for known are one cluster for each known class, those in no
+subclass one more.
 
 - *unmerged*: every subclass a cluster of its own;
 - *gathered*: what `OpenSetRecognizer.new_classes` tells;
+- *as decided*: the same, each instance in the subclass that its decision named at once;
 - *true number*: the same tree, cut so that there are as many groups as unknown classes (it uses the truth);
 - *majority*: every subclass given to the class that most of its instances are of (the best any gathering could do).
 
@@ -15,7 +17,7 @@ Errors are those of the estimated number of new classes, relative to the true nu
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -24,16 +26,15 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from stream_osr import Decision, NewClasses, engine
 from stream_osr.config import Parameters, parameters
-from stream_osr.discovery.candidates import Measured, find_new_classes, measure_subclasses
+from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
 from stream_osr.hdp.space import whiten
-from stream_osr.labels import unknown_label
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)
-GATHERINGS = ("unmerged", "gathered", "true number", "majority")
+GATHERINGS = ("unmerged", "gathered", "as decided", "true number", "majority")
 IN_NO_SUBCLASS = -1
 
 
@@ -41,8 +42,11 @@ class Passed(NamedTuple):
     """A stream that has been run: decisions in order, what is new at the end, and what it was found from."""
 
     decisions: list[Decision]
+    seat: np.ndarray
+    """Subclass that each instance sits in at the end, -1: none."""
     found: NewClasses
     measured: Measured
+    """Distances in the first chain."""
     milliseconds: float
     """Mean time of a look for new classes after each batch."""
 
@@ -51,33 +55,28 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
     """Run rows through a fresh stream and look for new classes after every batch."""
     stream = engine.open_stream(trained, chosen)
     decisions: list[Decision] = []
-    measured: Measured | None = None
+    measured: tuple[Measured, ...] | None = None
     spent = []
     rows = whiten(trained.space, X)
+    seat = np.full(len(rows), IN_NO_SUBCLASS)
     for begin in range(0, len(rows), chosen.batch_size):
         chunk = rows[begin : begin + chosen.batch_size]
         arrived = [engine.Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = engine.close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
-        first = stream.chains[0]
+        for past in stream.past:  # the latest are re-seated, the oldest forgotten
+            seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
         start = time.perf_counter()
-        measured = measure_subclasses(first.known, first.state, measured)
-        found = find_new_classes(measured, first.known, first.frozen, first.state, first.life, stream.labels)
+        found, measured = engine.new_classes(stream, measured)
         spent.append(1e3 * (time.perf_counter() - start))
     assert measured is not None
-    return Passed(decisions, found, measured, fmean(spent))
+    return Passed(decisions, seat, found, measured[0], fmean(spent))
 
 
-def clusters(decisions: Sequence[Decision], labels: Sequence[Any]) -> np.ndarray:
-    """Cluster of each decision: its emerging subclass, ``IN_NO_SUBCLASS``, or below that one for each known class."""
+def clusters(decisions: Sequence[Decision], seat: Iterable[int], labels: Sequence[Any]) -> np.ndarray:
+    """Cluster of each instance: its emerging subclass, ``IN_NO_SUBCLASS``, or below that one for each known class."""
     number = {label: IN_NO_SUBCLASS - 1 - j for j, label in enumerate(labels)}
-    unknown = unknown_label(None, labels)
-    return np.array(
-        [
-            number[d.label] if d.label != unknown else IN_NO_SUBCLASS if d.subclass_id is None else d.subclass_id
-            for d in decisions
-        ]
-    )
+    return np.array([number.get(d.label, at) for d, at in zip(decisions, seat, strict=True)])
 
 
 def regroup(cluster: np.ndarray, group: Mapping[int, Any]) -> list[str]:
@@ -122,19 +121,44 @@ def runs(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
             "dataset": dataset,
             "n_unknown": n_unknown,
             "seed": seed,
-            **scores(passed, clusters(passed.decisions, trained.labels)[new], part.y_test[new], n_unknown),
+            **scores(
+                passed, clusters(passed.decisions, passed.seat, trained.labels)[new], part.y_test[new], n_unknown
+            ),
         }
 
 
-def scores(passed: Passed, cluster: np.ndarray, truth: np.ndarray, n_unknown: int) -> dict[str, Any]:
-    """Score the gatherings of instances of unknown classes, and the estimated number."""
+def scores(
+    passed: Passed, new: np.ndarray, truth: np.ndarray, labels: Sequence[Any], n_unknown: int
+) -> dict[str, Any]:
+    """Score the gatherings of the instances of unknown classes, and the estimated number.
+
+    Parameters
+    ----------
+    passed
+        A stream that has been run.
+    new
+        Which instances are of unknown classes, shape (n,).
+    truth
+        Class of each of those.
+    labels
+        The known classes.
+    n_unknown
+        Number of unknown classes.
+    """
     told = {key: at for at, one in enumerate(passed.found.candidates) for key in one.subclasses}
-    groups = ({}, told, cut_at(passed.measured, n_unknown), majorities(cluster, truth))
+    at_end = clusters(passed.decisions, passed.seat, labels)[new]
+    at_once = [IN_NO_SUBCLASS if d.subclass_id is None else d.subclass_id for d in passed.decisions]
+    named = {
+        "unmerged": regroup(at_end, {}),
+        "gathered": regroup(at_end, told),
+        "as decided": regroup(clusters(passed.decisions, at_once, labels)[new], told),
+        "true number": regroup(at_end, cut_at(passed.measured, n_unknown)),
+        "majority": regroup(at_end, majorities(at_end, truth)),
+    }
     out: dict[str, Any] = {}
-    for name, group in zip(GATHERINGS, groups, strict=True):
-        named = regroup(cluster, group)
-        out[f"{name} NMI"] = float(normalized_mutual_info_score(truth, named))
-        out[f"{name} ARI"] = float(adjusted_rand_score(truth, named))
+    for name in GATHERINGS:
+        out[f"{name} NMI"] = float(normalized_mutual_info_score(truth, named[name]))
+        out[f"{name} ARI"] = float(adjusted_rand_score(truth, named[name]))
     return out | {
         "candidates": len(passed.found.candidates),
         "number": passed.found.number,

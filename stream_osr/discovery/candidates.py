@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery.explain import nearest_known
-from stream_osr.discovery.grouping import Distances, estimate_number, gather, learn_threshold, measure
+from stream_osr.discovery.grouping import (
+    Distances,
+    agree,
+    count_classes,
+    estimate_number,
+    gather,
+    learn_threshold,
+    measure,
+)
 from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.restaurant import StreamState
@@ -61,7 +69,7 @@ class NewClasses:
 
 
 class Measured(NamedTuple):
-    """What one call leaves behind to save time in the next one.
+    """How far the subclasses of one chain are from each other; kept, it saves time in the next call.
 
     Attributes
     ----------
@@ -76,6 +84,25 @@ class Measured(NamedTuple):
     threshold: float
 
 
+class Emerging(NamedTuple):
+    """What one chain has found.
+
+    Attributes
+    ----------
+    known, frozen
+        Known classes.
+    state
+        The sampler's state, with the emerging subclasses.
+    life
+        Their lives.
+    """
+
+    known: Known
+    frozen: Densities
+    state: StreamState
+    life: Lifecycle
+
+
 def measure_subclasses(known: Known, state: StreamState, before: Measured | None = None) -> Measured:
     """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
     trained = measure(known.ids, known.dishes, known.prior, None if before is None else before.known)
@@ -86,41 +113,73 @@ def measure_subclasses(known: Known, state: StreamState, before: Measured | None
 
 
 def find_new_classes(
-    measured: Measured,
-    known: Known,
-    frozen: Densities,
-    state: StreamState,
-    life: Lifecycle,
-    labels: Sequence[Any],
+    chains: Sequence[Emerging], measured: Sequence[Measured], seats: np.ndarray, labels: Sequence[Any]
 ) -> NewClasses:
-    """Gather the emerging subclasses in candidate classes and estimate how many classes they are.
+    """Gather the first chain's emerging subclasses in candidate classes and estimate how many classes they are.
 
     All subclasses in the model take part in the gathering, those that have not emerged too: they are bridges between
     others, and instances in them belong somewhere. A group is told of if one of its subclasses has emerged, and
     only such groups count in the number.
+
+    Parameters
+    ----------
+    chains
+        The chains; identities are the first one's.
+    measured
+        Distances in each.
+    seats
+        Identity of the emerging subclass that each remembered instance sits in, -1: none, in each of R chains,
+        shape (R, n).
+    labels
+        Labels of the known classes.
     """
-    group = gather(measured.emerging, measured.threshold)
-    ids, size = state.ids.tolist(), state.dishes.size
-    emerged = np.array([key in life.subclasses and life.subclasses[key].emerged for key in ids], bool)
-    told = np.isin(group, group[emerged])
+    groups = [gather(one.emerging, one.threshold) for one in measured]
+    places = np.array([_places(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
+    first = chains[0]
+    group = agree(groups, places)
+    ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
-    for number in np.unique(group[told]):
+    for number in np.unique(group[_told(group, first)]):
         slots = np.flatnonzero(group == number)
         slots = slots[np.argsort(-size[slots], kind="stable")]
         keys = tuple(ids[slot] for slot in slots)
-        near = nearest_known(state.dishes, int(slots[0]), known, frozen)
+        near = nearest_known(first.state.dishes, int(slots[0]), first.known, first.frozen)
         candidates.append(
             CandidateClass(
                 subclasses=keys,
                 size=int(size[slots].sum()),
-                share=float(size[slots].sum() / max(state.seen, 1)),
+                share=float(size[slots].sum() / max(first.state.seen, 1)),
                 nearest_class=labels[near.owner],
-                exemplars=_exemplars(keys, life.subclasses),
+                exemplars=_exemplars(keys, first.life.subclasses),
             )
         )
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
-    number = estimate_number(group[told], size[told], known.dishes.size, len(labels))
-    return NewClasses(tuple(candidates), number, life.delta)
+    counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
+    number = estimate_number([count for count in counts if count]) if candidates else 0
+    return NewClasses(tuple(candidates), number, first.life.delta)
+
+
+def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
+    """Turn identities into positions, -1 for those that are gone."""
+    order = np.argsort(ids)
+    at = np.searchsorted(ids[order], seat)
+    found = np.append(order, -1)[at]
+    return np.where(np.append(ids, -1)[found] == seat, found, -1)
+
+
+def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
+    """Say which subclasses are in a group of which one has emerged, shape (K,)."""
+    lives = chain.life.subclasses
+    emerged = np.array([key in lives and lives[key].emerged for key in chain.state.ids.tolist()], bool)
+    return np.isin(group, group[emerged])
+
+
+def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> float:
+    """Judge from one chain how many new classes there are."""
+    told = _told(group, chain)
+    if not told.any():
+        return 0.0
+    return count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:

@@ -1,17 +1,19 @@
 """From subclasses to classes: which emerging subclasses belong together, by what the known classes teach.
 
 Subclasses are compared as Gaussians, gathered by average linkage, and the tree is cut where the same tree over the
-*known* subclasses, whose classes are known, would give those classes back. Nothing here knows of streams or events.
+*known* subclasses, whose classes are known, would give those classes back. Several chains, each with subclasses of
+its own, then agree on the groups. Nothing here knows of streams or events.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from scipy.stats import entropy
+from scipy.stats import entropy, gmean
 
 from stream_osr.hdp.dishes import Dishes, means_and_scales
 from stream_osr.hdp.prior import Prior
@@ -226,18 +228,69 @@ def gather(emerging: Distances, threshold: float) -> np.ndarray:
     return np.asarray(np.unique(group, return_inverse=True)[1])
 
 
-def estimate_number(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> int:
-    """Estimate how many classes emerging subclasses are.
+def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+    """Gather the first chain's subclasses by what all chains say.
 
-    ``floor(min(G, J E / K) + 1/2)``, at least 1 if there is a group: G groups of ``COUNTED_SHARE`` of the mean
-    size of the three largest, J known classes, E emerging and K known subclasses of ``COUNTED_SIZE`` instances. G
-    alone is too many where groups stay apart that are one class; the ratio (equation (14) of the paper) where new
-    classes are made of more subclasses than known ones.
+    Two subclasses are as near as the share of chains that put their instances together: the first one by its own
+    groups, another one by the chance that an instance of either sit in the same of its groups. Average linkage, cut
+    at one half. What one chain gathers wrongly, with a threshold learnt from few known subclasses, others seldom do.
+
+    Parameters
+    ----------
+    groups
+        Group of each subclass, for each of R chains.
+    seats
+        Position of the subclass that each remembered instance sits in, -1: none, shape (R, n). A pair of subclasses
+        without remembered instances is judged by the first chain alone.
+
+    Returns
+    -------
+    Number of the group of each subclass of the first chain, shape (K,).
+
+    References
+    ----------
+    .. [1] A. L. N. Fred and A. K. Jain, "Combining multiple clusterings using evidence accumulation", IEEE TPAMI 27,
+       2005.
+
+    Examples
+    --------
+    The first of three chains keeps its subclasses 0 and 1 apart, the others put their instances together:
+
+    >>> groups = [np.array([0, 1, 2]), np.array([0, 1]), np.array([0, 1])]
+    >>> seats = np.array([[0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]])
+    >>> agree(groups, seats)
+    array([0, 0, 1])
+    """
+    own = groups[0]
+    if len(own) < 2:
+        return own
+    together = (own[:, None] == own).astype(float)
+    voters = np.ones_like(together)
+    for group, seat in zip(groups[1:], seats[1:], strict=True):
+        here = seats[0] >= 0
+        table = np.zeros((len(own), group.max(initial=0) + 2))  # the last column: in no group
+        np.add.at(table, (seats[0][here], np.append(group, -1)[seat[here]]), 1.0)
+        remembered = table.sum(axis=1)
+        share = table[:, :-1] / np.maximum(remembered, 1.0)[:, None]
+        votes = np.outer(remembered > 0, remembered > 0)
+        together += votes * (share @ share.T)
+        voters += votes
+    apart = np.maximum(1.0 - together / voters, 0.0)
+    np.fill_diagonal(apart, 0.0)
+    return np.asarray(np.unique(fcluster(tree(apart), 0.5, "distance"), return_inverse=True)[1])
+
+
+def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> float:
+    """Judge from one chain how many classes its emerging subclasses are.
+
+    The geometric mean of two counts that err on opposite sides where classes overlap: of the groups that have
+    ``COUNTED_SHARE`` of the mean size of the three largest, and of ``J E / K``, with J known classes, E emerging and
+    K known subclasses of ``COUNTED_SIZE`` instances (equation (14) of the paper).
 
     Parameters
     ----------
     group
-        Group of each emerging subclass, shape (K,).
+        Group of each emerging subclass, shape (K,), K >= 1.
     size, known_size
         Instances in each emerging and in each known subclass.
     n_classes
@@ -245,13 +298,23 @@ def estimate_number(group: np.ndarray, size: np.ndarray, known_size: np.ndarray,
 
     Examples
     --------
-    >>> estimate_number(np.array([0, 0, 1, 2]), np.array([60, 20, 70, 6]), np.array([80, 90, 40]), 2)
-    2
+    Groups of 80, 70 and 10 instances, two of which count, and 2 * 4 / 4 by the subclasses:
+
+    >>> count_classes(np.array([0, 0, 1, 2]), np.array([60, 20, 70, 10]), np.array([80, 90, 40, 30]), 2)
+    2.0
     """
-    if not len(group):
-        return 0
     sizes = np.sort(np.bincount(group, size))[::-1]
-    groups = int((sizes >= COUNTED_SHARE * sizes[:3].mean()).sum())
-    known = int((known_size >= COUNTED_SIZE).sum())
-    ratio = n_classes * int((size >= COUNTED_SIZE).sum()) / known if known else float(groups)
-    return max(1, int(np.floor(min(groups, ratio) + 0.5)))
+    groups = float((sizes >= COUNTED_SHARE * sizes[:3].mean()).sum())
+    emerging, known = int((size >= COUNTED_SIZE).sum()), int((known_size >= COUNTED_SIZE).sum())
+    return float(np.sqrt(groups * n_classes * emerging / known)) if emerging and known else groups
+
+
+def estimate_number(counts: Sequence[float]) -> int:
+    """Estimate the number of classes from what each chain says: the geometric mean, rounded, at least 1.
+
+    Examples
+    --------
+    >>> estimate_number([2.0, 3.0, 2.4, 4.1]), estimate_number([])
+    (3, 0)
+    """
+    return max(1, int(np.floor(gmean(counts) + 0.5))) if counts else 0
