@@ -121,9 +121,7 @@ def runs(dataset: str, seed: int) -> Iterator[dict[str, Any]]:
             "dataset": dataset,
             "n_unknown": n_unknown,
             "seed": seed,
-            **scores(
-                passed, clusters(passed.decisions, passed.seat, trained.labels)[new], part.y_test[new], n_unknown
-            ),
+            **scores(passed, new, part.y_test[new], trained.labels, n_unknown),
         }
 
 

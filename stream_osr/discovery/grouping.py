@@ -261,9 +261,16 @@ def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
     >>> agree(groups, seats)
     array([0, 0, 1])
     """
+    if len(groups[0]) < 2:
+        return groups[0]
+    apart = np.maximum(1.0 - agreement(groups, seats), 0.0)
+    np.fill_diagonal(apart, 0.0)
+    return np.asarray(np.unique(fcluster(tree(apart), 0.5, "distance"), return_inverse=True)[1])
+
+
+def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+    """Share of the chains that put each pair of the first one's K subclasses together, shape (K, K); see `agree`."""
     own = groups[0]
-    if len(own) < 2:
-        return own
     together = (own[:, None] == own).astype(float)
     voters = np.ones_like(together)
     for group, seat in zip(groups[1:], seats[1:], strict=True):
@@ -275,9 +282,7 @@ def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
         votes = np.outer(remembered > 0, remembered > 0)
         together += votes * (share @ share.T)
         voters += votes
-    apart = np.maximum(1.0 - together / voters, 0.0)
-    np.fill_diagonal(apart, 0.0)
-    return np.asarray(np.unique(fcluster(tree(apart), 0.5, "distance"), return_inverse=True)[1])
+    return np.asarray(together / voters)
 
 
 def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> float:

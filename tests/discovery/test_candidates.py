@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from stream_osr import NewClasses, OpenSetRecognizer
-from stream_osr.discovery import grouping
 from stream_osr.errors import NotTrained
 from tests.blobs import KNOWN, fitted
 
@@ -119,19 +118,29 @@ def test_every_covariance_model_has_new_classes(covariance):
     assert model.new_classes().candidates[0].size > 50
 
 
-def test_classes_that_labels_open_teach_the_threshold():
+def test_late_labels_change_what_is_learnt_about_distances():
     model = fitted(batch_size=32)
-    thresholds = [model.new_classes() and model._measured.threshold]
+    assert model.new_classes().candidates == ()
+    before = [one.threshold for one in model._measured]
     for x, label in stream(400):
         if label in ("left", "first"):
             model.learn_one(x, label)
     model.flush()
-    classes = model.new_classes()
-    assert model._measured.threshold == grouping.learn_threshold(
-        model._measured.known, model._stream.known.seated.argmax(axis=0)
-    )
-    assert classes.candidates == ()
-    assert model._measured.threshold != thresholds[0]
+    model.new_classes()
+    remembered = model._measured
+    model._measured = None
+    model.new_classes()
+    assert [one.threshold for one in remembered] == [one.threshold for one in model._measured]
+    assert [one.threshold for one in remembered] != before
+
+
+def test_instances_beyond_the_horizon_are_done_without():
+    model = fitted(batch_size=32, label_horizon=1)
+    for x, _ in stream(640):
+        model.learn_one(x)
+    assert sum(len(past.keys) for past in model._stream.past) < 64
+    large = [one for one in model.new_classes().candidates if one.size > 100]
+    assert len(large) == 2
 
 
 def test_there_is_nothing_to_tell_before_anything_was_learnt():

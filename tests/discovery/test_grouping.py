@@ -12,7 +12,10 @@ from stream_osr.discovery.grouping import (
     LEAST_SIZE,
     NEARLY_BEST,
     Distances,
+    agree,
+    agreement,
     compare,
+    count_classes,
     estimate_number,
     gather,
     learn_threshold,
@@ -181,12 +184,54 @@ def test_mutual_information_is_that_of_scikit_learn(things):
     assert mutual_information(first, second, weight.astype(float)) == pytest.approx(expected, abs=1e-9)
 
 
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_agreement_is_that_of_the_twin(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 7, 4)
+    groups = [rng.integers(0, 3, count) for count in counts]
+    groups = [np.unique(group, return_inverse=True)[1] for group in groups]
+    seats = np.array([rng.integers(-1, count, 12) for count in counts])
+    found, slow = agreement(groups, seats), oracle.agreement(groups, seats)
+    off = ~np.eye(counts[0], dtype=bool)
+    np.testing.assert_allclose(found[off], slow[off], atol=1e-12)
+
+
+def test_chains_outvote_one_that_gathers_too_much_or_too_little():
+    # two classes of two subclasses; every chain seats the instances alike, one chain gathers in its own way
+    seats = np.tile(np.repeat(np.arange(4), 5), (4, 1))
+    right = np.array([0, 0, 1, 1])
+    for wrong in (np.arange(4), np.zeros(4, int)):
+        for place in range(4):
+            groups = [right] * 4
+            groups[place] = wrong
+            assert agree(groups, seats).tolist() == [0, 0, 1, 1]
+    assert agree([np.arange(4)], seats[:1]).tolist() == [0, 1, 2, 3]
+
+
+def test_instances_that_a_chain_takes_for_known_speak_against():
+    # subclass 1 is known to the others: they do not put it together with subclass 0
+    seats = np.array([[0, 0, 1, 1], [0, 0, -1, -1], [0, 0, -1, -1], [0, 0, -1, -1]])
+    groups = [np.array([0, 0]), *[np.array([0])] * 3]
+    assert agree(groups, seats).tolist() == [0, 1]
+
+
+def test_subclasses_that_nobody_remembers_stay_as_the_first_chain_has_them():
+    nobody = np.zeros((3, 0), int)
+    groups = [np.array([0, 0, 1]), np.array([0, 1]), np.zeros(0, int)]
+    assert agree(groups, nobody).tolist() == [0, 0, 1]
+    assert agree([np.zeros(0, int)] * 3, nobody).shape == (0,)
+
+
 def test_number_of_classes_by_hand():
     group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 11])
     # groups of 80, 70, 30 and 11, of which those from .2 * 60 on count: 3; subclasses of 10 and more: 5
-    assert estimate_number(group, size, np.array([40, 40, 9]), 2) == 3
-    assert estimate_number(group, size, np.array([40, 40, 10, 10]), 2) == 3  # 2 * 5 / 4 + 1/2 rounds to 3
-    assert estimate_number(group, size, np.array([40] * 5), 2) == 2  # 2 * 5 / 5
-    assert estimate_number(group, size, np.array([3, 3]), 2) == 3  # no known subclass counts: the groups do
-    assert estimate_number(np.array([0]), np.array([8]), np.array([40]), 1) == 1  # something is there
-    assert estimate_number(np.array([], int), np.array([], int), np.array([40]), 1) == 0
+    assert count_classes(group, size, np.array([40, 40, 9]), 2) == pytest.approx(np.sqrt(3 * 5))
+    assert count_classes(group, size, np.array([40] * 5), 2) == pytest.approx(np.sqrt(3 * 2))
+    assert count_classes(group, size, np.array([3, 3]), 2) == 3  # no known subclass counts: the groups do
+    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == 1  # nor an emerging one
+    assert estimate_number([2.0, 8.0]) == 4
+    assert estimate_number([2.4, 2.6]) == 2
+    assert estimate_number([2.6, 2.6]) == 3
+    assert estimate_number([0.3]) == 1  # something is there
+    assert estimate_number([]) == 0
