@@ -12,7 +12,7 @@ from stream_osr import NewClasses, OpenSetRecognizer
 from stream_osr.errors import NotTrained
 from tests.blobs import KNOWN, fitted
 
-FIRST, SECOND = [(0.0, 30.0), (0.0, 33.0)], [(60.0, 60.0)]
+FIRST, SECOND = [(-20.0, 20.0), (-20.0, 23.0)], [(40.0, 0.0)]
 """One new class of two bumps, and one of a single bump."""
 
 
@@ -27,7 +27,7 @@ def stream(n: int, seed: int = 3) -> Iterator[tuple[dict[str, float], str]]:
 
 @pytest.fixture(scope="module")
 def found() -> tuple[OpenSetRecognizer, NewClasses, list[str]]:
-    model = fitted(batch_size=32)
+    model = fitted(batch_size=32, training_sweeps=0)  # each known class is one Gaussian
     truth = []
     for key, (x, label) in enumerate(stream(640)):
         model.learn_one(x, key=key)

@@ -154,9 +154,9 @@ def test_tiny_known_subclasses_teach_nothing():
 def test_small_subclasses_join_the_nearest_larger_one_and_bridge_nothing():
     few = LEAST_SIZE - 1
     emerging = on_a_line([0.0, 2.0, 4.0, 6.0], [LEAST_SIZE, few, few, LEAST_SIZE])
-    assert partition(gather(emerging, 1.0)) == {frozenset({0, 1}), frozenset({2, 3})}
+    assert partition(gather(emerging, 2.3)) == {frozenset({0, 1}), frozenset({2, 3})}
     full = on_a_line([0.0, 2.0, 4.0, 6.0], [LEAST_SIZE] * 4)
-    assert len(partition(gather(full, 2.1))) == 1
+    assert len(partition(gather(full, 2.3))) == 1
 
 
 def test_nothing_and_only_small_subclasses():
