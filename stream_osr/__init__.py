@@ -5,6 +5,7 @@
 
 from stream_osr.compiling import give_notice
 from stream_osr.decision import Decision
+from stream_osr.discovery.candidates import CandidateClass, NewClasses
 from stream_osr.discovery.events import (
     Event,
     NewClassesChanged,
@@ -21,8 +22,10 @@ __version__ = "0.1.0"
 give_notice()
 
 __all__ = [
+    "CandidateClass",
     "Decision",
     "Event",
+    "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
     "SubclassEmerged",

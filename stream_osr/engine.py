@@ -15,6 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
+from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import explain
 from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forget, observe, to_hold
 from stream_osr.hdp import stream as sampler
@@ -142,6 +143,29 @@ class Stream(NamedTuple):
     def life(self) -> Lifecycle:
         """Lives of the emerging subclasses of the first chain."""
         return self.chains[0].life
+
+
+def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
+    """Find candidate new classes by what all chains say; the stream does not change.
+
+    Parameters
+    ----------
+    stream
+        The stream so far.
+    before
+        The distances that an earlier call returned: they save time and change nothing.
+
+    Returns
+    -------
+    Candidates and their estimated number, and the distances in each chain.
+    """
+    chains = stream.chains
+    known = repeat(None) if before is None else before
+    with one_thread():
+        measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
+        nobody = np.zeros((len(chains), 0), np.int64)
+        seats = np.concatenate([nobody, *(chunk.subclass for chunk in stream.past)], axis=1)
+        return find_new_classes([Emerging(*chain) for chain in chains], measured, seats, stream.labels), measured
 
 
 class Batch(NamedTuple):

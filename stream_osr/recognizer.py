@@ -14,9 +14,10 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
+from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, open_stream
+from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, new_classes, open_stream
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -246,6 +247,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self._decisions: deque[Decision] = deque()
         self._events: deque[Event] = deque()
         self._glance: Glance | None = None
+        self._measured: tuple[Measured, ...] | None = None
 
     # What river asks about an estimator.
 
@@ -687,7 +689,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         return [dict(zip(names, row, strict=True)) for row in self._glance.probabilities(values).tolist()]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_glance": None}  # derived, and made again by the next prediction
+        return {**vars(self), "_glance": None, "_measured": None}  # derived, and made again when asked
 
     def _names(self, stream: Stream) -> tuple[Label, ...]:
         return (*stream.labels, unknown_label(self._parameters.unknown, stream.labels))
@@ -742,6 +744,36 @@ class OpenSetRecognizer(MiniBatchClassifier):
             emerging=tuple(emerging),
             delta=stream.life.delta,
         )
+
+    def new_classes(self) -> NewClasses:
+        """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.
+
+        Subclasses belong together up to the distance at which the known subclasses fall together into the known
+        classes, in each of the ``chains``, which then agree by the instances that they remember (``label_horizon``).
+        Nothing changes. The first call compares all subclasses, later ones those that have changed.
+
+        Raises
+        ------
+        NotTrained
+            If nothing was learnt before.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for key, (a, b) in enumerate(rng.normal([15, 20], size=(64, 2))):
+        ...     model.learn_one({"a": a, "b": b}, key=key)
+        >>> found = model.new_classes()
+        >>> found.number, found.candidates[0].size, found.candidates[0].nearest_class
+        (1, 64, 'right')
+        """
+        if self._stream is None:
+            raise NotTrained("there are no new classes before anything was learnt")
+        found, self._measured = new_classes(self._stream, self._measured)
+        return found
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""

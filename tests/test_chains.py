@@ -141,6 +141,19 @@ def test_three_classes_place_new_subclasses_in_some_chains(covariance):
     assert placed == [kind.placed for kind in kinds]
 
 
+@pytest.mark.parametrize(("n", "first"), [(23, False), (22, True)])
+def test_classes_smaller_than_the_coarse_prior_are_told_of_by_a_drawn_chain(n, first):
+    # three features and 20 more are the degrees of freedom of the coarse chain
+    model, rng = OpenSetRecognizer(training_sweeps=2), np.random.default_rng(0)
+    for i in range(3 * n):
+        model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
+    model.freeze()
+    placed = [known.location.freedom > 0 for known in model.trained.draws]
+    assert placed == [first, not first, False, True]
+    coarse = model.trained.draws[int(first)]
+    assert (coarse.prior.nu, coarse.prior.beta) == (23, 0.1)
+
+
 @pytest.mark.parametrize("ensemble", ["mixed", "exact"])
 def test_parameters_that_are_given_hold_in_every_chain(ensemble):
     model = fitted(nu=9.0, scale=0.5, beta=0.2, ensemble=ensemble, training_sweeps=3)

@@ -7,7 +7,9 @@ import inspect
 
 import stream_osr
 from stream_osr import (
+    CandidateClass,
     Decision,
+    NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
     SubclassEmerged,
@@ -21,8 +23,10 @@ from stream_osr import (
 
 def test_names_of_the_package():
     assert stream_osr.__all__ == [
+        "CandidateClass",
         "Decision",
         "Event",
+        "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
         "SubclassEmerged",
@@ -109,6 +113,7 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_one",
         "load",
+        "new_classes",
         "pending",
         "predict_many",
         "predict_one",
@@ -151,6 +156,10 @@ def test_fields_of_what_is_told():
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta"),
+    ]
+    assert [f.name for f in dataclasses.fields(NewClasses)] == ["candidates", "number", "delta"]
+    assert [f.name for f in dataclasses.fields(CandidateClass)] == [
+        *("subclasses", "size", "share", "nearest_class", "exemplars"),
     ]
     assert [f.name for f in dataclasses.fields(TrainingReport)] == [
         *("instances", "subclasses", "known_recall", "small_classes", "constant_features", "missing_values"),

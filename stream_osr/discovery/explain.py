@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,21 +24,47 @@ def explain(
     labels: Sequence[Any],
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
+    near, owner, distance, mean = nearest_known(dishes, slot, known, frozen)
+    near_mean, near_covariance = means_and_scales(copy_slots(known.dishes, np.array([near]), 1), known.prior)
+    raw = unwhiten(space, mean)[0]
+    difference = ((mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
+    shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
+    return Explanation(
+        mean=dict(zip(names, raw.tolist(), strict=True)),
+        shift=dict(zip(names, shift.tolist(), strict=True)),
+        nearest_class=labels[owner],
+        nearest_subclass=int(known.ids[near]),
+        distance=distance,
+    )
+
+
+class Nearest(NamedTuple):
+    """The known subclass nearest to an emerging one.
+
+    Attributes
+    ----------
+    subclass
+        Its position in :class:`stream_osr.hdp.known.Known`.
+    owner
+        Number of its class.
+    distance
+        Mahalanobis distance of the mean from it, in standard deviations of its predictive.
+    mean
+        Posterior mean of the emerging subclass, whitened, shape (1, d).
+    """
+
+    subclass: int
+    owner: int
+    distance: float
+    mean: np.ndarray
+
+
+def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
+    """Find the known subclass nearest to the one in ``slot`` of ``dishes``, among those that count."""
     mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
     row = homogeneous(mean)[0]
     each = np.arange(len(known.ids))
     distances = mahalanobis_each(known.dishes, each, np.tile(row, (len(each), 1)), known.prior)
     kept = np.isfinite(frozen.log_weight).any(axis=0)
     near = int(np.argmin(np.where(kept, distances, np.inf)))
-    near_mean, near_covariance = means_and_scales(copy_slots(known.dishes, np.array([near]), 1), known.prior)
-    raw = unwhiten(space, mean)[0]
-    difference = ((mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
-    shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
-    owner = int(np.argmax(known.seated[:, near]))
-    return Explanation(
-        mean=dict(zip(names, raw.tolist(), strict=True)),
-        shift=dict(zip(names, shift.tolist(), strict=True)),
-        nearest_class=labels[owner],
-        nearest_subclass=int(known.ids[near]),
-        distance=float(distances[near]),
-    )
+    return Nearest(near, int(np.argmax(known.seated[:, near])), float(distances[near]), mean)

@@ -1,0 +1,190 @@
+"""Candidate new classes: emerging subclasses that belong together, told in the caller's terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery.explain import nearest_known
+from stream_osr.discovery.grouping import (
+    Distances,
+    agree,
+    count_classes,
+    estimate_number,
+    gather,
+    learn_threshold,
+    measure,
+)
+from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass
+from stream_osr.hdp.known import Densities, Known
+from stream_osr.hdp.restaurant import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateClass:
+    """Emerging subclasses that seem to be one new class.
+
+    Attributes
+    ----------
+    subclasses
+        Their identities, the largest first; one of them at least has emerged.
+    size
+        Instances in them now.
+    share
+        Their share of the stream so far.
+    nearest_class
+        Known class nearest to the largest of them.
+    exemplars
+        Keys of some of their latest instances, those of the largest subclasses first.
+    """
+
+    subclasses: tuple[int, ...]
+    size: int
+    share: float
+    nearest_class: Any
+    exemplars: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewClasses:
+    """What new classes the stream may hold.
+
+    Attributes
+    ----------
+    candidates
+        The candidates, the largest first. Subclasses in groups of which none has emerged are in no candidate.
+    number
+        Estimated number of new classes. Often less than there are candidates: one class may be several of them.
+    delta
+        The paper's estimate of it, equation (14).
+    """
+
+    candidates: tuple[CandidateClass, ...]
+    number: int
+    delta: int
+
+
+class Measured(NamedTuple):
+    """How far the subclasses of one chain are from each other; kept, it saves time in the next call.
+
+    Attributes
+    ----------
+    known, emerging
+        Distances between the known and between the emerging subclasses.
+    threshold
+        Up to which distance subclasses belong together.
+    """
+
+    known: Distances
+    emerging: Distances
+    threshold: float
+
+
+class Emerging(NamedTuple):
+    """What one chain has found.
+
+    Attributes
+    ----------
+    known, frozen
+        Known classes.
+    state
+        The sampler's state, with the emerging subclasses.
+    life
+        Their lives.
+    """
+
+    known: Known
+    frozen: Densities
+    state: StreamState
+    life: Lifecycle
+
+
+def measure_subclasses(known: Known, state: StreamState, before: Measured | None = None) -> Measured:
+    """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
+    trained = measure(known.ids, known.dishes, known.prior, None if before is None else before.known)
+    emerging = measure(state.ids, state.dishes, known.prior, None if before is None else before.emerging)
+    if before is not None and all(np.array_equal(a, b) for a, b in zip(trained, before.known, strict=True)):
+        return Measured(trained, emerging, before.threshold)
+    return Measured(trained, emerging, learn_threshold(trained, known.seated.argmax(axis=0)))
+
+
+def find_new_classes(
+    chains: Sequence[Emerging], measured: Sequence[Measured], seats: np.ndarray, labels: Sequence[Any]
+) -> NewClasses:
+    """Gather the first chain's emerging subclasses in candidate classes and estimate how many classes they are.
+
+    All subclasses in the model take part in the gathering, those that have not emerged too: they are bridges between
+    others, and instances in them belong somewhere. A group is told of if one of its subclasses has emerged, and
+    only such groups count in the number.
+
+    Parameters
+    ----------
+    chains
+        The chains; identities are the first one's.
+    measured
+        Distances in each.
+    seats
+        Identity of the emerging subclass that each remembered instance sits in, -1: none, in each of R chains,
+        shape (R, n).
+    labels
+        Labels of the known classes.
+    """
+    groups = [gather(one.emerging, one.threshold) for one in measured]
+    places = np.array([_places(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
+    first = chains[0]
+    group = agree(groups, places)
+    ids, size = first.state.ids.tolist(), first.state.dishes.size
+    candidates = []
+    for number in np.unique(group[_told(group, first)]):
+        slots = np.flatnonzero(group == number)
+        slots = slots[np.argsort(-size[slots], kind="stable")]
+        keys = tuple(ids[slot] for slot in slots)
+        near = nearest_known(first.state.dishes, int(slots[0]), first.known, first.frozen)
+        candidates.append(
+            CandidateClass(
+                subclasses=keys,
+                size=int(size[slots].sum()),
+                share=float(size[slots].sum() / max(first.state.seen, 1)),
+                nearest_class=labels[near.owner],
+                exemplars=_exemplars(keys, first.life.subclasses),
+            )
+        )
+    candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
+    counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
+    number = estimate_number([count for count in counts if count]) if candidates else 0
+    return NewClasses(tuple(candidates), number, first.life.delta)
+
+
+def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
+    """Turn identities into positions, -1 for those that are gone."""
+    order = np.argsort(ids)
+    at = np.searchsorted(ids[order], seat)
+    found = np.append(order, -1)[at]
+    return np.where(np.append(ids, -1)[found] == seat, found, -1)
+
+
+def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
+    """Say which subclasses are in a group of which one has emerged, shape (K,)."""
+    lives = chain.life.subclasses
+    emerged = np.array([key in lives and lives[key].emerged for key in chain.state.ids.tolist()], bool)
+    return np.isin(group, group[emerged])
+
+
+def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> float:
+    """Judge from one chain how many new classes there are."""
+    told = _told(group, chain)
+    if not told.any():
+        return 0.0
+    return count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
+
+
+def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:
+    """Take the latest key of each subclass in turn, then the ones before, until there are enough."""
+    nothing = object()
+    latest = [reversed(lives[key].exemplars) for key in keys if key in lives]
+    turns = chain.from_iterable(zip_longest(*latest, fillvalue=nothing))
+    return tuple(key for key in turns if key is not nothing)[:EXEMPLARS]

@@ -1,0 +1,325 @@
+"""From subclasses to classes: which emerging subclasses belong together, by what the known classes teach.
+
+Subclasses are compared as Gaussians, gathered by average linkage, and the tree is cut where the same tree over the
+*known* subclasses, whose classes are known, would give those classes back. Several chains, each with subclasses of
+its own, then agree on the groups. Nothing here knows of streams or events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+from scipy.stats import entropy, gmean
+
+from stream_osr.hdp.dishes import Dishes, means_and_scales
+from stream_osr.hdp.prior import Prior
+
+LEAST_SIZE = 5
+"""Smaller subclasses join the group of the nearest larger one: in the tree they would be outliers that split off."""
+NEARLY_BEST = 0.01
+"""Of the heights whose normalised mutual information is within this of the best, the lowest is the threshold."""
+COUNTED_SIZE = 10
+"""Subclasses with so many instances count in the estimate of the number of classes ..."""
+COUNTED_SHARE = 0.2
+"""... and groups with this share of the mean size of the three largest."""
+
+
+class Distances(NamedTuple):
+    """Subclasses as Gaussians, and how far they are from each other.
+
+    Attributes
+    ----------
+    ids
+        Identity of each subclass, shape (K,).
+    size
+        Its instances, shape (K,).
+    mean, covariance
+        Posterior mean and posterior mean covariance, shapes (K, d) and (K, d, d).
+    log_det
+        Log-determinant of the covariance, shape (K,).
+    between
+        Bhattacharyya distances, shape (K, K).
+    """
+
+    ids: np.ndarray
+    size: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    log_det: np.ndarray
+    between: np.ndarray
+
+
+def measure(ids: np.ndarray, dishes: Dishes, prior: Prior, before: Distances | None = None) -> Distances:
+    """Measure the distances between subclasses; those between unchanged ones are taken over.
+
+    Parameters
+    ----------
+    ids
+        Identity of each subclass, shape (K,).
+    dishes
+        Their statistics.
+    prior
+        Base measure.
+    before
+        What an earlier call returned for subclasses under the same base measure. It saves time and changes nothing.
+    """
+    mean, covariance = means_and_scales(dishes, prior)
+    return compare(ids, dishes.size, mean, covariance, before)
+
+
+def compare(
+    ids: np.ndarray,
+    size: np.ndarray,
+    mean: np.ndarray,
+    covariance: np.ndarray,
+    before: Distances | None = None,
+) -> Distances:
+    """Measure the Bhattacharyya distances between Gaussians.
+
+    ``1/8 (a - b)' S^-1 (a - b) + 1/2 ln(|S| / sqrt(|A| |B|))`` with means a and b, covariances A and B, and S their
+    mean. It costs O(changed K d^3) when ``before`` holds the rest. A subclass is unchanged if its mean and covariance
+    are the same bits: size alone does not tell, one instance may have gone and another come.
+
+    Parameters
+    ----------
+    ids, size, mean, covariance
+        As in :class:`Distances`; covariances are positive definite.
+    before
+        What an earlier call returned.
+
+    References
+    ----------
+    .. [1] K. Fukunaga, "Introduction to Statistical Pattern Recognition", 2nd ed., 1990, section 3.4.
+
+    Examples
+    --------
+    >>> mean = np.array([[0.0], [4.0], [4.0]])
+    >>> compare(np.arange(3), np.full(3, 9), mean, np.array([[[1.0]], [[1.0]], [[4.0]]])).between.round(2)
+    array([[0.  , 2.  , 0.91],
+           [2.  , 0.  , 0.11],
+           [0.91, 0.11, 0.  ]])
+    """
+    count = len(ids)
+    between, log_det = np.zeros((count, count)), np.zeros(count)
+    old = np.full(count, -1) if before is None else _unchanged(ids, mean, covariance, before)
+    stays = np.flatnonzero(old >= 0)
+    if before is not None and len(stays):
+        between[np.ix_(stays, stays)] = before.between[np.ix_(old[stays], old[stays])]
+        log_det[stays] = before.log_det[old[stays]]
+    changed = np.flatnonzero(old < 0)
+    log_det[changed] = _log_det(covariance[changed])
+    for number, k in enumerate(changed):
+        others = np.concatenate([stays, changed[:number]])
+        middle = 0.5 * (covariance[k] + covariance[others])
+        step = mean[k] - mean[others]
+        square = np.einsum("na,na->n", step, np.linalg.solve(middle, step[:, :, None])[:, :, 0])
+        volume = _log_det(middle) - 0.5 * (log_det[k] + log_det[others])
+        between[k, others] = between[others, k] = np.maximum(0.125 * square + 0.5 * volume, 0.0)
+    return Distances(ids.copy(), size.copy(), mean, covariance, log_det, between)
+
+
+def _unchanged(ids: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before: Distances) -> np.ndarray:
+    """Find where each subclass stands in ``before``, -1 if it is new or has changed, shape (K,)."""
+    place = {int(key): at for at, key in enumerate(before.ids)}
+    old = np.array([place.get(int(key), -1) for key in ids], np.int64)
+    for k in np.flatnonzero(old >= 0):
+        same = np.array_equal(mean[k], before.mean[old[k]]) and np.array_equal(
+            covariance[k], before.covariance[old[k]]
+        )
+        if not same:
+            old[k] = -1
+    return old
+
+
+def _log_det(covariance: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.slogdet(covariance)[1])
+
+
+def tree(between: np.ndarray) -> np.ndarray:
+    """Gather K >= 2 subclasses by average linkage, each counting once; scipy's linkage matrix, shape (K - 1, 4)."""
+    return np.asarray(linkage(squareform(between, checks=False), "average"))
+
+
+def learn_threshold(known: Distances, owner: np.ndarray) -> float:
+    """Learn from the known classes up to which distance subclasses belong together.
+
+    At each height of the tree over the known subclasses its groups are compared with the classes, by the normalised
+    mutual information over instances; the threshold is the lowest height that is within ``NEARLY_BEST`` of the best.
+    0 says not to gather at all.
+
+    Parameters
+    ----------
+    known
+        Known subclasses; those below ``LEAST_SIZE`` are left out.
+    owner
+        Number of the class of each, shape (K,).
+
+    Examples
+    --------
+    Two classes, one of them of two subclasses:
+
+    >>> mean = np.array([[0.0], [2.0], [12.0]])
+    >>> known = compare(np.arange(3), np.full(3, 50), mean, np.ones((3, 1, 1)))
+    >>> learn_threshold(known, np.array([0, 0, 1]))
+    0.5
+    """
+    large = np.flatnonzero(known.size >= LEAST_SIZE)
+    if len(large) < 2:
+        return 0.0
+    linked = tree(known.between[np.ix_(large, large)])
+    heights = np.unique(np.append(linked[:, 2], 0.0))
+    weight, truth = known.size[large].astype(float), owner[large]
+    found = [mutual_information(fcluster(linked, h, "distance"), truth, weight) for h in heights]
+    return float(heights[np.flatnonzero(np.array(found) >= max(found) - NEARLY_BEST)[0]])
+
+
+def mutual_information(first: np.ndarray, second: np.ndarray, weight: np.ndarray) -> float:
+    """Normalised mutual information (by the arithmetic mean) of two partitions of weighted things, in [0, 1].
+
+    Parameters
+    ----------
+    first, second
+        Group of each thing in either partition, shape (n,).
+    weight
+        Weight of each, shape (n,), positive.
+
+    Examples
+    --------
+    >>> mutual_information(np.array([1, 1, 2]), np.array([0, 0, 5]), np.ones(3))
+    1.0
+    >>> mutual_information(np.array([1, 1]), np.array([0, 1]), np.ones(2))
+    0.0
+    """
+    _, a = np.unique(first, return_inverse=True)
+    _, b = np.unique(second, return_inverse=True)
+    table = np.zeros((a.max() + 1, b.max() + 1))
+    np.add.at(table, (a, b), weight)
+    both = entropy(table.sum(axis=1)) + entropy(table.sum(axis=0))
+    if both <= 0.0:
+        return 1.0
+    return float(np.clip(2.0 * (both - entropy(table, axis=None)) / both, 0.0, 1.0))
+
+
+def gather(emerging: Distances, threshold: float) -> np.ndarray:
+    """Gather subclasses in groups: the tree over the larger ones, cut at a distance; the smaller join the nearest.
+
+    Returns
+    -------
+    Number of the group of each subclass, 0 to G - 1, shape (K,).
+
+    Examples
+    --------
+    >>> mean = np.array([[0.0], [2.0], [12.0], [9.0]])
+    >>> emerging = compare(np.arange(4), np.array([50, 50, 50, 2]), mean, np.ones((4, 1, 1)))
+    >>> gather(emerging, 0.6)
+    array([0, 0, 1, 1])
+    """
+    large, small = np.flatnonzero(emerging.size >= LEAST_SIZE), np.flatnonzero(emerging.size < LEAST_SIZE)
+    if not len(large):
+        return np.arange(len(small))
+    group = np.zeros(len(emerging.ids), np.int64)
+    if len(large) > 1:
+        group[large] = fcluster(tree(emerging.between[np.ix_(large, large)]), threshold, "distance")
+    group[small] = group[large[emerging.between[np.ix_(small, large)].argmin(axis=1)]]
+    return np.asarray(np.unique(group, return_inverse=True)[1])
+
+
+def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+    """Gather the first chain's subclasses by what all chains say.
+
+    Two subclasses are as near as the share of chains that put their instances together: the first one by its own
+    groups, another one by the chance that an instance of either sit in the same of its groups. Average linkage, cut
+    at one half. What one chain gathers wrongly, with a threshold learnt from few known subclasses, others seldom do.
+
+    Parameters
+    ----------
+    groups
+        Group of each subclass, for each of R chains.
+    seats
+        Position of the subclass that each remembered instance sits in, -1: none, shape (R, n). A pair of subclasses
+        without remembered instances is judged by the first chain alone.
+
+    Returns
+    -------
+    Number of the group of each subclass of the first chain, shape (K,).
+
+    References
+    ----------
+    .. [1] A. L. N. Fred and A. K. Jain, "Combining multiple clusterings using evidence accumulation", IEEE TPAMI 27,
+       2005.
+
+    Examples
+    --------
+    The first of three chains keeps its subclasses 0 and 1 apart, the others put their instances together:
+
+    >>> groups = [np.array([0, 1, 2]), np.array([0, 1]), np.array([0, 1])]
+    >>> seats = np.array([[0, 0, 1, 1, 2], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1]])
+    >>> agree(groups, seats)
+    array([0, 0, 1])
+    """
+    if len(groups[0]) < 2:
+        return groups[0]
+    apart = np.maximum(1.0 - agreement(groups, seats), 0.0)
+    np.fill_diagonal(apart, 0.0)
+    return np.asarray(np.unique(fcluster(tree(apart), 0.5, "distance"), return_inverse=True)[1])
+
+
+def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
+    """Share of the chains that put each pair of the first one's K subclasses together, shape (K, K); see `agree`."""
+    own = groups[0]
+    together = (own[:, None] == own).astype(float)
+    voters = np.ones_like(together)
+    for group, seat in zip(groups[1:], seats[1:], strict=True):
+        here = seats[0] >= 0
+        table = np.zeros((len(own), group.max(initial=0) + 2))  # the last column: in no group
+        np.add.at(table, (seats[0][here], np.append(group, -1)[seat[here]]), 1.0)
+        remembered = table.sum(axis=1)
+        share = table[:, :-1] / np.maximum(remembered, 1.0)[:, None]
+        votes = np.outer(remembered > 0, remembered > 0)
+        together += votes * (share @ share.T)
+        voters += votes
+    return np.asarray(together / voters)
+
+
+def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> float:
+    """Judge from one chain how many classes its emerging subclasses are.
+
+    The geometric mean of two counts that err on opposite sides where classes overlap: of the groups that have
+    ``COUNTED_SHARE`` of the mean size of the three largest, and of ``J E / K``, with J known classes, E emerging and
+    K known subclasses of ``COUNTED_SIZE`` instances (equation (14) of the paper).
+
+    Parameters
+    ----------
+    group
+        Group of each emerging subclass, shape (K,), K >= 1.
+    size, known_size
+        Instances in each emerging and in each known subclass.
+    n_classes
+        Number of known classes.
+
+    Examples
+    --------
+    Groups of 80, 70 and 10 instances, two of which count, and 2 * 4 / 4 by the subclasses:
+
+    >>> count_classes(np.array([0, 0, 1, 2]), np.array([60, 20, 70, 10]), np.array([80, 90, 40, 30]), 2)
+    2.0
+    """
+    sizes = np.sort(np.bincount(group, size))[::-1]
+    groups = float((sizes >= COUNTED_SHARE * sizes[:3].mean()).sum())
+    emerging, known = int((size >= COUNTED_SIZE).sum()), int((known_size >= COUNTED_SIZE).sum())
+    return float(np.sqrt(groups * n_classes * emerging / known)) if emerging and known else groups
+
+
+def estimate_number(counts: Sequence[float]) -> int:
+    """Estimate the number of classes from what each chain says: the geometric mean, rounded, at least 1.
+
+    Examples
+    --------
+    >>> estimate_number([2.0, 3.0, 2.4, 4.1]), estimate_number([])
+    (3, 0)
+    """
+    return max(1, int(np.floor(gmean(counts) + 0.5))) if counts else 0

@@ -1,0 +1,237 @@
+"""Distances, tree, learnt threshold and number of classes, against slow twins and where the answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from stream_osr.discovery.grouping import (
+    LEAST_SIZE,
+    NEARLY_BEST,
+    Distances,
+    agree,
+    agreement,
+    compare,
+    count_classes,
+    estimate_number,
+    gather,
+    learn_threshold,
+    measure,
+    mutual_information,
+)
+from stream_osr.hdp.dishes import add, empty_dishes
+from stream_osr.hdp.prior import make_prior
+from tests.oracles import grouping as oracle
+
+
+def some(count: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, sizes, means and covariances of subclasses of all shapes."""
+    rng = np.random.default_rng([count, d, seed])
+    root = rng.normal(size=(count, d, d + 2))
+    covariance = np.einsum("kab,kcb->kac", root, root) * rng.uniform(0.1, 3, size=(count, 1, 1))
+    return np.arange(10, 10 + count), rng.integers(1, 60, count), rng.normal(0, 3, size=(count, d)), covariance
+
+
+def on_a_line(places: list[float], sizes: list[int]) -> Distances:
+    """Subclasses of unit variance; two at a distance r are r^2 / 8 apart."""
+    mean = np.array(places)[:, None]
+    return compare(np.arange(len(places)), np.array(sizes), mean, np.ones((len(places), 1, 1)))
+
+
+def partition(group: np.ndarray) -> set[frozenset[int]]:
+    return {frozenset(np.flatnonzero(group == number).tolist()) for number in np.unique(group)}
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_distances_are_those_of_the_twin(d):
+    _, _, mean, covariance = gaussians = some(7, d)
+    found = compare(*gaussians).between
+    each = list(zip(mean, covariance, strict=True))
+    slow = [[oracle.bhattacharyya(*one, *other) for other in each] for one in each]
+    np.testing.assert_allclose(found, slow, rtol=1e-9, atol=1e-10)
+
+
+def test_distance_is_minus_the_logarithm_of_the_overlap():
+    a, b = stats.norm(0.3, 1.2), stats.norm(2.0, 0.4)
+    overlap = integrate.quad(lambda x: np.sqrt(a.pdf(x) * b.pdf(x)), -10, 10, points=[2.0])[0]
+    mean, covariance = np.array([[0.3], [2.0]]), np.array([[[1.2**2]], [[0.4**2]]])
+    found = compare(np.arange(2), np.ones(2, int), mean, covariance).between
+    assert found[0, 1] == pytest.approx(-np.log(overlap), rel=1e-6)
+
+
+def test_distances_do_not_depend_on_the_coordinates():
+    ids, size, mean, covariance = some(6, 3)
+    map_ = np.random.default_rng(1).normal(size=(3, 3)) * [1, 100, 0.01]
+    moved = compare(ids, size, mean @ map_ + 5, np.einsum("ab,kac,cd->kbd", map_, covariance, map_))
+    np.testing.assert_allclose(moved.between, compare(ids, size, mean, covariance).between, rtol=1e-6, atol=1e-9)
+
+
+def test_only_what_has_changed_is_measured_again():
+    ids, size, mean, covariance = some(6, 2)
+    before = compare(ids, size, mean, covariance)
+    marked = before._replace(between=before.between + 1000 * (1 - np.eye(6)))
+    keep = np.array([5, 0, 2, 3])  # two have gone, the order is another, one has moved, one is new
+    ids, size, mean, covariance = (np.concatenate([v[keep], v[:1]]) for v in (ids, size, mean, covariance))
+    ids[4], mean[4], mean[2] = 99, 7.0, mean[2] + 1e-9
+    found, fresh = compare(ids, size, mean, covariance, marked).between, compare(ids, size, mean, covariance).between
+    same = np.ix_([0, 1, 3], [0, 1, 3])
+    np.testing.assert_array_equal(found[same], fresh[same] + 1000 * (1 - np.eye(3)))
+    found[same] = fresh[same]
+    np.testing.assert_array_equal(found, fresh)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_memory_does_not_change_a_bit(seed):
+    rng = np.random.default_rng(seed)
+    ids, size, mean, covariance = some(8, 3, seed)
+    before = None
+    for _ in range(4):
+        kept = np.sort(rng.choice(8, rng.integers(0, 9), replace=False))
+        mean[rng.integers(8)] += rng.normal(size=3)
+        covariance[rng.integers(8)] *= 1.5
+        parts = [v[kept] for v in (ids, size, mean, covariance)]
+        before = compare(*parts, before)
+        for remembered, fresh in zip(before, compare(*parts), strict=True):
+            np.testing.assert_array_equal(remembered, fresh)
+
+
+def test_a_subclass_that_exchanged_an_instance_has_changed():
+    # the same identity and the same size
+    prior = make_prior("full", 1, nu=3, scale=1, beta=1)
+    dishes = empty_dishes(2, prior)
+    for slot, places in enumerate(([0.0, 1.0], [9.0, 11.0])):
+        for x in places:
+            add(dishes, slot, np.array([x, 1.0]), prior)
+    before = measure(np.arange(2), dishes, prior)
+    changed = empty_dishes(2, prior)
+    for slot, places in enumerate(([0.0, 1.0], [9.0, 5.0])):
+        for x in places:
+            add(changed, slot, np.array([x, 1.0]), prior)
+    after = measure(np.arange(2), changed, prior, before)
+    assert after.between[0, 1] != pytest.approx(before.between[0, 1], rel=0.1)
+    np.testing.assert_array_equal(after.between, measure(np.arange(2), changed, prior).between)
+
+
+@given(st.integers(0, 10_000), st.floats(0, 20))
+@settings(max_examples=60, deadline=None)
+def test_groups_are_those_of_the_twin(seed, threshold):
+    ids, _, mean, covariance = some(9, 2, seed)
+    found = compare(ids, np.full(9, LEAST_SIZE), mean, covariance)
+    assert partition(gather(found, threshold)) == set(map(frozenset, oracle.cut(found.between, threshold)))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_threshold_is_that_of_the_twin(seed):
+    ids, size, mean, covariance = some(9, 2, seed)
+    known, owner = compare(ids, size + LEAST_SIZE, mean, covariance), np.arange(9) % 3
+    slow = oracle.threshold(known.between, known.size.tolist(), owner.tolist(), NEARLY_BEST)
+    assert learn_threshold(known, owner) == pytest.approx(slow, rel=1e-9, abs=1e-9)
+
+
+def test_threshold_joins_what_is_one_class_and_no_more():
+    # gaps of 2 and 3 within the classes, of 10 between them: distances 2^2/8, 3^2/8, more than 10^2/8
+    known = on_a_line([0.0, 2.0, 12.0, 15.0], [50] * 4)
+    assert learn_threshold(known, np.array([0, 0, 1, 1])) == pytest.approx(9 / 8)
+
+
+def test_threshold_says_not_to_gather_where_the_nearest_are_of_different_classes():
+    known = on_a_line([0.0, 1.0, 20.0, 21.0], [50] * 4)
+    assert learn_threshold(known, np.array([0, 1, 0, 1])) == 0.0
+
+
+def test_tiny_known_subclasses_teach_nothing():
+    owner = np.array([0, 0, 1, 1])
+    with_outliers = on_a_line([0.0, 2.0, 12.0, 90.0], [50, 50, 50, LEAST_SIZE - 1])
+    assert learn_threshold(with_outliers, owner) == pytest.approx(0.5)
+    assert learn_threshold(on_a_line([0.0, 90.0], [50, LEAST_SIZE - 1]), np.array([0, 1])) == 0.0
+
+
+def test_small_subclasses_join_the_nearest_larger_one_and_bridge_nothing():
+    few = LEAST_SIZE - 1
+    emerging = on_a_line([0.0, 2.0, 4.0, 6.0], [LEAST_SIZE, few, few, LEAST_SIZE])
+    assert partition(gather(emerging, 2.3)) == {frozenset({0, 1}), frozenset({2, 3})}
+    full = on_a_line([0.0, 2.0, 4.0, 6.0], [LEAST_SIZE] * 4)
+    assert len(partition(gather(full, 2.3))) == 1
+
+
+def test_nothing_and_only_small_subclasses():
+    assert gather(on_a_line([], []), 1.0).shape == (0,)
+    assert gather(on_a_line([0.0, 0.1], [1, 1]), 1.0).tolist() == [0, 1]
+    assert gather(on_a_line([0.0], [90]), 1.0).tolist() == [0]
+
+
+@given(st.integers(0, 10_000), st.permutations(range(8)))
+@settings(max_examples=30, deadline=None)
+def test_groups_do_not_depend_on_the_order(seed, order):
+    parts = some(8, 2, seed)
+    group = gather(compare(*parts), 2.0)
+    shuffled = gather(compare(*(v[list(order)] for v in parts)), 2.0)
+    assert partition(group) == {frozenset(order[k] for k in members) for members in partition(shuffled)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12))
+@settings(max_examples=80, deadline=None)
+def test_mutual_information_is_that_of_scikit_learn(things):
+    from sklearn.metrics import normalized_mutual_info_score
+
+    first, second, weight = map(np.array, zip(*things, strict=True))
+    expected = normalized_mutual_info_score(np.repeat(first, weight), np.repeat(second, weight))
+    assert mutual_information(first, second, weight.astype(float)) == pytest.approx(expected, abs=1e-9)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None)
+def test_agreement_is_that_of_the_twin(seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(2, 7, 4)
+    groups = [rng.integers(0, 3, count) for count in counts]
+    groups = [np.unique(group, return_inverse=True)[1] for group in groups]
+    seats = np.array([rng.integers(-1, count, 12) for count in counts])
+    found, slow = agreement(groups, seats), oracle.agreement(groups, seats)
+    off = ~np.eye(counts[0], dtype=bool)
+    np.testing.assert_allclose(found[off], slow[off], atol=1e-12)
+
+
+def test_chains_outvote_one_that_gathers_too_much_or_too_little():
+    # two classes of two subclasses; every chain seats the instances alike, one chain gathers in its own way
+    seats = np.tile(np.repeat(np.arange(4), 5), (4, 1))
+    right = np.array([0, 0, 1, 1])
+    for wrong in (np.arange(4), np.zeros(4, int)):
+        for place in range(4):
+            groups = [right] * 4
+            groups[place] = wrong
+            assert agree(groups, seats).tolist() == [0, 0, 1, 1]
+    assert agree([np.arange(4)], seats[:1]).tolist() == [0, 1, 2, 3]
+
+
+def test_instances_that_a_chain_takes_for_known_speak_against():
+    # subclass 1 is known to the others: they do not put it together with subclass 0
+    seats = np.array([[0, 0, 1, 1], [0, 0, -1, -1], [0, 0, -1, -1], [0, 0, -1, -1]])
+    groups = [np.array([0, 0]), *[np.array([0])] * 3]
+    assert agree(groups, seats).tolist() == [0, 1]
+
+
+def test_subclasses_that_nobody_remembers_stay_as_the_first_chain_has_them():
+    nobody = np.zeros((3, 0), int)
+    groups = [np.array([0, 0, 1]), np.array([0, 1]), np.zeros(0, int)]
+    assert agree(groups, nobody).tolist() == [0, 0, 1]
+    assert agree([np.zeros(0, int)] * 3, nobody).shape == (0,)
+
+
+def test_number_of_classes_by_hand():
+    group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 11])
+    # groups of 80, 70, 30 and 11, of which those from .2 * 60 on count: 3; subclasses of 10 and more: 5
+    assert count_classes(group, size, np.array([40, 40, 9]), 2) == pytest.approx(np.sqrt(3 * 5))
+    assert count_classes(group, size, np.array([40] * 5), 2) == pytest.approx(np.sqrt(3 * 2))
+    assert count_classes(group, size, np.array([3, 3]), 2) == 3  # no known subclass counts: the groups do
+    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == 1  # nor an emerging one
+    assert estimate_number([2.0, 8.0]) == 4
+    assert estimate_number([2.4, 2.6]) == 2
+    assert estimate_number([2.6, 2.6]) == 3
+    assert estimate_number([0.3]) == 1  # something is there
+    assert estimate_number([]) == 0
