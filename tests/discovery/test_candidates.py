@@ -64,6 +64,15 @@ def test_candidates_are_what_the_summary_counts(found):
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_exemplars_begin_with_the_latest_of_each_subclass(found):
+    model, classes, _ = found
+    lives = model._stream.life.subclasses
+    for one in classes.candidates:
+        latest = [lives[key].exemplars[-1] for key in one.subclasses if key in lives][:5]
+        assert list(one.exemplars[: len(latest)]) == latest
+        assert len(one.exemplars) == min(5, sum(len(lives[key].exemplars) for key in one.subclasses if key in lives))
+
+
 def test_candidates_say_what_they_are_near_and_show_instances(found):
     _, classes, truth = found
     for one in classes.candidates[:2]:

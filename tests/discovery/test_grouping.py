@@ -144,6 +144,14 @@ def test_threshold_says_not_to_gather_where_the_nearest_are_of_different_classes
     assert learn_threshold(known, np.array([0, 1, 0, 1])) == 0.0
 
 
+def test_a_better_cut_that_is_hardly_better_is_not_worth_a_larger_threshold():
+    # the last one is five instances in five thousand of its class; it comes in at 5^2/8 only
+    known = on_a_line([0.0, 2.0, 40.0, 45.0], [5000, 5000, 5000, LEAST_SIZE])
+    assert learn_threshold(known, np.array([0, 0, 1, 1])) == pytest.approx(0.5)
+    known = on_a_line([0.0, 2.0, 40.0, 45.0], [5000, 5000, 5000, 500])
+    assert learn_threshold(known, np.array([0, 0, 1, 1])) == pytest.approx(25 / 8)
+
+
 def test_tiny_known_subclasses_teach_nothing():
     owner = np.array([0, 0, 1, 1])
     with_outliers = on_a_line([0.0, 2.0, 12.0, 90.0], [50, 50, 50, LEAST_SIZE - 1])
