@@ -11,11 +11,12 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.engine.discover import follow_subclasses
+from stream_osr.engine.discover import Followed, follow_subclasses, tell
 from stream_osr.engine.evidence import Evidence, learn_evidence
-from stream_osr.engine.past import follow_moves, remember
+from stream_osr.engine.identities import keep_identities
+from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.state import Arrived, Chain, Past, Stream
-from stream_osr.engine.waiting import most_probable, release_ready, subclasses_told, wait
+from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.dishes import mahalanobis_each
@@ -83,7 +84,8 @@ def _seat_batch(
         range(len(stream.chains)),
         parameters.n_jobs,
     )
-    results = [result for _, result in stepped]
+    kept = [keep_identities(chain, *step) for chain, step in zip(stream.chains, stepped, strict=True)]
+    results = [one.result for one in kept]
     raw = np.mean([result.probabilities for result in results], axis=0)
     nearest = [result.log_density.argmax(axis=1) for result in results]
     own = [result.log_density[np.arange(len(rows)), near] for result, near in zip(results, nearest, strict=True)]
@@ -96,19 +98,21 @@ def _seat_batch(
         odds = learn_odds(odds, raw, np.mean(ranks, axis=0), parameters.half_life)
     probabilities = shift_odds(odds, raw)
     decisions = _decide(stream, arrived, rows, results[0], probabilities, nearest[0], ranks[0], parameters)
-    chains: list[Chain] = []
-    events: list[ev.Event] = []
-    for (moved, result), chain in zip(stepped, stream.chains, strict=True):
-        tells = not chains
-        life, state, told = follow_subclasses(
-            trained, stream.labels, chain, moved, decisions, result, parameters, tells
-        )
-        chains.append(chain._replace(state=state, life=life))
-        events += told
     past = stream.past
+    for number, one in enumerate(kept):
+        past = relabel(past, number, one.joined)
     chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
-    waiting = wait(stream.waiting, decisions, results, raw)
+    chains: list[Chain] = []
+    followed: list[Followed] = []
+    for number, (chain, one) in enumerate(zip(stream.chains, kept, strict=True)):
+        moved = chain._replace(state=one.state)
+        followed.append(follow_subclasses(moved, number, past, decisions, one.result, one.joined, parameters))
+        past = followed[-1].past
+        chains.append(followed[-1].chain)
+    told = followed[0]
+    chains[0], events = tell(trained, stream.labels, told, decisions, stream.state.next_id)
+    waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     return stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting), events
 
 

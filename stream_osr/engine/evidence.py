@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label, Parameters
+from stream_osr.discovery.lifecycle import without_row
 from stream_osr.engine.past import recall
 from stream_osr.engine.state import Chain, Stream, Waiting
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import densities, learn_labelled
 from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.regroup import withdraw_aside
 
 
 class Evidence(NamedTuple):
@@ -84,17 +86,22 @@ class _Labelled(NamedTuple):
 
 def _learn_labelled(chain: Chain, number: int, rows: Sequence[_Labelled], parameters: Parameters) -> Chain:
     """Update the known classes of one chain by labelled rows, in order."""
-    before, state = chain.known, chain.state
+    before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
     rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
     known = before
     for j, row, earlier in rows:
         if earlier is not None:
             seat = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
-            state = sampler.withdraw(before, state, row, earlier.seq, int(earlier.subclass[number]), seat)
+            subclass = int(earlier.subclass[number])
+            state = sampler.withdraw(before, state, row, earlier.seq, subclass, seat)
+            life = without_row(life, subclass, earlier.seq)
+            if subclass in aside.ids:
+                aside = withdraw_aside(aside, subclass, row, before.prior)
         known = learn_labelled(known, homogeneous(row[None])[0], j, rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
     frozen = densities(known)
-    return chain._replace(known=known, frozen=frozen, state=sampler.refresh_classes(state, before, known, frozen))
+    state = sampler.refresh_classes(state, before, known, frozen)
+    return chain._replace(known=known, frozen=frozen, state=state, life=life, aside=aside)
 
 
 def _widen(waiting: Waiting, n_classes: int) -> Waiting:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from stream_osr.engine.state import Past
 from stream_osr.hdp import stream as sampler
@@ -36,6 +38,52 @@ def remember(past: tuple[Past, ...], chunk: Past, horizon: int) -> tuple[Past, .
         total -= len(past[0].keys)
         past = past[1:]
     return past
+
+
+def relabel(past: tuple[Past, ...], number: int, names: Mapping[int, int]) -> tuple[Past, ...]:
+    """Write other identities for some subclasses of chain ``number``."""
+    if not names:
+        return past
+    out = []
+    for chunk in past:
+        subclass = chunk.subclass.copy()
+        for was, now in names.items():
+            subclass[number, chunk.subclass[number] == was] = now
+        out.append(chunk._replace(subclass=subclass))
+    return tuple(out)
+
+
+def reseat(past: tuple[Past, ...], number: int, seqs: np.ndarray, key: int) -> tuple[Past, ...]:
+    """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
+    out = []
+    for chunk in past:
+        subclass = chunk.subclass
+        inside = seqs[(seqs >= chunk.seq) & (seqs < chunk.seq + len(chunk.keys))] - chunk.seq
+        if len(inside):
+            subclass = subclass.copy()
+            subclass[number, inside] = key
+        out.append(chunk._replace(subclass=subclass))
+    return tuple(out)
+
+
+def remembered(past: Sequence[Past], number: int, key: int) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
+    """Find the remembered instances of a subclass of chain ``number``.
+
+    Returns
+    -------
+    Their positions in the stream, shape (n,), whitened rows, shape (n, d), and keys.
+    """
+    seqs, rows, keys = [], [], []
+    for chunk in past:
+        inside = np.flatnonzero(chunk.subclass[number] == key)
+        if len(inside):
+            seqs.append(chunk.seq + inside)
+            rows.append(chunk.rows[inside])
+            keys += [chunk.keys[at] for at in inside]
+    if not seqs:
+        width = past[0].rows.shape[1] if past else 0
+        return np.zeros(0, np.int64), np.zeros((0, width)), ()
+    return np.concatenate(seqs), np.concatenate(rows), tuple(keys)
 
 
 def recall(past: Sequence[Past], key: Any) -> tuple[int, int] | None:

@@ -12,6 +12,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
+from stream_osr.hdp.regroup import Aside, nobody_aside
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.odds import Odds, start_odds
 from stream_osr.trained import TrainedModel
@@ -51,12 +52,15 @@ class Chain(NamedTuple):
         The sampler's state.
     life
         Lives of the emerging subclasses.
+    aside
+        Those of them that have been set aside: dormant, and off the menu.
     """
 
     known: Known
     frozen: Densities
     state: StreamState
     life: Lifecycle
+    aside: Aside
 
 
 class Waiting(NamedTuple):
@@ -133,7 +137,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     chains = []
     for number in range(parameters.chains):
         known, frozen = trained.draws[number % count], trained.densities[number % count]
-        chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle())
+        chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), nobody_aside(known.prior))
         chains.append(_seat_known(chain, PRIOR_SEATS))
     return Stream(
         labels=trained.labels,

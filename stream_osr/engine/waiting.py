@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
+from stream_osr.engine.discover import Parted
 from stream_osr.engine.state import Stream, Waiting
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Known
@@ -53,6 +54,24 @@ def wait(
         np.concatenate([subclass, results[0].subclass]),
         np.concatenate([waiting.responsible, results[0].responsible]),
     )
+
+
+def rename_waiting(waiting: Waiting, joined: Mapping[int, int], parted: Mapping[int, Parted]) -> Waiting:
+    """Tell of the subclasses that were joined and parted after the instances had been seated."""
+    if not joined and not parted:
+        return waiting
+    subclass = waiting.subclass.copy()
+    for was, now in joined.items():
+        subclass[waiting.subclass == was] = now
+    begin = waiting.decisions[0].seq
+    for new, (_, seqs) in parted.items():
+        subclass[seqs[seqs >= begin] - begin] = new
+    ended = {*joined, *(old for old, _ in parted.values())}
+    decisions = tuple(
+        d._replace(subclass_id=key) if d.subclass_id in ended else d
+        for d, key in zip(waiting.decisions, subclass.tolist(), strict=True)
+    )
+    return waiting._replace(decisions=decisions, subclass=subclass)
 
 
 def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:

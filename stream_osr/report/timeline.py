@@ -15,7 +15,15 @@ BINS = 100
 ROWS = 30
 """Rows of new subclasses, and of known classes, at most."""
 
-MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
+MARKS = {
+    "SubclassEmerged": "announced",
+    "SubclassGrew": "doubled",
+    "SubclassForgotten": "forgotten",
+    "SubclassDormant": "dormant",
+    "SubclassRecurred": "back",
+    "SubclassMerged": "joined another",
+    "SubclassSplit": "parted",
+}
 """What events are called; others by the end of their name."""
 
 
