@@ -739,6 +739,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
             (int(key), int(size), key in stream.life.subclasses and stream.life.subclasses[int(key)].emerged)
             for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)
         ]
+        aside = stream.chains[0].aside
+        emerging += [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
         emerging.sort(key=lambda item: (-item[1], item[0]))
         total = sum(stream.decided)
         unknown = stream.decided[-1] / total if total else 0.0

@@ -107,7 +107,7 @@ class SubclassEvent(Event):
     support
         Its seats in the stream now, faded: how present it is at the moment.
     trend
-        Arrivals per 1000 instances of the stream, lately: an average that fades by half in 1000 instances.
+        Arrivals per 1000 instances of the stream, lately: an average that fades by half in 300 instances.
     exemplars
         Keys of its most typical instances among those remembered, the most typical first.
     explanation

@@ -26,7 +26,7 @@ BURST = 2 * EMERGES_WITH
 HELD_WITH = EMERGES_WITH // 2
 """An emerged subclass with fewer instances (others have moved) is not held. So many arrivals wake a dormant one."""
 EXEMPLARS = 5
-TREND_HALF_LIFE = 1000.0
+TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
 
 

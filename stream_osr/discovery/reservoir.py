@@ -1,7 +1,8 @@
 """A uniform sample of the rows of a subclass, with their keys: what is left of its past beside its statistics.
 
 Each position of the stream has a fixed pseudo-random priority, and those with the lowest are kept. So the sample does
-not depend on the order in which rows come, and that of two subclasses together is the lowest of both samples.
+not depend on the order in which rows come, and that of two subclasses together is the lowest of both samples. (When
+instances move to another subclass their rows go, and later ones take the room.)
 """
 
 from __future__ import annotations

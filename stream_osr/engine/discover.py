@@ -28,7 +28,7 @@ from stream_osr.discovery.lifecycle import (
     unite,
 )
 from stream_osr.discovery.reservoir import keep, offer, only, without
-from stream_osr.engine.past import relabel, remembered, reseat
+from stream_osr.engine.past import relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
 from stream_osr.hdp import stream as sampler
@@ -36,6 +36,7 @@ from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.marginal import both, log_ratios_together, statistics_of
 from stream_osr.hdp.parting import part
 from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.restaurant import StreamState
 from stream_osr.trained import TrainedModel
 
 
@@ -87,6 +88,8 @@ class Followed(NamedTuple):
         Who emerged, doubled, fell asleep, came back.
     ended
         Lives that ended, of those that had been announced.
+    seated
+        The state before subclasses were set aside and forgotten.
     """
 
     chain: Chain
@@ -95,6 +98,7 @@ class Followed(NamedTuple):
     parted: dict[int, Parted]
     changes: Changes
     ended: dict[int, Subclass]
+    seated: StreamState
 
 
 def follow_subclasses(
@@ -138,7 +142,7 @@ def follow_subclasses(
     served = set(chain.state.ids[regroup.tables_of(chain.state) > 0].tolist())
     life, changes = observe(chain.life._replace(subclasses=lives), arrivals, sizes, served)
     chain = chain._replace(life=_sample(life, changes, number, past, result))
-    followed = Followed(chain, past, dict(joined), {}, changes, {})
+    followed = Followed(chain, past, dict(joined), {}, changes, {}, chain.state)
     for key in (*changes.emerged, *changes.grew):
         followed = _join_same(followed, number, key)
     for key in changes.grew:
@@ -160,23 +164,19 @@ def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
 
 
 def _sample(
-    life: Lifecycle, changes: Changes, number: int, past: Sequence[Past], result: sampler.BatchResult
+    life: Lifecycle, changes: Changes, number: int, past: tuple[Past, ...], result: sampler.BatchResult
 ) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
     lives = dict(life.subclasses)
     for key in changes.emerged:
         lives[key] = lives[key]._replace(kept=keep(*remembered(past, number, key)))
-    touched = {*result.subclass.tolist(), *result.moved_from.tolist()} - set(changes.emerged)
-    for key in sorted(touched & lives.keys()):
+    latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
+    touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
+    for key in sorted((touched - set(changes.emerged)) & lives.keys()):
         kept = lives[key].kept
-        if kept is None:
-            continue
-        kept = without(kept, result.moved[result.moved_from == key])
-        if past:
-            latest = past[-1]
-            came = np.flatnonzero(latest.subclass[number] == key)
-            kept = offer(kept, latest.seq + came, latest.rows[came], [latest.keys[at] for at in came])
-        lives[key] = lives[key]._replace(kept=kept)
+        if kept is not None:
+            kept = without(kept, result.moved[result.moved_from == key])
+            lives[key] = lives[key]._replace(kept=offer(kept, *remembered(latest, number, key)))
     return life._replace(subclasses=lives)
 
 
@@ -249,7 +249,7 @@ def _part(followed: Followed, number: int, key: int) -> Followed:
     lives[key] = life._replace(
         arrivals=(1.0 - share) * life.arrivals,
         announced_size=sizes[key],
-        kept=None if life.kept is None else without(life.kept, seqs[smaller]),
+        kept=keep(seqs[~smaller], rows[~smaller], [keys[at] for at in np.flatnonzero(~smaller)]),
     )
     return followed._replace(
         chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
@@ -274,7 +274,9 @@ def _keep_within_bounds(followed: Followed, parameters: Parameters) -> Followed:
         kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
         aside = regroup.only_aside(aside, best_supported(chain.life, kept, {}, kept, parameters.max_dormant))
     life, ended = forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
-    return followed._replace(chain=chain._replace(state=state, aside=aside, life=life), ended=ended)
+    return followed._replace(
+        chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
+    )
 
 
 def tell(
@@ -298,7 +300,7 @@ def tell(
     The chain, which remembers the estimate it told, and the events.
     """
     chain, changes = followed.chain, followed.changes
-    lives, state, known = chain.life.subclasses, chain.state, chain.known
+    lives, state, known = chain.life.subclasses, followed.seated, chain.known
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
     events: list[ev.Event] = []
 
@@ -322,7 +324,7 @@ def tell(
     kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         for key in keys:
-            if key not in state.ids:
+            if key not in lives:
                 continue
             life = lives[key]
             events.append(

@@ -40,6 +40,14 @@ def remember(past: tuple[Past, ...], chunk: Past, horizon: int) -> tuple[Past, .
     return past
 
 
+def since(past: tuple[Past, ...], seq: int) -> tuple[Past, ...]:
+    """Return the batches from that of position ``seq`` on."""
+    at = len(past)
+    while at and past[at - 1].seq + len(past[at - 1].keys) > seq:
+        at -= 1
+    return past[at:]
+
+
 def relabel(past: tuple[Past, ...], number: int, names: Mapping[int, int]) -> tuple[Past, ...]:
     """Write other identities for some subclasses of chain ``number``."""
     if not names:

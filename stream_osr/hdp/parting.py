@@ -12,10 +12,13 @@ from stream_osr.hdp.prior import Prior
 
 PASSES = 12
 """Passes of the alternation, at most."""
+GAIN = 1.0
+"""Log odds that each row must gain, on average. Any class is less than Gaussian, and with rows enough parts of it win by
+little; where two classes had been taken for one most rows gain more (``docs/results/discovery.md``)."""
 
 
 def part(rows: np.ndarray, alpha: float, least: int, prior: Prior) -> np.ndarray | None:
-    """Find two subclasses in the homogeneous rows of one, if they are more probable than one.
+    """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
 
     The rows are cut across their longest axis, and go then, all together and again and again, to the part that
     predicts them better. The two parts are compared with the one by marginal likelihoods and by what the Chinese
@@ -62,6 +65,7 @@ def part(rows: np.ndarray, alpha: float, least: int, prior: Prior) -> np.ndarray
     a, b = dishes.size.tolist()
     odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
     apart = float(log_marginals(Statistics(dishes.size, dishes.matrix), prior).sum())
-    if odds + apart <= float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior)[0]):
+    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior)[0])
+    if odds + apart - whole <= GAIN * n:
         return None
     return np.asarray(side == (1 if b <= a else 0))

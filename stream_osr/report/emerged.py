@@ -70,7 +70,7 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     out: dict[int, Emerged] = {}
     for number, event in enumerate(events):
         try:
-            if "first_seen" in event:
+            if "explanation" in event and event["type"] != "SubclassSplit":
                 why = event["explanation"]
                 out[event["subclass_id"]] = Emerged(
                     id=int(event["subclass_id"]),

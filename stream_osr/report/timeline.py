@@ -15,15 +15,7 @@ BINS = 100
 ROWS = 30
 """Rows of new subclasses, and of known classes, at most."""
 
-MARKS = {
-    "SubclassEmerged": "announced",
-    "SubclassGrew": "doubled",
-    "SubclassForgotten": "forgotten",
-    "SubclassDormant": "dormant",
-    "SubclassRecurred": "back",
-    "SubclassMerged": "joined another",
-    "SubclassSplit": "parted",
-}
+MARKS = {"SubclassEmerged": "announced", "SubclassGrew": "doubled", "SubclassForgotten": "forgotten"}
 """What events are called; others by the end of their name."""
 
 

@@ -44,9 +44,7 @@ EVENTS: list[Event] = [
     SubclassDormant(**SUBCLASS),
     SubclassRecurred(**SUBCLASS),
     SubclassMerged(**ABOUT, subclass_id=12, into=9, size=20),
-    SubclassSplit(
-        **ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION
-    ),
+    SubclassSplit(**ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
 ]
