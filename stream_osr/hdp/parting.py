@@ -13,7 +13,7 @@ from stream_osr.hdp.prior import Prior
 PASSES = 12
 """Passes of the alternation, at most."""
 GAIN = 1.0
-"""Log odds that each row must gain, on average. Any class is less than Gaussian, and with rows enough parts of it win by
+"""Log odds that each row must gain, on average. No class is quite Gaussian, and with rows enough parts of it win by
 little; where two classes had been taken for one most rows gain more (``docs/results/discovery.md``)."""
 
 
