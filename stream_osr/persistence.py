@@ -56,7 +56,7 @@ _RECORDS: dict[str, type[Any]] = {
         terms.Terms,
         lifecycle.Lifecycle,
         lifecycle.Subclass,
-        lifecycle.Arrival,
+        lifecycle.Member,
         reservoir.Reservoir,
         marginal.Statistics,
         regroup.Aside,

@@ -101,7 +101,9 @@ def _seat_batch(
     past = stream.past
     for number, one in enumerate(kept):
         past = relabel(past, number, one.joined)
-    chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
+    _, times, keys = zip(*arrived, strict=True)
+    seats = np.array([result.subclass for result in results])
+    chunk = Past(rows, keys, times, first, seats, probabilities[:, -1])
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     chains: list[Chain] = []
     followed: list[Followed] = []

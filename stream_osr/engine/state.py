@@ -32,13 +32,16 @@ class Arrived(NamedTuple):
 class Past(NamedTuple):
     """A decided batch, kept for labels that come late.
 
-    Rows of shape (b, d), keys, first position in the stream, subclass ids in each of R chains, (R, b).
+    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
+    p_unknown as it was at once, (b,).
     """
 
     rows: np.ndarray
     keys: tuple[Any, ...]
+    times: tuple[float | None, ...]
     seq: int
     subclass: np.ndarray
+    p_unknown: np.ndarray
 
 
 class Chain(NamedTuple):
