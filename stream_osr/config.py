@@ -59,6 +59,7 @@ class Parameters(BaseModel):
     max_training: AtLeastOne = 5000
     max_subclasses: AtLeastOne = 200
     label_horizon: NotNegative = 10_000
+    drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
     on_missing: Literal["impute", "error", "skip"] = "impute"

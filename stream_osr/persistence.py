@@ -20,13 +20,13 @@ import numpy as np
 
 from stream_osr import engine, odds
 from stream_osr.decision import Decision
-from stream_osr.discovery import events, lifecycle
+from stream_osr.discovery import drift, events, lifecycle, signals
 from stream_osr.errors import PersistenceError
 from stream_osr.hdp import broad, dishes, franchise, known, location, prior, restaurant, space, terms
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 3
+VERSION = 4
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
@@ -50,6 +50,10 @@ _RECORDS: dict[str, type[Any]] = {
         events.SubclassGrew,
         events.SubclassForgotten,
         events.NewClassesChanged,
+        events.Movement,
+        events.ClassDrifted,
+        drift.Drift,
+        signals.Signals,
         engine.Arrived,
         engine.Evidence,
         engine.Past,

@@ -8,10 +8,12 @@ import inspect
 import stream_osr
 from stream_osr import (
     CandidateClass,
+    ClassDrifted,
     Decision,
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
+    Signals,
     SubclassEmerged,
     SubclassForgotten,
     SubclassGrew,
@@ -24,11 +26,13 @@ from stream_osr import (
 def test_names_of_the_package():
     assert stream_osr.__all__ == [
         "CandidateClass",
+        "ClassDrifted",
         "Decision",
         "Event",
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
+        "Signals",
         "SubclassEmerged",
         "SubclassForgotten",
         "SubclassGrew",
@@ -92,6 +96,7 @@ def test_arguments_of_the_constructor():
         "max_training": 5000,
         "max_subclasses": 200,
         "label_horizon": 10_000,
+        "drift_interval": 1e6,
         "n_jobs": None,
         "freezing": "auto",
         "on_missing": "impute",
@@ -121,6 +126,7 @@ def test_members_of_the_recognizer():
         "predict_proba_one",
         "save",
         "set_min_probability",
+        "signals",
         "summary",
         "trained",
     }
@@ -154,6 +160,11 @@ def test_fields_of_what_is_told():
     assert fields == {SubclassEmerged: about + subclass, SubclassGrew: about + subclass}
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
+    assert [f.name for f in dataclasses.fields(ClassDrifted)] == [
+        *about,
+        *("label", "direction", "since", "size", "rank_before", "rank_now", "movement"),
+    ]
+    assert Signals._fields == ("novelty", "drift", "outliers", "data_quality")
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta"),
     ]

@@ -14,6 +14,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.engine.discover import follow_subclasses
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.past import follow_moves, remember
+from stream_osr.engine.signals import count_outliers, follow_known, tally
 from stream_osr.engine.state import Arrived, Chain, Past, Stream
 from stream_osr.engine.waiting import most_probable, release_ready, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
@@ -74,7 +75,7 @@ def close_batch(
 def _seat_batch(
     trained: TrainedModel, stream: Stream, arrived: Sequence[Arrived], parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
-    """Step every chain, learn the odds, decide for now, follow the emerging subclasses."""
+    """Step every chain, learn the odds, decide for now, follow the emerging subclasses and the known classes."""
     settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
     first = stream.state.seen
     rows = np.array([a.row for a in arrived])
@@ -105,11 +106,15 @@ def _seat_batch(
         )
         chains.append(chain._replace(state=state, life=life))
         events += told
+    drift, drifted = follow_known(trained, stream, rows, nearest[0], ranks[0], probabilities, parameters)
+    events += drifted
+    signals = tally(stream.signals, events, count_outliers(stream.chains[0], stepped[0][0], results[0]))
     past = stream.past
     chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     waiting = wait(stream.waiting, decisions, results, raw)
-    return stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting), events
+    following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
+    return following._replace(drift=drift, signals=signals), events
 
 
 def _step(

@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import Event, NewClassesChanged, OpenSetRecognizer, SubclassEmerged, SubclassForgotten, SubclassGrew
-from stream_osr.discovery.events import Explanation, Moment
+from stream_osr import (
+    ClassDrifted,
+    Event,
+    NewClassesChanged,
+    OpenSetRecognizer,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassGrew,
+)
+from stream_osr.discovery.events import Explanation, Moment, Movement
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
 EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 3.0, 2: 0.0}, "left", 4, 6.5)
@@ -31,6 +39,16 @@ EVENTS: list[Event] = [
     SubclassGrew(**SUBCLASS),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
+    ClassDrifted(
+        **ABOUT,
+        label="left",
+        direction="sparser",
+        since=96,
+        size=30,
+        rank_before=0.5,
+        rank_now=0.125,
+        movement=Movement({"a": 1.0, 2: -0.5}, {"a": 0.5, 2: -0.5}, {"a": 3.0, 2: 0.0}),
+    ),
 ]
 
 
@@ -45,6 +63,8 @@ def test_event_as_a_dict(event):
     for name in ("first_seen", "last_seen"):
         if name in again:
             assert set(again[name]) == {"seq", "t", "key"}
+    if "movement" in again:
+        assert again["movement"]["shift"] == {"a": 3.0, "2": 0.0}
     if "explanation" in again:
         assert again["explanation"] == {
             "mean": {"a": 1.0, "2": -0.5},
