@@ -32,8 +32,8 @@ MOST_OWED = 16.0
 """Instances that a class may be short of, or ahead: more are not carried over."""
 SHARES_HALF_LIFE = 4000.0
 """Instances of the stream after which an arrival counts half in the share of its class."""
-LONE_SHARE = 0.5
-"""A class without others to compare with is missing only when it comes less often than this share of its rate."""
+LEAST_PACE = 0.25
+"""A class is expected at this share of its usual rate at least, also if it is alone or the others are missing too."""
 
 SPARSER, DENSER = "sparser", "denser"
 
@@ -210,11 +210,8 @@ def _count(drift: Drift, nearest: np.ndarray, accepted: np.ndarray) -> tuple[np.
     """Choose the instances that count for their nearest class: all accepted ones, some unknown ones."""
     n, n_classes = len(nearest), len(drift.owed)
     came = np.bincount(nearest[accepted], minlength=n_classes)
-    if n_classes > 1:
-        rest, others = drift.arrived.sum() - drift.arrived, came.sum() - came
-    else:
-        rest, others = np.array([drift.seen]), np.array([LONE_SHARE * n])
-    expected = drift.arrived * others / np.maximum(rest, 1.0)
+    pace = (came.sum() - came) / np.maximum(drift.arrived.sum() - drift.arrived, 1.0)
+    expected = drift.arrived * np.maximum(pace, LEAST_PACE * n / max(drift.seen, 1.0))
     owed = np.minimum(np.maximum(drift.owed + expected - came, -MOST_OWED), MOST_OWED)
     counts, places = accepted.copy(), owed.tolist()
     unknown = np.flatnonzero(~accepted)

@@ -364,3 +364,11 @@ def test_real_classes_that_stay_and_one_that_moves():
     assert moves[half : event.seq].sum() < 120
     went = np.array([event.movement.mean[name] - event.movement.trained[name] for name in range(16)])
     assert np.corrcoef(went, way)[0, 1] > 0.8
+
+
+def test_all_classes_moving_at_once_is_drift_of_each():
+    model = blobs()
+    assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 1))) == []
+    events = drifted(stream(model, mixed([(0.0, -20.0), (10.0, -20.0)], 1024, 2)))  # an offset of a sensor, say
+    assert {(event.label, event.direction) for event in events} == {("left", "sparser"), ("right", "sparser")}
+    assert all(event.movement.shift["b"] < -5 for event in events)
