@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, Signals, SubclassEmerged, TrainedModel
@@ -109,6 +109,7 @@ def test_a_class_that_emerges_is_no_outlier_even_when_it_is_gone(trained):
 
 
 @settings(max_examples=10, deadline=None)
+@example(batches=[(200, 0.02, [])], window=0, half_life=20.0)  # seats fade within one batch
 @given(
     st.lists(
         st.tuples(st.integers(1, 200), st.sampled_from([0.0, 0.05, 0.5]), st.lists(st.integers(0, 600), max_size=6)),
