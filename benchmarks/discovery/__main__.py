@@ -1,6 +1,6 @@
 """Measure how well what is new is found.
 
-    python -m benchmarks.discovery [streamndr] [grouping] [--seeds 10] [--datasets NAME,...] [--json FILE]
+    python -m benchmarks.discovery [streamndr] [grouping] [drift] [--seeds 10] [--datasets NAME,...] [--json FILE]
 
 prints a table for each setting named (all of them, if none is), and writes the figures of every run as JSON if asked,
 as each setting ends.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.discovery import grouping, streamndr
+from benchmarks.discovery import drift, grouping, streamndr
 
 
 class Setting(NamedTuple):
@@ -27,6 +27,7 @@ class Setting(NamedTuple):
 SETTINGS = {
     "streamndr": Setting(lambda seeds, _: streamndr.measure(seeds), streamndr.table),
     "grouping": Setting(grouping.measure, grouping.table),
+    "drift": Setting(drift.measure, drift.table),
 }
 
 
