@@ -96,15 +96,16 @@ def test_single_instances_become_outliers_once_their_seats_have_faded(trained):
 
 
 def test_a_class_that_emerges_is_no_outlier_even_when_it_is_gone(trained):
-    books = Books(trained, max_subclasses=1)
+    books = Books(trained, max_subclasses=1, max_dormant=1)
     rng = np.random.default_rng(2)
-    for centre in ((4.0, 14.0), (-20.0, -30.0)):
+    for centre in ((4.0, 14.0), (-20.0, -30.0), (40.0, -30.0)):
         books.close([tuple(row) for row in rng.normal(centre, size=(32, 2))])
-    assert len(books.emerged) == 2
-    for _ in range(60):
-        books.close(scattered(32, 0.0, 3))
+    assert len(books.emerged) == 3
+    for number in range(60):
+        books.close(scattered(32, 0.0, 3 + number))
     books.check()
-    assert len(set(books.stream.life.subclasses) & books.emerged) == 1
+    assert len(books.emerged) == 3
+    assert len(set(books.stream.life.subclasses) & books.emerged) == 2
     assert books.stream.signals.outliers < 32
 
 
