@@ -8,10 +8,13 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import CandidateClass, NewClasses
 from stream_osr.discovery.events import (
     Event,
+    NamingUndone,
     NewClassesChanged,
     SubclassEmerged,
     SubclassForgotten,
     SubclassGrew,
+    SubclassMuted,
+    SubclassPromoted,
 )
 from stream_osr.discovery.summary import Summary
 from stream_osr.recognizer import OpenSetRecognizer
@@ -25,12 +28,15 @@ __all__ = [
     "CandidateClass",
     "Decision",
     "Event",
+    "NamingUndone",
     "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
     "SubclassEmerged",
     "SubclassForgotten",
     "SubclassGrew",
+    "SubclassMuted",
+    "SubclassPromoted",
     "Summary",
     "TrainedModel",
     "TrainingReport",

@@ -22,7 +22,7 @@ from stream_osr import engine, odds
 from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import broad, dishes, franchise, known, location, prior, restaurant, space, terms
+from stream_osr.hdp import broad, dishes, franchise, known, location, naming, prior, restaurant, space, terms
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
@@ -50,11 +50,19 @@ _RECORDS: dict[str, type[Any]] = {
         events.SubclassGrew,
         events.SubclassForgotten,
         events.NewClassesChanged,
+        events.SubclassPromoted,
+        events.SubclassMuted,
+        events.NamingUndone,
         engine.Arrived,
         engine.Evidence,
         engine.Past,
         engine.Waiting,
         engine.Chain,
+        engine.Labelling,
+        engine.Promotion,
+        engine.Muting,
+        engine.Tables,
+        naming.Seat,
         odds.Odds,
         engine.Stream,
         Decision,

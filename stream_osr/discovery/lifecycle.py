@@ -39,6 +39,8 @@ class Subclass(NamedTuple):
         It has been announced.
     announced_size
         Its size when it was last told of.
+    muted
+        Nothing is told of it any more: a person knows it and does not care.
     """
 
     first: Moment
@@ -47,6 +49,7 @@ class Subclass(NamedTuple):
     exemplars: tuple[Any, ...] = ()
     emerged: bool = False
     announced_size: int = 0
+    muted: bool = False
 
 
 class Lifecycle(NamedTuple):
@@ -94,6 +97,8 @@ def observe(
     emerged, grew = [], []
     for key, subclass in lives.items():
         size = sizes.get(key, 0)
+        if subclass.muted:
+            continue
         if not subclass.emerged and size >= EMERGES_WITH and _has_support(subclass):
             emerged.append(key)
         elif subclass.emerged and size >= 2 * subclass.announced_size:
@@ -108,10 +113,10 @@ def forget(life: Lifecycle, alive: Collection[int]) -> tuple[Lifecycle, dict[int
 
     Returns
     -------
-    The lives of those alive, and the lives that ended of those that had been announced.
+    The lives of those alive, and the lives that ended of those that had been announced (and not muted since).
     """
     kept = {key: subclass for key, subclass in life.subclasses.items() if key in alive}
-    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged}
+    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged and not s.muted}
     return life._replace(subclasses=kept), ended
 
 
@@ -127,12 +132,21 @@ def _has_support(subclass: Subclass) -> bool:
 def to_hold(life: Lifecycle, support: Mapping[int, float], sizes: Mapping[int, int], most: int) -> set[int]:
     """Choose the emerged subclasses that stay on the menu however their seats fade: the ``most`` best supported.
 
-    A subclass that is not chosen lives on until its last table is cleared. One whose instances have nearly all
-    moved to others is not chosen: with none left it would be one more door to "something new".
+    Muted ones come first, emerged or not: off the menu they would come back as something new. A subclass that is not
+    chosen lives on until its last table is cleared. One whose instances have nearly all moved to others is not
+    chosen: with none left it would be one more door to "something new".
     """
-    emerged = [k for k, s in life.subclasses.items() if s.emerged and sizes.get(k, 0) >= HELD_WITH]
-    emerged.sort(key=lambda k: (support[k], sizes[k], k), reverse=True)
-    return set(emerged[:most])
+    lives = life.subclasses
+    held = [
+        k for k, s in lives.items() if sizes.get(k, 0) >= (1 if s.muted else HELD_WITH) and (s.emerged or s.muted)
+    ]
+    held.sort(key=lambda k: (lives[k].muted, support[k], sizes[k], k), reverse=True)
+    return set(held[:most])
+
+
+def worth_telling(life: Lifecycle) -> tuple[int, ...]:
+    """Identities of the emerged subclasses that are not muted."""
+    return tuple(key for key, subclass in life.subclasses.items() if subclass.emerged and not subclass.muted)
 
 
 def estimate_new_classes(n_emerged: int, n_known_subclasses: int, n_known_classes: int) -> int:

@@ -13,6 +13,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.engine.discover import follow_subclasses
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.naming import let_go
 from stream_osr.engine.past import follow_moves, remember
 from stream_osr.engine.state import Arrived, Chain, Past, Stream
 from stream_osr.engine.waiting import most_probable, release_ready, subclasses_told, wait
@@ -106,6 +107,7 @@ def _seat_batch(
         chains.append(chain._replace(state=state, life=life))
         events += told
     past = stream.past
+    chains = let_go(past, chains, results)
     chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     waiting = wait(stream.waiting, decisions, results, raw)

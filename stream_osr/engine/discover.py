@@ -6,14 +6,21 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-import numpy as np
-
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import explain
-from stream_osr.discovery.lifecycle import Lifecycle, estimate_new_classes, forget, observe, to_hold
+from stream_osr.discovery.lifecycle import (
+    Lifecycle,
+    Subclass,
+    estimate_new_classes,
+    forget,
+    observe,
+    to_hold,
+    worth_telling,
+)
+from stream_osr.engine.past import all_seats
 from stream_osr.engine.state import Chain, Stream
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
@@ -39,8 +46,7 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     known = repeat(None) if before is None else before
     with one_thread():
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
-        nobody = np.zeros((len(chains), 0), np.int64)
-        seats = np.concatenate([nobody, *(chunk.subclass for chunk in stream.past)], axis=1)
+        seats = all_seats(stream.past, len(chains))
         return find_new_classes([Emerging(*chain) for chain in chains], measured, seats, stream.labels), measured
 
 
@@ -74,32 +80,41 @@ def follow_subclasses(
     events: list[ev.Event] = []
     for kind, keys in ((ev.SubclassEmerged, changes.emerged), (ev.SubclassGrew, changes.grew)):
         for key in keys:
-            subclass = life.subclasses[key]
-            events.append(
-                kind(
-                    subclass_id=key,
-                    first_seen=subclass.first,
-                    last_seen=subclass.last,
-                    size=sizes[key],
-                    share=sizes[key] / state.seen,
-                    support=support[key],
-                    exemplars=subclass.exemplars,
-                    explanation=explain(
-                        state.dishes,
-                        slot[key],
-                        chain.known,
-                        chain.frozen,
-                        trained.space,
-                        trained.names,
-                        labels,
-                    ),
-                    **told,
-                )
-            )
+            about = describe(trained, labels, chain._replace(state=state), key, life.subclasses[key])
+            events.append(kind(**about, **told))
     for key, subclass in ended.items():
         events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
-    emerged = tuple(key for key, subclass in life.subclasses.items() if subclass.emerged)
+    life, changed = estimate_anew(trained, life, told)
+    return life, state, [*events, *changed]
+
+
+def estimate_anew(
+    trained: TrainedModel, life: Lifecycle, told: dict[str, Any]
+) -> tuple[Lifecycle, list[ev.NewClassesChanged]]:
+    """Estimate the number of new classes, and say so when it has changed."""
+    emerged = worth_telling(life)
     delta = estimate_new_classes(len(emerged), len(trained.known.ids), len(trained.labels))
-    if delta != life.delta:
-        events.append(ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **told))
-    return life._replace(delta=delta), state, events
+    if delta == life.delta:
+        return life, []
+    return life._replace(delta=delta), [
+        ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **told)
+    ]
+
+
+def describe(
+    trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: int, subclass: Subclass
+) -> dict[str, Any]:
+    """Say of an emerging subclass what every :class:`stream_osr.discovery.events.SubclassEvent` says."""
+    state = chain.state
+    slot = state.ids.tolist().index(key)
+    size = int(state.dishes.size[slot])
+    return {
+        "subclass_id": key,
+        "first_seen": subclass.first,
+        "last_seen": subclass.last,
+        "size": size,
+        "share": size / state.seen,
+        "support": float(state.franchise.seated[0, len(labels) + slot]),
+        "exemplars": subclass.exemplars,
+        "explanation": explain(state.dishes, slot, chain.known, chain.frozen, trained.space, trained.names, labels),
+    }

@@ -10,6 +10,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.engine.actions import Action
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.restaurant import StreamState
@@ -97,6 +98,8 @@ class Stream(NamedTuple):
         Decisions held back by ``decision_delay``.
     decided
         Instances decided so far as each known class and, last, as unknown.
+    actions
+        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
     """
 
     labels: tuple[Label, ...]
@@ -105,6 +108,7 @@ class Stream(NamedTuple):
     past: tuple[Past, ...]
     waiting: Waiting
     decided: tuple[int, ...]
+    actions: tuple[Action, ...] = ()
 
     @property
     def known(self) -> Known:
