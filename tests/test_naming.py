@@ -89,6 +89,8 @@ def test_next_batch_recognizes_what_was_named(arguments):
     model = play(fitted(training_sweeps=10, **{**PARAMETERS, **arguments}), 160)
     told(model)
     ids = emerged(model)
+    twin = play(pickle.loads(pickle.dumps(model)), 256, 160)
+    twin.flush()
     model.promote(ids, "above")
     check_stream(model._stream)
     assert model.predict_one(ABOVE) == "above"
@@ -102,7 +104,9 @@ def test_next_batch_recognizes_what_was_named(arguments):
     assert np.mean([d.label == "above" for d in new]) > 0.9
     assert np.mean([d.probabilities["above"] for d in new]) > 0.9
     assert {d.subclass_id for d in new if d.label == "above"} <= set(ids)
-    assert np.mean([d.label == y for y, d in decisions if y != "new"]) > 0.9
+    unnamed = {d.key: d.label for d in twin.drain()}
+    known = [(y, d) for y, d in decisions if y != "new"]
+    assert np.mean([d.label == y for y, d in known]) > np.mean([unnamed[d.key] == y for y, d in known]) - 0.05
     assert not [d for y, d in decisions if y != "new" and d.label == "above"]
     assert [e.subclass_id for e in events if isinstance(e, SubclassPromoted)] == list(ids)
     assert not [e for e in told(model)[1] if getattr(e, "subclass_id", None) in ids]
@@ -262,7 +266,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
     old, new = (each.chains[1].state for each in (stream, model._stream))
     slots = [each.ids.tolist().index(homes[1][0]) for each in (old, new)]
     assert new.dishes.size[slots[1]] >= old.dishes.size[slots[0]] - shared > 0
-    assert model.predict_proba_one(ABOVE)["above"] > 0.5
+    assert model.predict_proba_one(ABOVE)["above"] > 0.3  # the first chain alone says a quarter
     model.undo()
     check_stream(model._stream)
     assert all(own in chain.state.ids for chain, own in zip(model._stream.chains[1:], fresh, strict=True))
@@ -288,7 +292,7 @@ def test_statistics_under_another_base_measure():
 @pytest.mark.parametrize("name", ["PENDIGITS"])
 def test_real_classes_are_recognized_once_named(name):
     data = need_data(name)
-    part = split(data, 5, 5, seed=0)
+    part = split(data.X, data.y, 5, 5, seed=0)
     model = OpenSetRecognizer(batch_size=128, seed=1, training_sweeps=10)
     keys = [f"f{i}" for i in range(part.X_train.shape[1])]
     for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
