@@ -9,12 +9,15 @@ import stream_osr
 from stream_osr import (
     CandidateClass,
     Decision,
+    NamingUndone,
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
     SubclassEmerged,
     SubclassForgotten,
     SubclassGrew,
+    SubclassMuted,
+    SubclassPromoted,
     Summary,
     TrainingReport,
     evaluation,
@@ -26,12 +29,15 @@ def test_names_of_the_package():
         "CandidateClass",
         "Decision",
         "Event",
+        "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
         "SubclassEmerged",
         "SubclassForgotten",
         "SubclassGrew",
+        "SubclassMuted",
+        "SubclassPromoted",
         "Summary",
         "TrainedModel",
         "TrainingReport",
@@ -113,16 +119,19 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_one",
         "load",
+        "mute",
         "new_classes",
         "pending",
         "predict_many",
         "predict_one",
         "predict_proba_many",
         "predict_proba_one",
+        "promote",
         "save",
         "set_min_probability",
         "summary",
         "trained",
+        "undo",
     }
 
 
@@ -134,6 +143,9 @@ def test_arguments_of_learning_and_asking():
     assert arguments(OpenSetRecognizer.learn_one) == ["self", "x", "y", "t", "key"]
     assert arguments(OpenSetRecognizer.learn_many) == ["self", "X", "y", "t", "key"]
     assert arguments(OpenSetRecognizer.learn_label) == ["self", "key", "y"]
+    assert arguments(OpenSetRecognizer.promote) == ["self", "subclass_ids", "label"]
+    assert arguments(OpenSetRecognizer.mute) == ["self", "subclass_ids"]
+    assert arguments(OpenSetRecognizer.undo) == ["self"]
     for name, data in (
         ("predict_one", "x"),
         ("predict_proba_one", "x"),
@@ -150,8 +162,10 @@ def test_fields_of_what_is_told():
     )
     about = ["batch", "seq", "model"]
     subclass = ["subclass_id", "first_seen", "last_seen", "size", "share", "support", "exemplars", "explanation"]
-    fields = {kind: [f.name for f in dataclasses.fields(kind)] for kind in (SubclassEmerged, SubclassGrew)}
-    assert fields == {SubclassEmerged: about + subclass, SubclassGrew: about + subclass}
+    kinds = (SubclassEmerged, SubclassGrew, SubclassMuted)
+    assert all([f.name for f in dataclasses.fields(kind)] == about + subclass for kind in kinds)
+    assert [f.name for f in dataclasses.fields(SubclassPromoted)] == [*about, *subclass, "label"]
+    assert [f.name for f in dataclasses.fields(NamingUndone)] == [*about, "action", "subclass_ids", "label"]
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
     assert [f.name for f in dataclasses.fields(Summary)] == [

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import Event, NewClassesChanged, OpenSetRecognizer, SubclassEmerged, SubclassForgotten, SubclassGrew
+from stream_osr import (
+    Event,
+    NamingUndone,
+    NewClassesChanged,
+    OpenSetRecognizer,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassGrew,
+    SubclassMuted,
+    SubclassPromoted,
+)
 from stream_osr.discovery.events import Explanation, Moment
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
@@ -29,6 +39,9 @@ SUBCLASS: dict[str, Any] = {
 EVENTS: list[Event] = [
     SubclassEmerged(**SUBCLASS),
     SubclassGrew(**SUBCLASS),
+    SubclassMuted(**SUBCLASS),
+    SubclassPromoted(**SUBCLASS, label="sky"),
+    NamingUndone(**ABOUT, action="promotion", subclass_ids=(5, 9), label="sky"),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
 ]

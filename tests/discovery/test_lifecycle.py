@@ -21,6 +21,7 @@ from stream_osr.discovery.lifecycle import (
     forget,
     observe,
     to_hold,
+    worth_telling,
 )
 
 
@@ -154,6 +155,29 @@ def test_the_best_supported_are_held():
 def test_a_subclass_that_lost_its_instances_is_not_held():
     life = Lifecycle({1: emerged(), 2: emerged()})
     assert to_hold(life, {1: 9.0, 2: 1.0}, {1: HELD_WITH - 1, 2: HELD_WITH}, 10) == {2}
+
+
+def test_nothing_is_told_of_a_muted_subclass():
+    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    life = Lifecycle({1: emerged()._replace(muted=True), 2: emerged(), 3: candidate})
+    life, changes = observe(
+        life, [*arrived(1, list(range(8))), *arrived(3, list(range(8, 16)))], {1: 80, 2: 8, 3: 40}
+    )
+    assert changes == ((), ())
+    assert life.subclasses[1].last.seq == 7
+    assert life.subclasses[1].muted
+    assert worth_telling(life) == (2,)
+    kept, ended = forget(life, [])
+    assert set(ended) == {2}
+    assert not kept.subclasses
+
+
+def test_a_muted_subclass_is_held_before_all_others():
+    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    life = Lifecycle({1: emerged(), 2: emerged()._replace(muted=True), 3: candidate})
+    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: HELD_WITH - 1, 3: 1}
+    assert [to_hold(life, support, sizes, most) for most in (1, 2, 3)] == [{3}, {2, 3}, {1, 2, 3}]
+    assert to_hold(life, support, {**sizes, 3: 0}, 3) == {1, 2}
 
 
 @pytest.mark.parametrize(
