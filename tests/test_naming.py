@@ -626,6 +626,30 @@ def test_every_instance_counts_once(trained):
                 assert chain.state.dishes.size[k] == members_of(model._stream.past, number, key)
 
 
+def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
+    # without a broad term a class of eight instances loses them, in the window, to what comes next
+    model = fitted(training_sweeps=5, broad=False, **PARAMETERS)
+    rng = np.random.default_rng(3)
+    for number in range(40):
+        if number == 8:
+            model.flush()
+            ids = model._stream.state.ids.tolist()
+            model.promote(ids, "above")
+        model.learn_one(dict(zip("ab", rng.normal(NEW), strict=True)), key=number)
+    model.flush()
+    check_stream(model._stream)
+    assert any(chain.known.size[2] < 8 for chain in model._stream.chains)
+    for undone in (False, True):
+        if undone:
+            model.undo()
+            check_stream(model._stream)
+        for number, chain in enumerate(model._stream.chains):
+            for dishes, keys in ((chain.known.dishes, chain.known.ids), (chain.state.dishes, chain.state.ids)):
+                for size, key in zip(dishes.size.tolist(), keys.tolist(), strict=True):
+                    if key in chain.known.named or dishes is chain.state.dishes:
+                        assert size == members_of(model._stream.past, number, key)
+
+
 # Muting
 
 
