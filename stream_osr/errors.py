@@ -6,8 +6,10 @@
     ├── InvalidInstance        one record is unusable: the stream can go on without it
     │   └── InvalidFeature     ... because of one field of it
     ├── InvalidLabel           a label that cannot be a known class (it equals the unknown label, say)
+    ├── InvalidSubclass        an id that names no subclass of which this can be asked
     ├── InvalidParameter       a constructor argument or option out of its range
     ├── NotTrained             the model was asked for something that needs training first
+    ├── NothingToUndo          no promotion, mute or late label is left to be taken back
     ├── PersistenceError       a saved model is missing, damaged, or of another version
     ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
     └── MissingExtra           an optional dependency is not installed
@@ -75,12 +77,20 @@ class InvalidLabel(StreamOSRError, ValueError):
     """A label that cannot name a known class."""
 
 
+class InvalidSubclass(StreamOSRError, ValueError):
+    """A subclass id that names no subclass of which this can be asked."""
+
+
 class InvalidParameter(StreamOSRError, ValueError):
     """An argument out of its range."""
 
 
 class NotTrained(StreamOSRError, RuntimeError):
     """The model has to be trained before this can be answered."""
+
+
+class NothingToUndo(StreamOSRError, RuntimeError):
+    """No promotion, mute or late label is left to be taken back."""
 
 
 class PersistenceError(StreamOSRError, OSError):

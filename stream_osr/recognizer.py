@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from os import PathLike
@@ -18,7 +18,19 @@ from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.signals import Signals
 from stream_osr.discovery.summary import Group, Summary
-from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, new_classes, open_stream
+from stream_osr.engine import (
+    Arrived,
+    Evidence,
+    Glance,
+    Stream,
+    close_batch,
+    expect_known,
+    mute,
+    new_classes,
+    open_stream,
+    promote,
+    undo,
+)
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -427,7 +439,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         trained = self._frozen()[0]
         values = self._in_order(trained, read.features, row.values)
         if read.label is not None:
-            self._evidence.append(Evidence(read.label, whiten(trained.space, values[None])[0]))
+            whitened = whiten(trained.space, values[None])[0]
+            self._evidence.append(Evidence(read.label, whitened, number=self._asked()))
         else:
             self._wait(values, read.t, read.key)
         self._count(row)
@@ -493,9 +506,140 @@ class OpenSetRecognizer(MiniBatchClassifier):
         True
         """
         _, stream = self._frozen()
-        pending = [e.label for e in self._evidence]
-        label = check_label(y, [*stream.labels, *pending], self._parameters.unknown)
-        self._evidence.append(Evidence(label, None, key_of(key)))
+        label = self._check_label(y, stream)
+        self._evidence.append(Evidence(label, None, key_of(key), self._asked()))
+
+    def _check_label(self, y: object, stream: Stream) -> Label:
+        """Check a label beside those that are known, or wait to be."""
+        return check_label(y, [*stream.labels, *(e.label for e in self._evidence)], self._parameters.unknown)
+
+    def _asked(self) -> int:
+        """Place of what is asked now in the order of all that can be taken back."""
+        assert self._stream is not None
+        return 1 + max([each.number for each in (*self._evidence[-1:], *self._stream.actions[-1:])], default=0)
+
+    def promote(self, subclass_ids: Iterable[int], label: Label) -> None:
+        """Name what emerged: make emerging subclasses subclasses of a known class, new or not.
+
+        What they have collected becomes the class's, at once and without training: the next batch recognizes it, with
+        the odds that the subclasses had. They keep their ids. Of the other ``chains`` the subclasses go with them
+        that hold the same instances. A :class:`SubclassPromoted` event for each tells of it. A few labels that open
+        a class (:meth:`learn_label`) have no such weight: the subclass that the instances came from keeps its seats,
+        and takes most of what comes.
+
+        Promotions take effect when they are called, labels with the next batch; the result depends on their order and
+        on the batches between them, not on the instances that wait for theirs.
+
+        Parameters
+        ----------
+        subclass_ids
+            Ids, as decisions, events and :meth:`new_classes` tell them.
+        label
+            Label of the class.
+
+        Raises
+        ------
+        InvalidSubclass
+            If an id is not one of an emerging subclass. Nothing is changed then.
+        InvalidLabel
+            If the label cannot be one of a known class.
+        NotTrained
+            If training has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
+        ...     model.learn_one({"a": a, "b": b})
+        >>> candidate = model.new_classes().candidates[0]
+        >>> model.promote(candidate.subclasses, "above")
+        >>> model.predict_one({"a": 10, "b": 20})
+        'above'
+        """
+        trained, stream = self._frozen()
+        name = self._check_label(label, stream)
+        self._stream, events = promote(trained, stream, subclass_ids, name, self._parameters, self._asked())
+        self._events.extend(events)
+
+    def mute(self, subclass_ids: Iterable[int]) -> None:
+        """Hear no more of emerging subclasses that are known and of no interest.
+
+        Their instances stay unknown, and decisions go on naming the subclass. No event tells of it again, it is in
+        no candidate of :meth:`new_classes` and does not count in their number. It keeps its place in the model before
+        all others, so that it does not come back as something new.
+
+        Parameters
+        ----------
+        subclass_ids
+            Ids, as decisions, events and :meth:`new_classes` tell them.
+
+        Raises
+        ------
+        InvalidSubclass
+            If an id is not one of an emerging subclass, or muted already. Nothing is changed then.
+        NotTrained
+            If training has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
+        ...     model.learn_one({"a": a, "b": b})
+        >>> model.mute(model.new_classes().candidates[0].subclasses)
+        >>> model.new_classes().number, model.predict_one({"a": 10, "b": 20})
+        (0, 'unknown')
+        """
+        trained, stream = self._frozen()
+        self._stream, events = mute(trained, stream, subclass_ids, self._parameters, self._asked())
+        self._events.extend(events)
+
+    def undo(self) -> None:
+        """Take back the last promotion, mute or label that came after training, whichever was asked for last.
+
+        What the stream has learnt since stays. Promoted subclasses are emerging again, under their ids, with their
+        instances and seats, and with what has sat down beside those instances since; what was muted is told of again.
+        An instance with a label leaves its class and goes back to where it sat, if that is still there. A label that
+        waits for its batch is dropped. A class that nothing is left of is removed, unless decisions have named it:
+        then it stays, and nothing is recognized as it. The last 100 actions can be taken back.
+
+        A :class:`NamingUndone` event tells of promotions and mutes that are taken back; labels have no events.
+
+        Raises
+        ------
+        NothingToUndo
+            If nothing is left to be taken back.
+        NotTrained
+            If training has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
+        ...     model.learn_one({"a": a, "b": b})
+        >>> model.promote(model.new_classes().candidates[0].subclasses, "abvoe")
+        >>> model.undo()
+        >>> model.predict_one({"a": 10, "b": 20})
+        'unknown'
+        """
+        trained, stream = self._frozen()
+        last = max([action.number for action in stream.actions[-1:]], default=-1)
+        if self._evidence and self._evidence[-1].number >= last:
+            self._evidence.pop()
+            return
+        self._stream, events = undo(trained, stream, self._parameters)
+        self._events.extend(events)
 
     def _learn_training(self, training: TrainingSet, features: Features, values: np.ndarray, label: Label) -> None:
         """Keep a training instance; extend the provisional model by micro-batches, re-train it on doubling."""

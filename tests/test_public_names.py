@@ -10,6 +10,7 @@ from stream_osr import (
     CandidateClass,
     ClassDrifted,
     Decision,
+    NamingUndone,
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -19,6 +20,8 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
     SubclassMerged,
+    SubclassMuted,
+    SubclassPromoted,
     SubclassRecurred,
     SubclassSplit,
     Summary,
@@ -33,6 +36,7 @@ def test_names_of_the_package():
         "ClassDrifted",
         "Decision",
         "Event",
+        "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
@@ -42,6 +46,8 @@ def test_names_of_the_package():
         "SubclassForgotten",
         "SubclassGrew",
         "SubclassMerged",
+        "SubclassMuted",
+        "SubclassPromoted",
         "SubclassRecurred",
         "SubclassSplit",
         "Summary",
@@ -127,17 +133,20 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_one",
         "load",
+        "mute",
         "new_classes",
         "pending",
         "predict_many",
         "predict_one",
         "predict_proba_many",
         "predict_proba_one",
+        "promote",
         "save",
         "set_min_probability",
         "signals",
         "summary",
         "trained",
+        "undo",
     }
 
 
@@ -149,6 +158,9 @@ def test_arguments_of_learning_and_asking():
     assert arguments(OpenSetRecognizer.learn_one) == ["self", "x", "y", "t", "key"]
     assert arguments(OpenSetRecognizer.learn_many) == ["self", "X", "y", "t", "key"]
     assert arguments(OpenSetRecognizer.learn_label) == ["self", "key", "y"]
+    assert arguments(OpenSetRecognizer.promote) == ["self", "subclass_ids", "label"]
+    assert arguments(OpenSetRecognizer.mute) == ["self", "subclass_ids"]
+    assert arguments(OpenSetRecognizer.undo) == ["self"]
     for name, data in (
         ("predict_one", "x"),
         ("predict_proba_one", "x"),
@@ -167,12 +179,14 @@ def test_fields_of_what_is_told():
     subclass = [
         *("subclass_id", "first_seen", "last_seen", "size", "share", "support", "trend", "exemplars", "explanation"),
     ]
-    for kind in (SubclassEmerged, SubclassGrew, SubclassDormant, SubclassRecurred):
+    for kind in (SubclassEmerged, SubclassGrew, SubclassDormant, SubclassRecurred, SubclassMuted):
         assert [f.name for f in dataclasses.fields(kind)] == about + subclass
     assert [f.name for f in dataclasses.fields(SubclassMerged)] == [*about, "subclass_id", "into", "size"]
     assert [f.name for f in dataclasses.fields(SubclassSplit)] == [
         *(*about, "subclass_id", "new_id", "sizes", "exemplars", "explanation"),
     ]
+    assert [f.name for f in dataclasses.fields(SubclassPromoted)] == [*about, *subclass, "label"]
+    assert [f.name for f in dataclasses.fields(NamingUndone)] == [*about, "action", "subclass_ids", "label"]
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
     assert [f.name for f in dataclasses.fields(ClassDrifted)] == [

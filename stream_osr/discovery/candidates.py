@@ -19,7 +19,7 @@ from stream_osr.discovery.grouping import (
     learn_threshold,
     measure,
 )
-from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass
+from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass, worth_telling
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.restaurant import StreamState
 
@@ -119,7 +119,7 @@ def find_new_classes(
 
     All subclasses in the model take part in the gathering, those that have not emerged too: they are bridges between
     others, and instances in them belong somewhere. A group is told of if one of its subclasses has emerged, and
-    only such groups count in the number.
+    only such groups count in the number. Muted subclasses are bridges and no more.
 
     Parameters
     ----------
@@ -137,10 +137,11 @@ def find_new_classes(
     places = np.array([_places(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
     first = chains[0]
     group = agree(groups, places)
+    told = _told(group, first)
     ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
-    for number in np.unique(group[_told(group, first)]):
-        slots = np.flatnonzero(group == number)
+    for number in np.unique(group[told]):
+        slots = np.flatnonzero((group == number) & told)
         slots = slots[np.argsort(-size[slots], kind="stable")]
         keys = tuple(ids[slot] for slot in slots)
         near = nearest_known(first.state.dishes, int(slots[0]), first.known, first.frozen)
@@ -168,10 +169,11 @@ def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
 
 
 def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
-    """Say which subclasses are in a group of which one has emerged, shape (K,)."""
-    lives = chain.life.subclasses
-    emerged = np.array([key in lives and lives[key].emerged for key in chain.state.ids.tolist()], bool)
-    return np.isin(group, group[emerged])
+    """Say which subclasses, none of them muted, are in a group of which one has emerged, shape (K,)."""
+    lives, ids = chain.life.subclasses, chain.state.ids.tolist()
+    muted = np.array([key in lives and lives[key].muted for key in ids], bool)
+    emerged = np.isin(ids, worth_telling(chain.life))
+    return np.asarray(np.isin(group, group[emerged]) & ~muted)
 
 
 def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Moment(NamedTuple):
@@ -205,6 +205,43 @@ class SubclassSplit(Event):
     sizes: tuple[int, int]
     exemplars: tuple[Any, ...]
     explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassPromoted(SubclassEvent):
+    """A person has named a subclass: it is one of a known class now.
+
+    Attributes
+    ----------
+    label
+        Label of the class.
+    """
+
+    label: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassMuted(SubclassEvent):
+    """A person does not care about a subclass: its instances stay unknown, and nothing more is told of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamingUndone(Event):
+    """A promotion or a mute has been taken back: the subclasses are emerging ones again, and are told of.
+
+    Attributes
+    ----------
+    action
+        ``"promotion"`` or ``"mute"``.
+    subclass_ids
+        Identities of the subclasses that are emerging again; those that have ended meanwhile are not among them.
+    label
+        The label that they had been given; None for a mute.
+    """
+
+    action: Literal["promotion", "mute"]
+    subclass_ids: tuple[int, ...]
+    label: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class Subclass(NamedTuple):
         Its size when it was last told of.
     kept
         A sample of its rows, once it has emerged.
+    muted
+        Nothing is told of it any more: a person knows it and does not care.
     """
 
     first: Moment
@@ -77,6 +79,7 @@ class Subclass(NamedTuple):
     dormant: bool = False
     announced_size: int = 0
     kept: Reservoir | None = None
+    muted: bool = False
 
 
 class Lifecycle(NamedTuple):
@@ -136,6 +139,8 @@ def observe(
     emerged, grew, dormant, recurred = [], [], [], []
     for key, subclass in lives.items():
         size = sizes.get(key, 0)
+        if subclass.muted:
+            continue
         if not subclass.emerged:
             if _has_support(subclass.recent, size):
                 emerged.append(key)
@@ -229,6 +234,7 @@ def unite(older: Subclass, younger: Subclass) -> Subclass:
         dormant=all(one.dormant for one in (older, younger) if one.emerged) and (older.emerged or younger.emerged),
         announced_size=max(older.announced_size, younger.announced_size),
         kept=kept,
+        muted=older.muted,
     )
 
 
@@ -246,19 +252,32 @@ def forget(life: Lifecycle, alive: Collection[int]) -> tuple[Lifecycle, dict[int
 
     Returns
     -------
-    The lives of those alive, and the lives that ended of those that had been announced.
+    The lives of those alive, and the lives that ended of those that had been announced (and not muted since).
     """
     kept = {key: subclass for key, subclass in life.subclasses.items() if key in alive}
-    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged}
+    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged and not s.muted}
     return life._replace(subclasses=kept), ended
 
 
 def best_supported(
     life: Lifecycle, keys: Collection[int], support: Mapping[int, float], sizes: Mapping[int, int], most: int
 ) -> set[int]:
-    """Choose ``most`` of some subclasses: those with most seats, then the largest, then those seen last."""
-    order = sorted(keys, key=lambda key: (support.get(key, 0.0), sizes[key], life.subclasses[key].last.seq, key))
+    """Choose ``most`` of some subclasses: muted ones, those with most seats, the largest, those seen last.
+
+    Muted ones come first: off the menu they would come back as something new.
+    """
+
+    def rank(key: int) -> tuple[bool, float, int, int, int]:
+        subclass = life.subclasses[key]
+        return subclass.muted, support.get(key, 0.0), sizes[key], subclass.last.seq, key
+
+    order = sorted(keys, key=rank)
     return set(order[max(len(order) - most, 0) :])
+
+
+def worth_telling(life: Lifecycle) -> tuple[int, ...]:
+    """Identities of the emerged subclasses that are not muted."""
+    return tuple(key for key, subclass in life.subclasses.items() if subclass.emerged and not subclass.muted)
 
 
 def estimate_new_classes(n_emerged: int, n_known_subclasses: int, n_known_classes: int) -> int:

@@ -1,9 +1,11 @@
 """A recognizer's stream as a value: :func:`close_batch` takes a :class:`Stream` and returns the next one."""
 
+from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables
 from stream_osr.engine.batch import Batch, close_batch
 from stream_osr.engine.discover import new_classes
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.immediate import Glance, predict
+from stream_osr.engine.naming import mute, promote, undo
 from stream_osr.engine.state import Arrived, Chain, Past, Stream, Waiting, expect_known, open_stream
 
 __all__ = [
@@ -12,13 +14,20 @@ __all__ = [
     "Chain",
     "Evidence",
     "Glance",
+    "Labelling",
+    "Muting",
     "Past",
+    "Promotion",
     "Stream",
+    "Tables",
     "Waiting",
     "close_batch",
     "expect_known",
     "learn_evidence",
+    "mute",
     "new_classes",
     "open_stream",
     "predict",
+    "promote",
+    "undo",
 ]

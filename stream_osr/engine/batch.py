@@ -14,6 +14,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.engine.discover import Followed, follow_subclasses, tell
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.identities import keep_identities
+from stream_osr.engine.naming import let_go
 from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.signals import count_outliers, follow_known, tally
 from stream_osr.engine.state import Arrived, Chain, Past, Stream
@@ -105,12 +106,13 @@ def _seat_batch(
     _, times, keys = zip(*arrived, strict=True)
     seats = np.array([result.subclass for result in results])
     chunk = Past(rows, keys, times, first, seats, probabilities[:, -1])
+    seated = [chain._replace(state=one.state) for chain, one in zip(stream.chains, kept, strict=True)]
+    seated = let_go(past, seated, results)
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     chains: list[Chain] = []
     followed: list[Followed] = []
-    for number, (chain, one) in enumerate(zip(stream.chains, kept, strict=True)):
-        moved = chain._replace(state=one.state)
-        followed.append(follow_subclasses(moved, number, past, decisions, one.result, one.joined, parameters))
+    for number, (chain, one) in enumerate(zip(seated, kept, strict=True)):
+        followed.append(follow_subclasses(chain, number, past, decisions, one.result, one.joined, parameters))
         past = followed[-1].past
         chains.append(followed[-1].chain)
     told = followed[0]

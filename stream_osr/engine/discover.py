@@ -14,6 +14,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import (
+    EXEMPLARS,
     HELD_WITH,
     Changes,
     Lifecycle,
@@ -26,9 +27,10 @@ from stream_osr.discovery.lifecycle import (
     observe,
     trend,
     unite,
+    worth_telling,
 )
 from stream_osr.discovery.reservoir import keep, offer, only, without
-from stream_osr.engine.past import members, relabel, remembered, reseat, since
+from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
 from stream_osr.hdp import stream as sampler
@@ -61,8 +63,7 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     known = repeat(None) if before is None else before
     with one_thread():
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
-        nobody = np.zeros((len(chains), 0), np.int64)
-        seats = np.concatenate([nobody, *(chunk.subclass for chunk in stream.past)], axis=1)
+        seats = all_seats(stream.past, len(chains))
         views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
         return find_new_classes(views, measured, seats, stream.labels), measured
 
@@ -226,7 +227,7 @@ def _join_same(followed: Followed, number: int, key: int) -> Followed:
     _unite(united, older, younger)
     united[older] = united[older]._replace(dormant=False)
     changes = Changes(*(tuple(one for one in kind if one != younger) for kind in followed.changes))
-    if lives[older].dormant:
+    if lives[older].dormant and not lives[older].muted:
         changes = changes._replace(recurred=(*changes.recurred, older))
     names = {younger: older}
     return followed._replace(
@@ -238,7 +239,7 @@ def _join_same(followed: Followed, number: int, key: int) -> Followed:
 
 
 def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
-    return key in lives and lives[key].emerged
+    return key in lives and (lives[key].emerged or lives[key].muted)
 
 
 def _part(followed: Followed, number: int, key: int) -> Followed:
@@ -279,7 +280,7 @@ def _keep_within_bounds(followed: Followed, parameters: Parameters) -> Followed:
     lives, state = chain.life.subclasses, chain.state
     sizes, n_classes = _sizes(chain), len(chain.known.size)
     support = dict(zip(state.ids.tolist(), state.franchise.seated[0, n_classes:].tolist(), strict=True))
-    emerged = {key for key in sizes if _emerged(lives, key) and sizes[key] >= HELD_WITH}
+    emerged = {key for key in sizes if _emerged(lives, key) and (lives[key].muted or sizes[key] >= HELD_WITH)}
     active = best_supported(chain.life, emerged, support, sizes, parameters.max_subclasses)
     unserved = state.ids[regroup.tables_of(state) == 0].tolist()
     state = sampler.hold(chain.known, state, emerged)
@@ -314,16 +315,11 @@ def tell(
     The chain, which remembers the estimate it told, and the events.
     """
     chain, changes = followed.chain, followed.changes
-    lives, state, known = chain.life.subclasses, followed.seated, chain.known
+    lives, state = chain.life.subclasses, followed.seated
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
     events: list[ev.Event] = []
 
-    def describe(key: int) -> dict[str, Any]:
-        slot, life = regroup.slot_of(state, key), lives[key]
-        return {
-            "exemplars": () if life.kept is None else exemplars(state.dishes, slot, life.kept, known),
-            "explanation": explain(state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels),
-        }
+    seated = chain._replace(state=state)
 
     def size(key: int) -> int:
         return int(state.dishes.size[regroup.slot_of(state, key)])
@@ -332,32 +328,47 @@ def tell(
         if younger < before and older in state.ids:
             events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size(older), **told))
     for new, (old, _) in followed.parted.items():
-        events.append(
-            ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size(old), size(new)), **describe(new), **told)
-        )
+        about = describe(trained, labels, seated, new)
+        why = {name: about[name] for name in ("exemplars", "explanation")}
+        events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size(old), size(new)), **why, **told))
     kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         for key in keys:
-            if key not in lives:
-                continue
-            life = lives[key]
-            events.append(
-                kind(
-                    subclass_id=key,
-                    first_seen=life.first,
-                    last_seen=life.last,
-                    size=size(key),
-                    share=size(key) / state.seen,
-                    support=float(state.franchise.seated[0, len(known.size) + regroup.slot_of(state, key)]),
-                    trend=trend(life, decisions[-1].seq),
-                    **describe(key),
-                    **told,
-                )
-            )
-    for key, life in followed.ended.items():
-        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=life.last, **told))
-    emerged = tuple(key for key, life in lives.items() if life.emerged)
+            if key in lives:
+                events.append(kind(**describe(trained, labels, seated, key), **told))
+    for key, subclass in followed.ended.items():
+        events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
+    life, changed = estimate_anew(trained, chain.life, told)
+    return chain._replace(life=life), [*events, *changed]
+
+
+def estimate_anew(
+    trained: TrainedModel, life: Lifecycle, told: dict[str, Any]
+) -> tuple[Lifecycle, list[ev.NewClassesChanged]]:
+    """Estimate the number of new classes, and say so when it has changed."""
+    emerged = worth_telling(life)
     delta = estimate_new_classes(len(emerged), len(trained.known.ids), len(trained.labels))
-    if delta != chain.life.delta:
-        events.append(ev.NewClassesChanged(delta=delta, before=chain.life.delta, subclasses=emerged, **told))
-    return chain._replace(life=chain.life._replace(delta=delta)), events
+    if delta == life.delta:
+        return life, []
+    return life._replace(delta=delta), [
+        ev.NewClassesChanged(delta=delta, before=life.delta, subclasses=emerged, **told)
+    ]
+
+
+def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: int) -> dict[str, Any]:
+    """Say of a subclass on the menu what every :class:`stream_osr.discovery.events.SubclassEvent` says."""
+    state, known, subclass = chain.state, chain.known, chain.life.subclasses[key]
+    slot = regroup.slot_of(state, key)
+    size = int(state.dishes.size[slot])
+    recent = tuple(member.moment.key for member in reversed(subclass.recent))[:EXEMPLARS]
+    return {
+        "subclass_id": key,
+        "first_seen": subclass.first,
+        "last_seen": subclass.last,
+        "size": size,
+        "share": size / state.seen,
+        "support": float(state.franchise.seated[0, len(labels) + slot]),
+        "trend": trend(subclass, state.seen - 1),
+        "exemplars": recent if subclass.kept is None else exemplars(state.dishes, slot, subclass.kept, known),
+        "explanation": explain(state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels),
+    }

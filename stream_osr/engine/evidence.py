@@ -9,25 +9,35 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
-from stream_osr.engine.past import recall
+from stream_osr.engine.actions import Labelling, record
+from stream_osr.engine.past import recall, rewrite
 from stream_osr.engine.signals import count_left_behind, tally
 from stream_osr.engine.state import Chain, Stream, Waiting
 from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.known import densities, learn_labelled
+from stream_osr.hdp.known import Known, densities, learn_labelled
+from stream_osr.hdp.naming import Seat, owner_of, seat_of, take_out
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.regroup import withdraw_aside
 
 
 class Evidence(NamedTuple):
-    """A label that waits for the next batch: for a new row, or (``row`` is None) for an earlier key."""
+    """A label that waits for the next batch: for a new row, or (``row`` is None) for an earlier key.
+
+    ``number`` is its place in the order in which people have asked things of the stream.
+    """
 
     label: Label
     row: np.ndarray | None
     key: Any = None
+    number: int = 0
 
 
 def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Parameters) -> tuple[Stream, list[Any]]:
     """Let labels take effect, in order: each is a sequential update of its class (or opens a class).
+
+    A class that a few labels open has the weight of those few instances: beside the emerged subclass that they came
+    from, which keeps its seats, that is almost nothing. Who means the subclass promotes it
+    (:func:`stream_osr.engine.naming.promote`).
 
     Returns
     -------
@@ -38,7 +48,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     labels, past, decided = list(stream.labels), stream.past, list(stream.decided)
     unknown_keys = []
     rows: list[_Labelled] = []
-    for label, row, key in evidence:
+    for label, row, key, number in evidence:
         earlier = None
         if row is None:
             found = recall(past, key)
@@ -48,68 +58,120 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
             chunk, at = found
             old = past[chunk]
             row = old.rows[at]
-            earlier = _Earlier(old.seq + at, old.seq, old.subclass[:, at].copy())
-            subclass, keys = old.subclass.copy(), list(old.keys)
-            subclass[:, at], keys[at] = -1, None  # a label counts once
-            past = (*past[:chunk], old._replace(subclass=subclass, keys=tuple(keys)), *past[chunk + 1 :])
+            earlier = _Earlier(key, old.seq + at, old.seq, old.subclass[:, at].copy())
+            past = rewrite(past, chunk, at, None, -1)  # a label counts once
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)
-        rows.append(_Labelled(labels.index(label), row, earlier))
-    chains = tuple(_learn_labelled(chain, number, rows, parameters) for number, chain in enumerate(stream.chains))
+        rows.append(_Labelled(labels.index(label), row, earlier, number))
+    learnt = [_learn_labelled(chain, number, rows, parameters) for number, chain in enumerate(stream.chains)]
+    done = zip(*(seats for _, seats in learnt), strict=True)
+    actions = [
+        _labelling(labels, each, list(taken), stream.state.seen) for each, taken in zip(rows, done, strict=True)
+    ]
     withdrawn = [int(row.earlier.subclass[0]) for row in rows if row.earlier is not None]
-    outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
+    outliers = count_left_behind(stream.chains[0], learnt[0][0].state, withdrawn)
     return (
         stream._replace(
             labels=tuple(labels),
-            chains=chains,
+            chains=tuple(chain for chain, _ in learnt),
             past=past,
-            waiting=_widen(stream.waiting, len(labels)),
+            waiting=widen(stream.waiting, len(labels)),
             decided=tuple(decided),
             signals=tally(stream.signals, [], outliers),
+            actions=record(stream.actions, actions),
         ),
         unknown_keys,
     )
 
 
 class _Earlier(NamedTuple):
-    """Where a labelled instance sat: its place in the stream, that of its batch, its subclass in each chain."""
+    """Where a labelled instance sat: key, place in the stream, that of its batch, its subclass in each chain."""
 
+    key: Any
     seq: int
     batch_seq: int
     subclass: np.ndarray
 
 
 class _Labelled(NamedTuple):
-    """A whitened row of shape (d,), its class number, and its seat if it was decided before."""
+    """A whitened row of shape (d,), its class number, its seat if it was decided before, and when it was asked."""
 
     j: int
     row: np.ndarray
     earlier: _Earlier | None
+    number: int
 
 
-def _learn_labelled(chain: Chain, number: int, rows: Sequence[_Labelled], parameters: Parameters) -> Chain:
+class _Taken(NamedTuple):
+    """What became of a labelled row in one chain: the subclass, whether it opened a table, its seat before."""
+
+    into: int
+    opened: bool
+    seat: Seat | None
+
+
+def _learn_labelled(
+    chain: Chain, number: int, rows: Sequence[_Labelled], parameters: Parameters
+) -> tuple[Chain, list[_Taken]]:
     """Update the known classes of one chain by labelled rows, in order."""
     before, state, life, aside = chain.known, chain.state, chain.life, chain.aside
     rng = np.random.default_rng([parameters.seed, state.batches, int(before.size.sum()), number])
     known = before
-    for j, row, earlier in rows:
+    done = []
+    for j, row, earlier, _ in rows:
+        seat = None
         if earlier is not None:
-            seat = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
-            subclass = int(earlier.subclass[number])
-            state = sampler.withdraw(before, state, row, earlier.seq, subclass, seat)
-            life = without_row(life, subclass, earlier.seq)
-            if subclass in aside.ids:
-                aside = withdraw_aside(aside, subclass, row, before.prior)
+            weight = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
+            home = int(earlier.subclass[number])
+            seat = seat_of(before, state, earlier.seq, home, weight)
+            state = sampler.withdraw(before, state, row, earlier.seq, home, weight)
+            life = without_row(life, home, earlier.seq)
+            if home in aside.ids:
+                aside = withdraw_aside(aside, home, row, before.prior)
+            if home in known.ids:  # it was named meanwhile
+                known = take_out(known, home, row, owner_of(known, home))
+        old = known
         known = learn_labelled(known, homogeneous(row[None])[0], j, rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
+        done.append(_Taken(*_grown(old, known), seat))
     frozen = densities(known)
     state = sampler.refresh_classes(state, before, known, frozen)
-    return chain._replace(known=known, frozen=frozen, state=state, life=life, aside=aside)
+    return chain._replace(known=known, frozen=frozen, state=state, life=life, aside=aside), done
 
 
-def _widen(waiting: Waiting, n_classes: int) -> Waiting:
-    """Make room for classes that labels have opened."""
+def _grown(before: Known, after: Known) -> tuple[int, bool]:
+    """Say which subclass has taken in one instance, and whether a table was opened for it."""
+    count = len(before.ids)
+    fresh = len(after.ids) > count
+    slot = count if fresh else int(np.argmax(after.dishes.size - before.dishes.size))
+    return int(after.ids[slot]), bool(after.tables.sum() > before.tables.sum())
+
+
+def _labelling(labels: Sequence[Label], labelled: _Labelled, taken: Sequence[_Taken], seen: int) -> Labelling:
+    """Write down what it takes to undo a label."""
+    label, earlier = labels[labelled.j], labelled.earlier
+    into, opened = tuple(one.into for one in taken), tuple(one.opened for one in taken)
+    if earlier is None:
+        return Labelling(labelled.number, label, labelled.row, into, opened)
+    seats = tuple(one.seat for one in taken if one.seat is not None)
+    return Labelling(
+        labelled.number,
+        label,
+        labelled.row,
+        into,
+        opened,
+        earlier.key,
+        earlier.seq,
+        tuple(earlier.subclass.tolist()),
+        seats,
+        tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats),
+        seen,
+    )
+
+
+def widen(waiting: Waiting, n_classes: int) -> Waiting:
+    """Make room for classes that have been opened."""
     old = waiting.responsible.shape[1]
     return waiting._replace(
         probabilities=np.insert(waiting.probabilities, [old] * (n_classes - old), 0.0, axis=1),

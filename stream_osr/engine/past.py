@@ -120,3 +120,26 @@ def recall(past: Sequence[Past], key: Any) -> tuple[int, int] | None:
             if keys[at] is not None and keys[at] == key:
                 return chunk, at
     return None
+
+
+def at_position(past: Sequence[Past], seq: int) -> tuple[int, int] | None:
+    """Find the instance of a position in the stream: its batch and its place in it."""
+    for chunk in range(len(past) - 1, -1, -1):
+        at = seq - past[chunk].seq
+        if 0 <= at < len(past[chunk].keys):
+            return chunk, at
+    return None
+
+
+def rewrite(past: tuple[Past, ...], chunk: int, at: int, key: Any, subclass: Any) -> tuple[Past, ...]:
+    """Give a remembered instance another key and other subclasses, one for each chain."""
+    old = past[chunk]
+    seats, keys = old.subclass.copy(), list(old.keys)
+    seats[:, at], keys[at] = subclass, key
+    return (*past[:chunk], old._replace(subclass=seats, keys=tuple(keys)), *past[chunk + 1 :])
+
+
+def all_seats(past: Sequence[Past], n_chains: int) -> np.ndarray:
+    """Subclass of every remembered instance in each chain, shape (R, n)."""
+    nobody = np.zeros((n_chains, 0), np.int64)
+    return np.concatenate([nobody, *(chunk.subclass for chunk in past)], axis=1)

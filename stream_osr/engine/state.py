@@ -12,6 +12,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.discovery.signals import Signals
+from stream_osr.engine.actions import Action
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
@@ -110,6 +111,8 @@ class Stream(NamedTuple):
         Detectors of known classes that move.
     signals
         Counts of what was told and of outliers; data quality is counted before the stream.
+    actions
+        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
     """
 
     labels: tuple[Label, ...]
@@ -120,6 +123,7 @@ class Stream(NamedTuple):
     decided: tuple[int, ...]
     drift: Drift
     signals: Signals
+    actions: tuple[Action, ...] = ()
 
     @property
     def known(self) -> Known:

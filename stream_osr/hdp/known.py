@@ -54,6 +54,8 @@ class Known(NamedTuple):
         Density of the first instance of a new subclass.
     broad
         Broad terms of the class densities, or ``None``.
+    named
+        Identities of subclasses that a person has named: they count whatever their share of the class.
     """
 
     prior: Prior
@@ -68,6 +70,7 @@ class Known(NamedTuple):
     ranks: np.ndarray
     location: Location = CONJUGATE
     broad: Broad | None = None
+    named: tuple[int, ...] = ()
 
 
 class Densities(NamedTuple):
@@ -92,7 +95,7 @@ class Densities(NamedTuple):
 def densities(known: Known) -> Densities:
     """Derive the frozen densities."""
     share = known.seated / np.maximum(known.size, 1.0)[:, None]
-    kept = (share >= known.epsilon) & (known.seated > 0)
+    kept = ((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0)
     with np.errstate(divide="ignore"):
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
     sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
@@ -111,7 +114,7 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
             terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
-        if known.broad is not None and j < len(known.broad.shapes):
+        if known.broad is not None and j < len(known.broad.shapes) and known.size[j]:
             terms.append(student_t(known.broad.shapes[j], known.broad.log_weight[j]))
         sums.append(terms)
     return [*sums, new_subclass(prior, known.location)]
@@ -185,7 +188,9 @@ def log_densities(
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
     if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, rows)
+        occupied = known.size[: len(known.broad.shapes)] > 0
+        weights = np.where(occupied, known.broad.log_weight, -np.inf)
+        log_density = add_broad(log_density, known.broad._replace(log_weight=weights), rows)
     return log_density, responsible, log_new(known, rows)
 
 

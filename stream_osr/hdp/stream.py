@@ -332,7 +332,7 @@ def withdraw(
         window = Guests(*(np.delete(v, here[0], axis=0) for v in window))
         window_seq = np.delete(window_seq, here[0])
     elif len(slot):
-        _lighten(franchise, n_classes + int(slot[0]), weight)
+        lighten(franchise, n_classes + int(slot[0]), weight)
     if len(slot):
         remove(dishes, int(slot[0]), homogeneous(row[None])[0], known.prior)
         if dishes.size[slot[0]] == 0:
@@ -344,12 +344,14 @@ def withdraw(
     return tidy(state._replace(franchise=franchise, dishes=dishes, window=window, window_seq=window_seq), n_classes)
 
 
-def _lighten(franchise: Franchise, dish: int, weight: float) -> None:
-    """Take a settled seat's weight from the table of the dish that has most of it."""
+def lighten(franchise: Franchise, dish: int, weight: float) -> float:
+    """Take a settled seat's weight from the table of the dish that has most of it; returns what was there."""
     tables = np.flatnonzero(franchise.table_dish == dish)
-    if len(tables):
-        table = tables[np.argmax(franchise.table_residual[tables])]
-        taken = min(weight, float(franchise.table_residual[table]))
-        franchise.table_residual[table] -= taken
-        franchise.table_mass[table] -= taken
-        franchise.seated[0, dish] -= taken
+    if not len(tables):
+        return 0.0
+    table = tables[np.argmax(franchise.table_residual[tables])]
+    taken = min(weight, float(franchise.table_residual[table]))
+    franchise.table_residual[table] -= taken
+    franchise.table_mass[table] -= taken
+    franchise.seated[0, dish] -= taken
+    return taken

@@ -64,6 +64,20 @@ def test_candidates_are_what_the_summary_counts(found):
     assert sizes == sorted(sizes, reverse=True)
 
 
+def test_muted_subclasses_are_in_no_candidate(found):
+    model, classes, _ = found
+    muted = pickle.loads(pickle.dumps(model))
+    first, *others = classes.candidates
+    muted.mute(first.subclasses[:1])
+    left = muted.new_classes()
+    told = {key for one in left.candidates for key in one.subclasses}
+    assert first.subclasses[0] not in told
+    assert {key for one in others for key in one.subclasses} <= told
+    muted.mute([key for key in told if key in muted._stream.life.subclasses])
+    assert muted.new_classes().candidates == ()
+    assert (muted.new_classes().number, muted.new_classes().delta) == (0, 0)
+
+
 def test_exemplars_begin_with_the_latest_of_each_subclass(found):
     model, classes, _ = found
     lives = model._stream.life.subclasses

@@ -13,6 +13,7 @@ import pytest
 from stream_osr import (
     ClassDrifted,
     Event,
+    NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
     SubclassDormant,
@@ -20,6 +21,8 @@ from stream_osr import (
     SubclassForgotten,
     SubclassGrew,
     SubclassMerged,
+    SubclassMuted,
+    SubclassPromoted,
     SubclassRecurred,
     SubclassSplit,
 )
@@ -46,6 +49,9 @@ EVENTS: list[Event] = [
     SubclassRecurred(**SUBCLASS),
     SubclassMerged(**ABOUT, subclass_id=12, into=9, size=20),
     SubclassSplit(**ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION),
+    SubclassMuted(**SUBCLASS),
+    SubclassPromoted(**SUBCLASS, label="sky"),
+    NamingUndone(**ABOUT, action="promotion", subclass_ids=(5, 9), label="sky"),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
     ClassDrifted(

@@ -29,6 +29,7 @@ from stream_osr.discovery.lifecycle import (
     forget,
     trend,
     unite,
+    worth_telling,
 )
 from stream_osr.discovery.lifecycle import observe as observe_served
 from stream_osr.discovery.reservoir import keep
@@ -306,6 +307,29 @@ def test_of_two_lives_one_awake_makes_both_awake():
     assert unite(asleep, candidate).dormant  # its arrivals may wake it
     assert not unite(candidate, candidate).dormant
     assert not unite(candidate, candidate).emerged
+
+
+def test_nothing_is_told_of_a_muted_subclass():
+    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    life = Lifecycle({1: emerged()._replace(muted=True), 2: emerged(), 3: candidate})
+    life, changes = observe(
+        life, [*arrived(1, list(range(8))), *arrived(3, list(range(8, 16)))], {1: 80, 2: 8, 3: 40}
+    )
+    assert changes == NOTHING
+    assert life.subclasses[1].last.seq == 7
+    assert life.subclasses[1].muted
+    assert worth_telling(life) == (2,)
+    kept, ended = forget(life, [])
+    assert set(ended) == {2}
+    assert not kept.subclasses
+
+
+def test_a_muted_subclass_is_held_before_all_others():
+    candidate = Subclass(Moment(0, None, None), Moment(0, None, None), muted=True)
+    life = Lifecycle({1: emerged(), 2: emerged()._replace(muted=True), 3: candidate})
+    support, sizes = {1: 9.0, 2: 0.0, 3: 0.5}, {1: 90, 2: HELD_WITH - 1, 3: 1}
+    chosen = [best_supported(life, sizes, support, sizes, most) for most in (1, 2, 3)]
+    assert chosen == [{3}, {2, 3}, {1, 2, 3}]
 
 
 @pytest.mark.parametrize(
