@@ -22,11 +22,11 @@ from stream_osr import engine, odds
 from stream_osr.decision import Decision
 from stream_osr.discovery import events, lifecycle
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import broad, dishes, franchise, known, location, prior, restaurant, space, terms
+from stream_osr.hdp import dishes, franchise, known, location, prior, restaurant, space, terms
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 3
+VERSION = 4
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
@@ -38,7 +38,6 @@ _RECORDS: dict[str, type[Any]] = {
         known.Known,
         known.Densities,
         location.Location,
-        broad.Broad,
         space.Space,
         restaurant.StreamState,
         terms.Terms,

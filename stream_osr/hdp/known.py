@@ -1,7 +1,8 @@
 """Known classes, summed up: what the training groups leave behind for the stream.
 
 For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
-subclasses that hold at least the share epsilon of it, and with the tables of the class for menu weight.
+subclasses that hold at least the share epsilon of it, plus a broad term with the mass that they leave (`broad.py`);
+its menu weight are the tables of the class.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.broad import Broad, add_broad
+from stream_osr.hdp.broad import add_broad, log_missing
 from stream_osr.hdp.dishes import (
     Dishes,
     add,
@@ -53,7 +54,7 @@ class Known(NamedTuple):
     location
         Density of the first instance of a new subclass.
     broad
-        Broad terms of the class densities, or ``None``.
+        Broad terms of the class densities, a Student-t for each class that was trained; empty: there are none.
     """
 
     prior: Prior
@@ -67,7 +68,7 @@ class Known(NamedTuple):
     epsilon: float
     ranks: np.ndarray
     location: Location = CONJUGATE
-    broad: Broad | None = None
+    broad: tuple[Location, ...] = ()
 
 
 class Densities(NamedTuple):
@@ -103,7 +104,7 @@ def densities(known: Known) -> Densities:
 def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
-    sums = []
+    missing, sums = log_missing(log_weight), []
     for j, weights in enumerate(log_weight):
         terms = []
         for k in np.flatnonzero(np.isfinite(weights)):
@@ -111,8 +112,8 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
             terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
-        if known.broad is not None and j < len(known.broad.shapes):
-            terms.append(student_t(known.broad.shapes[j], known.broad.log_weight[j]))
+        if j < len(known.broad):
+            terms.append(student_t(known.broad[j], missing[j]))
         sums.append(terms)
     return [*sums, new_subclass(prior, known.location)]
 
@@ -184,8 +185,7 @@ def log_densities(
         sums, best = log_sums(frozen.terms, product)
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
-    if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, rows)
+    log_density = add_broad(log_density, known.broad, frozen.log_weight, rows)
     return log_density, responsible, log_new(known, rows)
 
 
