@@ -199,8 +199,7 @@ def plain_step(
     """Seat one micro-batch, window 0: the next state, and probabilities of shape (b, J + 1)."""
     batch = homogeneous(rows)
     log_density, _ = mix(known_subclasses(batch, known.dishes, known.prior), frozen.log_weight)
-    if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, batch)
+    log_density = add_broad(log_density, known.broad, frozen.log_weight, batch)
     guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
     probabilities = sweep_plainly(
         rng,

@@ -23,7 +23,6 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
 from stream_osr.errors import PersistenceError
 from stream_osr.hdp import (
-    broad,
     dishes,
     franchise,
     known,
@@ -51,7 +50,6 @@ _RECORDS: dict[str, type[Any]] = {
         known.Known,
         known.Densities,
         location.Location,
-        broad.Broad,
         space.Space,
         restaurant.StreamState,
         terms.Terms,

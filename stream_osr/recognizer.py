@@ -105,7 +105,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         the pooled within-class one, precision of the prior mean. ``None``: drawn once a training sweep from the
         marginal likelihood given the partition (some chains: d + 20, 0.1, 0.1; see ``ensemble``).
     epsilon
-        A known subclass with less than this share of its class is dropped when training ends.
+        A known subclass with less than this share of its class is dropped when training ends; its weight goes to the
+        broad term of the class, if there are such.
     exclusive
         A subclass belongs to one known class only.
     chains
@@ -116,8 +117,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
         the known classes teach (three or more of them); drawn; drawn and placed. Only with full covariances and
         several chains.
     broad
-        Add to the density of each known class a broad term: where it may have subclasses that training did not show.
-        For classes of many scattered centres, or few instances. Not with tied covariances.
+        Add to the density of each known class a broad term: where it lies that its subclasses do not describe. For
+        classes of many scattered centres, with a halo, or of few instances. Not with tied covariances.
     learn_odds
         Shift the odds of unknown so that what is accepted as known looks like known training instances.
     select

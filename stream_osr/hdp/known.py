@@ -1,7 +1,8 @@
 """Known classes, summed up: what the training groups leave behind for the stream.
 
 For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
-subclasses that hold at least the share epsilon of it, and with the tables of the class for menu weight.
+subclasses that hold at least the share epsilon of it, plus a broad term with the mass that they leave (`broad.py`);
+its menu weight are the tables of the class.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.broad import Broad, add_broad
+from stream_osr.hdp.broad import add_broad, log_missing
 from stream_osr.hdp.dishes import (
     Dishes,
     add,
@@ -53,7 +54,7 @@ class Known(NamedTuple):
     location
         Density of the first instance of a new subclass.
     broad
-        Broad terms of the class densities, or ``None``.
+        Broad terms of the class densities, a Student-t for each class that has one; empty: there are none.
     named
         Identities of subclasses that a person has named: they count whatever their share of the class.
     """
@@ -69,7 +70,7 @@ class Known(NamedTuple):
     epsilon: float
     ranks: np.ndarray
     location: Location = CONJUGATE
-    broad: Broad | None = None
+    broad: tuple[Location | None, ...] = ()
     named: tuple[int, ...] = ()
 
 
@@ -103,10 +104,16 @@ def densities(known: Known) -> Densities:
     return Densities(pack(sums, known.prior.n_features), log_weight, menu)
 
 
+def broad_shapes(known: Known) -> tuple[Location | None, ...]:
+    """Return the broad term of every class; ``None``: it has none, or nobody is left in the class."""
+    shapes = (*known.broad, *[None] * (len(known.size) - len(known.broad)))
+    return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
+
+
 def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
-    sums = []
+    shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
     for j, weights in enumerate(log_weight):
         terms = []
         for k in np.flatnonzero(np.isfinite(weights)):
@@ -114,8 +121,9 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
             terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
-        if known.broad is not None and j < len(known.broad.shapes) and known.size[j]:
-            terms.append(student_t(known.broad.shapes[j], known.broad.log_weight[j]))
+        shape = shapes[j]
+        if shape is not None:
+            terms.append(student_t(shape, missing[j]))
         sums.append(terms)
     return [*sums, new_subclass(prior, known.location)]
 
@@ -187,10 +195,7 @@ def log_densities(
         sums, best = log_sums(frozen.terms, product)
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
-    if known.broad is not None:
-        occupied = known.size[: len(known.broad.shapes)] > 0
-        weights = np.where(occupied, known.broad.log_weight, -np.inf)
-        log_density = add_broad(log_density, known.broad._replace(log_weight=weights), rows)
+    log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)
     return log_density, responsible, log_new(known, rows)
 
 

@@ -68,7 +68,7 @@ def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
     z = (rows[:, :-1] - location.mean) @ location.factor.T
     square = np.einsum("na,na->n", z, z)
     log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
-    return np.asarray(_log_t(square, log_determinant, rows.shape[1] - 1, location.freedom))
+    return np.asarray(log_t(square, log_determinant, rows.shape[1] - 1, location.freedom))
 
 
 def student_t(shape: Location, log_weight: float) -> Term:
@@ -80,7 +80,7 @@ def student_t(shape: Location, log_weight: float) -> Term:
     form[d, :d] = form[:d, d] = -precision @ shape.mean
     form[d, d] = shape.mean @ precision @ shape.mean
     log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
-    head = log_weight + float(_log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
+    head = log_weight + float(log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
     return Term(form, head, 0.5 * (shape.freedom + d), 0.0)
 
 
@@ -99,7 +99,8 @@ def new_subclass(prior: Prior, location: Location) -> list[Term]:
     ]
 
 
-def _log_t(square: np.ndarray, log_determinant: float, d: int, freedom: float) -> np.ndarray:
+def log_t(square: np.ndarray, log_determinant: float | np.ndarray, d: int, freedom: float) -> np.ndarray:
+    """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
     constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
     return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
 
@@ -140,7 +141,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
         log_determinant = 2.0 * np.log(np.diag(lower)).sum()
         for a, freedom in enumerate(FREEDOM):
             for b, spread in enumerate(SPREAD):
-                fit = _log_t(square / spread, log_determinant + d * math.log(spread), d, float(freedom))
+                fit = log_t(square / spread, log_determinant + d * math.log(spread), d, float(freedom))
                 score[a, b] += fit.mean()
     at, by = np.unravel_index(score.argmax(), score.shape)
     mean, lower = _center_and_factor(rows, group)

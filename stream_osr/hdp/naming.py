@@ -13,10 +13,11 @@ import numpy as np
 
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
-from stream_osr.hdp.broad import Broad, add_broad, fit_broad
+from stream_osr.hdp.broad import add_broad, outline
 from stream_osr.hdp.dishes import Dishes, add, copy_slots, empty_dishes, log_constant, remove
 from stream_osr.hdp.franchise import ANYONE, CLOSED, Franchise, Guests, leave
-from stream_osr.hdp.known import N_RANKS, Densities, Known, densities, leave_one_out, log_new
+from stream_osr.hdp.known import N_RANKS, Densities, Known, broad_shapes, densities, leave_one_out, log_new
+from stream_osr.hdp.location import Location
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, homogeneous
 from stream_osr.hdp.restaurant import StreamState, tidy
 from stream_osr.hdp.stream import lighten, refresh_classes
@@ -82,10 +83,8 @@ def adopt(known: Known, state: StreamState, keys: Sequence[int], j: int, rows: n
     slots = slots_of(state.ids, keys)
     moved = copy_slots(state.dishes, slots, len(slots))
     after = open_class(known) if j == len(known.size) else known
-    if after.broad is not None and not after.size[j] and len(rows):
-        after = after._replace(
-            broad=_with_term(after.broad, j, fit_broad(rows, np.zeros(len(rows), np.int64), known.alpha, known.prior))
-        )
+    if after.broad and not after.size[j] and len(rows):
+        after = after._replace(broad=_with_term(after.broad, j, rows))
     seated, tables = (np.hstack([v, np.zeros((len(v), len(slots)))]) for v in (after.seated, after.tables))
     size = after.size.copy()
     seated[j, len(after.ids) :] = moved.size
@@ -332,8 +331,7 @@ def _shift(known: Known, key: int, row: np.ndarray, j: int, count: float, tables
 def drop_class(known: Known, state: StreamState, j: int) -> Moved:
     """Take a class without instances and without tables off the books."""
     known = known._replace(**{name: np.delete(getattr(known, name), j, axis=0) for name in _OF_CLASSES})
-    if known.broad is not None and j < len(known.broad.shapes):
-        known = known._replace(broad=_without_term(known.broad, j))
+    known = known._replace(broad=_without_term(known.broad, j))
     frozen = densities(known)
     franchise = state.franchise
     franchise = franchise._replace(
@@ -347,21 +345,18 @@ def drop_class(known: Known, state: StreamState, j: int) -> Moved:
     return Moved(known, frozen, count_anew(state._replace(franchise=franchise), frozen))
 
 
-def _with_term(broad: Broad, j: int, term: Broad) -> Broad:
-    """Set the broad term of class j; classes before it that have none get one of weight 0."""
-    missing = max(j + 1 - len(broad.shapes), 0)
-    log_weight = np.append(broad.log_weight, np.full(missing, -np.inf))
-    log_weight[j] = term.log_weight[0]
-    shapes = [*broad.shapes, *term.shapes * missing]
-    shapes[j] = term.shapes[0]
-    return Broad(log_weight, tuple(shapes))
+def _with_term(broad: Sequence[Location | None], j: int, rows: np.ndarray) -> tuple[Location | None, ...]:
+    """Give class j a broad term: its outline, with the degrees of freedom of the others."""
+    whole = outline(rows)
+    freedom = next(shape.freedom for shape in broad if shape is not None)
+    shapes = [*broad, *[None] * (j + 1 - len(broad))]
+    shapes[j] = Location(freedom, whole.mean, whole.factor)
+    return tuple(shapes)
 
 
-def _without_term(broad: Broad, j: int) -> Broad:
-    """Drop the broad term of class j, and those of weight 0 that are the last then."""
-    log_weight, shapes = np.delete(broad.log_weight, j), [*broad.shapes[:j], *broad.shapes[j + 1 :]]
-    count = int(np.max(np.flatnonzero(np.isfinite(log_weight)), initial=-1)) + 1
-    return Broad(log_weight[:count], tuple(shapes[:count]))
+def _without_term(broad: Sequence[Location | None], j: int) -> tuple[Location | None, ...]:
+    """Drop the broad term of class j."""
+    return (*broad[:j], *broad[j + 1 :])
 
 
 _OF_CLASSES = ("seated", "tables", "size", "ranks")
@@ -421,9 +416,7 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
         known.alpha,
         known.prior,
     )
-    if known.broad is not None and j < len(known.broad.shapes):
-        term = Broad(known.broad.log_weight[[j]], known.broad.shapes[j : j + 1])
-        found = add_broad(found, term, homogeneous(rows))
+    found = add_broad(found, broad_shapes(known)[j : j + 1], frozen.log_weight[[j]], homogeneous(rows))
     found = found[:, 0]
     found = np.where(np.isfinite(found), found, log_new(known, homogeneous(rows)))
     levels = np.linspace(0.0, 1.0, N_RANKS)

@@ -229,7 +229,8 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     np.add.at(tables, (franchise.table_group[used], franchise.table_dish[used]), 1.0)
     seated = franchise.seated
     size = seated.sum(axis=1)
-    kept = np.flatnonzero(((seated >= epsilon * size[:, None]) & (seated > 0)).any(axis=0))
+    holds = (seated >= epsilon * size[:, None]) & (seated > 0)
+    kept = np.flatnonzero(holds.any(axis=0))
     order = kept[np.lexsort((-seated[:, kept].max(axis=0), seated[:, kept].argmax(axis=0)))]
     known = Known(
         prior=prior,
@@ -244,9 +245,6 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         ranks=np.zeros((n_groups, N_RANKS)),
         location=training.location,
     )
-    if broad and prior.covariance != TIED:
-        terms = fit_broad(guests.rows[:, :-1], guests.group, known.alpha, prior)
-        known = known._replace(broad=terms)
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
     frozen = densities(known)
@@ -261,9 +259,13 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         known.alpha,
         prior,
     )
-    if known.broad is not None:
-        log_density = add_broad(log_density, known.broad, guests.rows)
     own = log_density[np.arange(len(dish)), guests.group]
+    if broad and prior.covariance != TIED:
+        described = holds[guests.group, dish]
+        shapes, own = fit_broad(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
+        known = known._replace(broad=shapes)
+        log_density = add_broad(log_density, shapes, frozen.log_weight, guests.rows)
+        log_density[np.arange(len(dish)), guests.group] = own
     own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     for j in range(n_groups):

@@ -38,8 +38,9 @@ JUDGES = {
     "space.py": ("space",),
     "stream.py": ("stream",),
     "restaurant.py": ("stream",),
-    "terms.py": ("known", "location"),
+    "terms.py": ("known", "broad"),
     "scatter.py": ("scatter", "space"),
+    "broad.py": ("broad",),
     "training.py": ("training",),
 }
 """The test modules that are asked about a change in each source."""
@@ -321,6 +322,24 @@ MUTATIONS = [
         "scatter.py",
         "        scaled = np.sqrt(w) * centred[own]\n",
         "        scaled = centred[own]\n",
+    ),
+    Mutation(
+        "instance not taken out of the scatter of its class",
+        "broad.py",
+        "    ratio = np.maximum(1.0 - counts * away * form, np.finfo(float).eps)\n",
+        "    ratio = np.ones(n)\n",
+    ),
+    Mutation(
+        "broad term without the seats of dropped subclasses",
+        "broad.py",
+        "    missing = (size - held)[group] - ~kept + alpha  # of the other instances\n",
+        "    missing = np.full(len(rows), alpha)\n",
+    ),
+    Mutation(
+        "broad terms as heavy in the tails as a new subclass",
+        "broad.py",
+        "    for tried in least + FREEDOM_ABOVE:\n",
+        "    for tried in least + FREEDOM_ABOVE - 4.0:\n",
     ),
     Mutation(
         "dish left out of a re-dishing that is not hopeless",
