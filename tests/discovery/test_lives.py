@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import compress
 
 import numpy as np
 import pytest
@@ -18,8 +19,9 @@ from stream_osr import (
     SubclassSplit,
 )
 from stream_osr.discovery.explain import exemplars
+from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
-from stream_osr.engine.past import relabel
+from stream_osr.engine.past import relabel, remembered, reseat
 from stream_osr.hdp import regroup
 from stream_osr.hdp.marginal import statistics_of
 from stream_osr.hdp.prior import homogeneous
@@ -282,26 +284,38 @@ def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
     assert model._stream.chains[0].aside.statistics.size[0] == size - 1
 
 
-def test_subclasses_of_one_class_are_joined_and_the_older_id_goes_on():
-    # a class that shows its two ends first: two subclasses that turn out to be one
-    joined = 0
-    for seed in range(4):
-        model = fitted(batch_size=32, seed=seed)
-        ends, whole = [(4.0, 14.0), (10.0, 14.0)], [(float(a), 14.0) for a in range(4, 11)]
-        _, events = run(model, [(100, []), (100, ends), (1500, whole)], seed)
-        told_of: set[int] = set()
-        for event in events:
-            if isinstance(event, SubclassEmerged):
-                assert event.subclass_id not in told_of
-                told_of.add(event.subclass_id)
-            if isinstance(event, SubclassMerged):
-                assert event.into in told_of
-                if event.subclass_id in told_of:
-                    assert event.into < event.subclass_id
-                    joined += 1
-        check_stream(model._stream)
-        check_statistics(model._stream)
-    assert joined >= 1
+def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
+    model = fitted(batch_size=32, chains=1)
+    run(model, [(150, []), (300, [NEW])])
+    stream = model._stream
+    chain = stream.chains[0]
+    key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
+    seqs, rows, keys = remembered(stream.past, 0, key)
+    half = np.arange(len(seqs)) % 2 == 0
+    state = regroup.separate(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
+    new, life = chain.state.next_id, chain.life.subclasses[key]
+    parts = {
+        one: life._replace(
+            announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], list(compress(keys, mine)))
+        )
+        for one, mine in ((key, ~half), (new, half))
+    }
+    lives = {**chain.life.subclasses, **parts}
+    model._stream = stream._replace(
+        chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
+        past=reseat(stream.past, 0, seqs[half], new),
+    )
+    check_statistics(model._stream)
+    decisions, events = run(model, [(600, [NEW])], seed=1)
+    (merged,) = [e for e in events if isinstance(e, SubclassMerged) and {e.subclass_id, e.into} == {key, new}]
+    assert merged.into == key
+    check_stream(model._stream)
+    check_statistics(model._stream)
+    assert new not in model._stream.state.ids
+    assert merged.size >= len(seqs)
+    later = [d.subclass_id for d in decisions if d.batch >= merged.batch]
+    assert new not in later
+    assert later.count(key) > 20
 
 
 def test_a_subclass_that_turns_out_to_be_two_is_parted():

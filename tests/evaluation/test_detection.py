@@ -13,7 +13,9 @@ def decision(seq: int, subclass_id: int | None) -> Decision:
 
 
 def emerged(subclass_id: int, seq: int) -> SubclassEmerged:
-    explanation = Explanation(mean={}, shift={}, nearest_class="a", nearest_subclass=0, distance=9.0)
+    explanation = Explanation(
+        mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0
+    )
     told = {"size": 8, "share": 0.1, "support": 8.0, "exemplars": (), "explanation": explanation}
     moment = Moment(seq, None, None)
     return SubclassEmerged(

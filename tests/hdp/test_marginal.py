@@ -83,7 +83,7 @@ def test_two_clusters_are_parted_and_one_is_not(prior: Prior, measure: BaseMeasu
     parted, whole = 0, 0
     for _ in range(20):
         truth = rng.permutation(np.repeat([0, 1], [20, 14]))
-        rows = rng.normal(np.array([[0.0, 0.0, 0.0], [6.0, 3.0, 0.0]])[truth])
+        rows = rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth])
         smaller = part(homogeneous(rows), 1.0, 8, prior)
         parted += smaller is not None and np.array_equal(smaller, truth == 1)
         whole += part(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, prior) is None
@@ -106,7 +106,7 @@ def test_a_part_has_the_least_size_or_there_is_none(prior: Prior, measure: BaseM
 def test_what_is_parted_would_not_be_joined_again(prior: Prior, measure: BaseMeasure):
     rng = np.random.default_rng(7)
     seen = 0
-    for gap in np.linspace(0.5, 8, 40):
+    for gap in np.linspace(0.5, 40, 40):
         rows = homogeneous(rng.normal(np.repeat([[0.0], [gap]], 20, axis=0), size=(40, 3)))
         smaller = part(rows, 1.0, 8, prior)
         if smaller is not None:
