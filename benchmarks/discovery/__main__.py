@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.discovery import closed, grouping, opened, streamndr
+from benchmarks.discovery import (
+    ageing,
+    closed,
+    closed20k,
+    grouping,
+    million,
+    opened,
+    recurrence,
+    streamndr,
+    switched,
+)
 
 EVERY = 30.0
 """Seconds between words about how far it is."""
@@ -36,6 +46,11 @@ SETTINGS = {
     "grouping": Setting(grouping.measure, grouping.table, grouping.DATASETS),
     "closed": Setting(closed.measure, closed.table, closed.DATASETS, seeds=6),
     "open": Setting(opened.measure, opened.table, opened.DATASETS, seeds=6),
+    "closed20k": Setting(closed20k.measure, closed20k.table, closed20k.DATASETS, seeds=100),
+    "switched": Setting(switched.measure, switched.table, switched.DATASETS),
+    "recurrence": Setting(recurrence.measure, recurrence.table, recurrence.DATASETS),
+    "ageing": Setting(ageing.measure, ageing.table, ageing.DATASETS, seeds=1),
+    "million": Setting(million.measure, million.table, seeds=1),
 }
 
 

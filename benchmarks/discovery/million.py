@@ -1,8 +1,9 @@
 """A million instances with 50 classes coming and going: memory, time, and whether the last fare as well as the first.
 
 Made-up classes, a Gaussian each in 8 dimensions, 5 of them known. Each of 50 new ones comes for 5000 instances, a
-twentieth of them its own, and comes once more 50 000 instances after it has gone; the next class begins 18 000
-instances after it. One run with untouched defaults for each seed; the known classes fill what is left.
+twentieth of them its own, and comes once more 60 000 instances after it has gone; the next class begins 18 500
+instances after it, so that there is one new class at a time, or none. One run with untouched defaults for each seed;
+the known classes fill what is left.
 
 Memory is the resident set of the process (Linux), read after each 20 000 instances; what the measuring keeps is set
 aside before the stream begins.
@@ -23,14 +24,15 @@ import pandas as pd
 
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
 from benchmarks.discovery.opened import finite
+from benchmarks.discovery.streams import announced
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.discovery.events import Event
 
 INSTANCES = 1_000_000
 CLASSES = 50
-BETWEEN = 18_000
+BETWEEN = 18_500
 STAY = 5_000
-GONE = 50_000
+GONE = 60_000
 SHARE = 0.05
 CHUNK = 20_000
 SETTLED = 200_000
@@ -95,7 +97,7 @@ class Passed(NamedTuple):
     named
         Emerging subclass that the decision on each instance named, or ``IN_NONE``, ``OF_KNOWN``.
     events
-        Announcements and recurrences.
+        Announcements, splits and recurrences.
     """
 
     seen: list[int]
@@ -119,7 +121,7 @@ def run(classes: Gaussians, y: np.ndarray, seed: int, chunk: int = CHUNK) -> Pas
         if begin + chunk >= len(y):
             model.flush()
         for event in model.drain_events():
-            if type(event).__name__ in ("SubclassEmerged", "SubclassRecurred"):
+            if type(event).__name__ in ("SubclassEmerged", "SubclassRecurred", "SubclassSplit"):
                 passed.events.append(event)
         for decision in model.drain():
             if decision.label in classes.trained.labels:
@@ -141,21 +143,21 @@ def fares(plan: Plan, passed: Passed, y: np.ndarray) -> Iterator[dict[str, Any]]
     subclasses that are of it (most of whose instances are); after its return the share of its instances in
     subclasses of its own that had been announced before, and what was announced of it then.
     """
-    announced = {e.subclass_id: e.seq for e in passed.events if isinstance(e, SubclassEmerged)}
-    largest = max((*announced, *passed.named.tolist(), 0)) + 1
+    told = announced(passed.events)
+    largest = max((*told, *passed.named.tolist(), 0)) + 1
     count = np.zeros((largest, KNOWN + plan.classes), np.int64)
     inside = passed.named >= 0
     np.add.at(count, (passed.named[inside], y[inside]), 1)
     early = np.zeros_like(count)
     last = np.full(largest, -1)
-    last[list(announced)] = list(announced.values())
+    last[list(told)] = list(told.values())
     inside &= np.arange(len(y)) <= last[passed.named]
     np.add.at(early, (passed.named[inside], y[inside]), 1)
-    of = {number: int(early[number].argmax()) for number in announced if early[number].any()}
+    of = {number: int(early[number].argmax()) for number in told if early[number].any()}
     for k in range(plan.classes):
         label = KNOWN + k
         first, back = plan.visits(k)
-        own = {number: announced[number] for number, label_of in of.items() if label_of == label}
+        own = {number: told[number] for number, label_of in of.items() if label_of == label}
         places = np.flatnonzero(y == label)
         returned = passed.named[places[places >= back]]
         old = [number for number, seq in own.items() if seq < back]

@@ -6,21 +6,22 @@ components included, where there are any), and what is drawn is mapped back to f
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.covariance import LedoitWolf
 from sklearn.mixture import GaussianMixture
 
-from benchmarks.discovery.streams import Problem
+from benchmarks.discovery.streams import Problem, train
 from stream_osr.hdp.space import Space, unwhiten, whiten
 
-MOST = 5
-"""Components of a class, at most."""
-ROWS_FOR_EACH = 4
-"""Rows of a class for each component and dimension, at least (a class always has one component)."""
-REGULAR = 1e-3
-"""Added to the variances while components are found; pooled within-class variances are 1."""
+COMPONENTS = (1, 2, 3, 5, 7, 10, 14)
+"""Numbers of components that are tried."""
+LEAST_ROWS = 2
+"""A class with fewer rows a dimension is one Gaussian."""
+REGULAR = (1e-2, 1e-3, 1e-4)
+"""What is tried to be added to the variances of components; pooled within-class variances are 1."""
+HELD_OUT = 0.2
 
 
 class Mixture(NamedTuple):
@@ -45,35 +46,71 @@ class Mixture(NamedTuple):
     lower: np.ndarray
 
 
-def members(rows: np.ndarray, seed: int) -> list[np.ndarray]:
-    """Divide the rows of a class, shape (n, d), into the components that BIC prefers."""
+def fit_class(rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Fit a mixture to the rows of a class, shape (n, d).
+
+    Number of components and regularisation are those that make held-out rows most probable. With few rows it is a
+    single Gaussian with the
+    covariance of Ledoit and Wolf.
+
+    Returns
+    -------
+    Weight, mean and covariance of each component, shapes (k,), (k, d) and (k, d, d).
+    """
     n, d = rows.shape
-    most = max(1, min(MOST, n // (ROWS_FOR_EACH * d)))
-    fits = [
-        GaussianMixture(k, reg_covar=REGULAR, max_iter=500, random_state=seed).fit(rows) for k in range(1, most + 1)
-    ]
-    component = min(fits, key=lambda fit: fit.bic(rows)).predict(rows)
-    return [rows[component == k] for k in np.unique(component)]
+    if n < LEAST_ROWS * d:
+        return np.ones(1), rows.mean(axis=0)[None], LedoitWolf().fit(rows).covariance_[None]
+    mixed = np.random.default_rng([seed, n]).permutation(rows)
+    out, rest = np.split(mixed, [round(HELD_OUT * n)])
+    tried = [(k, regular) for k in COMPONENTS if k <= len(rest) // d for regular in REGULAR]
+    best = max(tried, key=lambda one: _mixture(*one, seed).fit(rest).score(out))
+    fitted = _mixture(*best, seed).fit(rows)
+    return fitted.weights_, fitted.means_, fitted.covariances_
+
+
+def _mixture(k: int, regular: float, seed: int) -> GaussianMixture:
+    return GaussianMixture(k, reg_covar=regular, max_iter=500, random_state=seed)
 
 
 def fit(given: Problem) -> Mixture:
-    """Fit a mixture to each known class; covariances are those of Ledoit and Wolf, so that few rows suffice."""
+    """Fit a mixture to each known class; classes weigh as in the training part."""
     rows = whiten(given.trained.space, given.X_train)
     label, weight, mean, lower = [], [], [], []
     for one in given.trained.labels:
-        for part in members(rows[given.y_train == one], given.seed):
+        own = rows[given.y_train == one]
+        for share, centre, covariance in zip(*fit_class(own, given.seed), strict=True):
             label.append(one)
-            weight.append(len(part) / len(rows))
-            mean.append(part.mean(axis=0))
-            lower.append(np.linalg.cholesky(LedoitWolf().fit(part).covariance_))
+            weight.append(share * len(own) / len(rows))
+            mean.append(centre)
+            lower.append(np.linalg.cholesky(covariance))
     return Mixture(given.trained.space, np.array(label), np.array(weight), np.array(mean), np.array(lower))
 
 
-def draw(mixture: Mixture, n: int, rng: np.random.Generator) -> tuple[np.ndarray, Any]:
-    """Draw n rows in raw features, shape (n, p), and their classes."""
-    component = rng.choice(len(mixture.weight), size=n, p=mixture.weight / mixture.weight.sum())
-    z = rng.normal(size=(n, mixture.mean.shape[1]))
-    for k in np.unique(component):
-        at = component == k
-        z[at] = mixture.mean[k] + z[at] @ mixture.lower[k].T
-    return unwhiten(mixture.space, z), mixture.label[component]
+def draw(mixture: Mixture, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw a row of each class asked for, in raw features, shape (n, p)."""
+    z = rng.normal(size=(len(y), mixture.mean.shape[1]))
+    for label in np.unique(y):
+        own = np.flatnonzero(mixture.label == label)
+        at = np.flatnonzero(y == label)
+        component = rng.choice(own, size=len(at), p=mixture.weight[own] / mixture.weight[own].sum())
+        for k in own:
+            inside = at[component == k]
+            z[inside] = mixture.mean[k] + z[inside] @ mixture.lower[k].T
+    return unwhiten(mixture.space, z)
+
+
+def draw_known(mixture: Mixture, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n rows of known classes, in the shares of the training part: rows of shape (n, p) and their classes."""
+    y = rng.choice(mixture.label, size=n, p=mixture.weight / mixture.weight.sum())
+    return draw(mixture, y, rng), y
+
+
+def replace_known(given: Problem, mixture: Mixture, rng: np.random.Generator) -> Problem:
+    """Put draws in place of all known rows, and train on those of the training part.
+
+    Trained on the real rows, a recognizer would be right to find something new where a mixture does not fit them.
+    """
+    X_train = draw(mixture, given.y_train, rng)
+    X = given.X.copy()
+    X[given.of_known] = draw(mixture, given.y[given.of_known], rng)
+    return given._replace(trained=train(given.dataset, X_train, given.y_train, given.seed), X_train=X_train, X=X)

@@ -68,7 +68,7 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
     for label, found in [*cells.items(), ("all", list(figures))]:
         late = [math.inf if n is None else n for one in found for n in one["late"].values()]
         soon, ever = fmean(n <= WITHIN for n in late), fmean(map(math.isfinite, late))
-        most = np.quantile(late, 0.9, method="higher")
+        most = np.quantile(late, 0.9, method="inverted_cdf")
         emerged, false = fmean(one["emerged"] for one in found), fmean(one["false"] for one in found)
         lines.append(
             f"{label:<14}{len(late):9d}{median(late):8.1f}{most:7.0f}{soon:7.3f}{ever:7.3f}{emerged:9.1f}{false:7.2f}"

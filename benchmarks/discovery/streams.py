@@ -6,6 +6,7 @@ Everything goes through the public `OpenSetRecognizer`, defaults untouched but f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ class Problem(NamedTuple):
 
     Attributes
     ----------
+    dataset
+        Name of the data set.
     seed
         Of the division into known and unknown, training and test, and of the training.
     trained
@@ -40,6 +43,7 @@ class Problem(NamedTuple):
         The unknown classes, in the order in which they appear.
     """
 
+    dataset: str
     seed: int
     trained: TrainedModel
     X_train: np.ndarray
@@ -54,16 +58,21 @@ class Problem(NamedTuple):
         return np.isin(self.y, np.array(self.trained.labels))
 
 
+def train(dataset: str, X: np.ndarray, y: np.ndarray, seed: int) -> TrainedModel:
+    """Train on rows and labels of the known classes of a data set, with the defaults."""
+    labels = tuple(dict.fromkeys(y.tolist()))
+    group = np.array([labels.index(label) for label in y.tolist()])
+    chosen = parameters(seed=seed, pca_components=SETTINGS[dataset].pca)
+    return train_model(Features(range(X.shape[1])), X, group, labels, chosen)
+
+
 def prepare(dataset: str, seed: int) -> Problem:
-    """Divide a data set at its highest openness, and train on the known classes with the defaults."""
-    setting = SETTINGS[dataset]
-    given = problem(dataset, setting.n_unknown["high"], seed)
-    chosen = parameters(seed=seed, pca_components=setting.pca)
-    features = Features(range(given.X_train.shape[1]))
-    trained = train_model(features, given.X_train, given.group, given.known, chosen)
-    y = np.array(given.labels)
+    """Divide a data set at its highest openness, and train on the known classes."""
+    given = problem(dataset, SETTINGS[dataset].n_unknown["high"], seed)
+    y_train, y = np.array(given.known)[given.group], np.array(given.labels)
     unknown = tuple(label for label in dict.fromkeys(given.labels) if label not in given.known)
-    return Problem(seed, trained, given.X_train, np.array(given.known)[given.group], given.X_test, y, unknown)
+    trained = train(dataset, given.X_train, y_train, seed)
+    return Problem(dataset, seed, trained, given.X_train, y_train, given.X_test, y, unknown)
 
 
 class Heard(NamedTuple):
@@ -85,6 +94,24 @@ class Heard(NamedTuple):
     def emerged(self) -> list[SubclassEmerged]:
         """The announcements."""
         return [event for event in self.events if isinstance(event, SubclassEmerged)]
+
+    @property
+    def announced(self) -> dict[int, int]:
+        """Subclasses that are told of, by announcement or as a part split off, and when (``seq``)."""
+        return announced(self.events)
+
+
+def announced(events: Iterable[Any]) -> dict[int, int]:
+    """Return the subclasses that events announce, and when; parts, and what they merge into, count too."""
+    out: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, SubclassEmerged):
+            out.setdefault(event.subclass_id, event.seq)
+        elif type(event).__name__ == "SubclassSplit":
+            out.setdefault(event.new_id, event.seq)
+        elif type(event).__name__ == "SubclassMerged" and event.subclass_id in out:
+            out.setdefault(event.into, event.seq)
+    return out
 
 
 def recognizer(given: Problem, seed: int, **arguments: Any) -> OpenSetRecognizer:

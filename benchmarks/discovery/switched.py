@@ -66,7 +66,7 @@ def rows_of(given: Problem) -> tuple[np.ndarray, np.ndarray, list[Any]]:
 
 def scores(heard: Heard, y: np.ndarray, labels: Sequence[Any]) -> dict[str, float]:
     """Return purity, NMI and ARI of the emerging subclasses."""
-    announced = {event.subclass_id for event in heard.emerged}
+    announced = heard.announced
     purity = Purity()
     for decision, label in zip(heard.decisions, y.tolist(), strict=True):
         if decision.label not in labels and decision.subclass_id in announced:
