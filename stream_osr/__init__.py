@@ -9,9 +9,13 @@ from stream_osr.discovery.candidates import CandidateClass, NewClasses
 from stream_osr.discovery.events import (
     Event,
     NewClassesChanged,
+    SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
     SubclassGrew,
+    SubclassMerged,
+    SubclassRecurred,
+    SubclassSplit,
 )
 from stream_osr.discovery.summary import Summary
 from stream_osr.recognizer import OpenSetRecognizer
@@ -28,9 +32,13 @@ __all__ = [
     "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
+    "SubclassDormant",
     "SubclassEmerged",
     "SubclassForgotten",
     "SubclassGrew",
+    "SubclassMerged",
+    "SubclassRecurred",
+    "SubclassSplit",
     "Summary",
     "TrainedModel",
     "TrainingReport",

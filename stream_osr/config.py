@@ -58,6 +58,7 @@ class Parameters(BaseModel):
     min_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
     max_training: AtLeastOne = 5000
     max_subclasses: AtLeastOne = 200
+    max_dormant: AtLeastOne = 1000
     label_horizon: NotNegative = 10_000
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"

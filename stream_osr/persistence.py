@@ -20,13 +20,25 @@ import numpy as np
 
 from stream_osr import engine, odds
 from stream_osr.decision import Decision
-from stream_osr.discovery import events, lifecycle
+from stream_osr.discovery import events, lifecycle, reservoir
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import broad, dishes, franchise, known, location, prior, restaurant, space, terms
+from stream_osr.hdp import (
+    broad,
+    dishes,
+    franchise,
+    known,
+    location,
+    marginal,
+    prior,
+    regroup,
+    restaurant,
+    space,
+    terms,
+)
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 3
+VERSION = 4
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record
@@ -44,10 +56,18 @@ _RECORDS: dict[str, type[Any]] = {
         terms.Terms,
         lifecycle.Lifecycle,
         lifecycle.Subclass,
+        lifecycle.Arrival,
+        reservoir.Reservoir,
+        marginal.Statistics,
+        regroup.Aside,
         events.Moment,
         events.Explanation,
         events.SubclassEmerged,
         events.SubclassGrew,
+        events.SubclassDormant,
+        events.SubclassRecurred,
+        events.SubclassMerged,
+        events.SubclassSplit,
         events.SubclassForgotten,
         events.NewClassesChanged,
         engine.Arrived,

@@ -128,7 +128,11 @@ class OpenSetRecognizer(MiniBatchClassifier):
     max_training
         Training instances kept of each class (a uniform sample beyond it).
     max_subclasses
-        Emerged subclasses that stay in the model however long nothing arrives in them.
+        Emerged subclasses that are compared with every instance however long nothing arrives in them. Of the others
+        the statistics are kept, and compared when something new emerges.
+    max_dormant
+        Subclasses that are kept in that way; beyond it the smallest are forgotten. Each takes (d + 1)^2 numbers and a
+        few rows, in every chain.
     label_horizon
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
     n_jobs
@@ -202,6 +206,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         min_probability: float = 0.0,
         max_training: int = 5000,
         max_subclasses: int = 200,
+        max_dormant: int = 1000,
         label_horizon: int = 10_000,
         n_jobs: int | None = None,
         freezing: Literal["auto", "manual"] = "auto",
@@ -232,6 +237,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.min_probability = min_probability
         self.max_training = max_training
         self.max_subclasses = max_subclasses
+        self.max_dormant = max_dormant
         self.label_horizon = label_horizon
         self.n_jobs = n_jobs
         self.freezing = freezing
@@ -733,6 +739,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
             (int(key), int(size), key in stream.life.subclasses and stream.life.subclasses[int(key)].emerged)
             for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)
         ]
+        aside = stream.chains[0].aside
+        emerging += [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
         emerging.sort(key=lambda item: (-item[1], item[0]))
         total = sum(stream.decided)
         unknown = stream.decided[-1] / total if total else 0.0

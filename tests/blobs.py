@@ -99,11 +99,14 @@ def check_chain(chain: Chain, n_classes: int) -> None:
     assert (books.table_mass > 0).all()
     assert (books.table_residual >= 0).all()
 
-    ids = state.ids.tolist()
+    ids = [*state.ids.tolist(), *chain.aside.ids.tolist()]
     known_ids = chain.known.ids.tolist()
     assert len({*ids, *known_ids}) == len(ids) + len(known_ids), "identities are unique"
+    assert len(chain.aside.statistics.size) == len(chain.aside.statistics.matrix) == len(chain.aside.ids)
+    lives = chain.life.subclasses
+    assert all(lives[key].emerged and lives[key].dormant for key in chain.aside.ids.tolist())
+    assert all((life.kept is not None) == life.emerged for life in lives.values())
     assert all(0 <= key < state.next_id for key in [*ids, *known_ids])
-    assert set(chain.life.subclasses) >= {key for key in ids if key in chain.life.subclasses}
     assert len(state.window_seq) == len(window.rows)
     assert (np.diff(state.window_seq) > 0).all()
     for dishes in (state.dishes, chain.known.dishes):

@@ -17,12 +17,11 @@ from stream_osr.engine import (
     Evidence,
     Past,
     Stream,
-    _recall,
-    _remember,
     close_batch,
     learn_evidence,
     open_stream,
 )
+from stream_osr.engine.past import recall, remember
 from stream_osr.hdp.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 
@@ -84,8 +83,8 @@ def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.explain", fail)
-    monkeypatch.setattr("stream_osr.engine.forget", fail)
+    monkeypatch.setattr("stream_osr.engine.discover.explain", fail)
+    monkeypatch.setattr("stream_osr.engine.discover.forget", fail)
     with pytest.raises(MemoryError):
         close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)
     assert pickle.dumps(stream) == before
@@ -270,20 +269,20 @@ def chunk(seq: int, *keys: Any) -> Past:
 
 def test_the_latest_instance_of_a_key_is_recalled():
     past = (chunk(0, "a", "b", "a"), chunk(3, "c", None, "b"))
-    assert _recall(past, "a") == (0, 2)
-    assert _recall(past, "b") == (1, 2)
-    assert _recall(past, "d") is None
-    assert _recall(past, None) is None
-    assert _recall((), "a") is None
+    assert recall(past, "a") == (0, 2)
+    assert recall(past, "b") == (1, 2)
+    assert recall(past, "d") is None
+    assert recall(past, None) is None
+    assert recall((), "a") is None
 
 
 def test_batches_wholly_beyond_the_horizon_are_dropped():
     past: tuple[Past, ...] = ()
     for b in range(5):
-        past = _remember(past, chunk(4 * b, *"wxyz"), 8)
+        past = remember(past, chunk(4 * b, *"wxyz"), 8)
         assert [each.seq for each in past] == [4 * b - 4, 4 * b][-(b + 1) :]
-    assert [each.seq for each in _remember(past, chunk(20, *"wxyz"), 9)] == [12, 16, 20]
-    assert _remember(past, chunk(20, *"wxyz"), 0) == ()
+    assert [each.seq for each in remember(past, chunk(20, *"wxyz"), 9)] == [12, 16, 20]
+    assert remember(past, chunk(20, *"wxyz"), 0) == ()
 
 
 def test_rows_take_no_more_room_than_the_horizon_needs(trained):

@@ -12,9 +12,13 @@ from stream_osr import (
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
+    SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
     SubclassGrew,
+    SubclassMerged,
+    SubclassRecurred,
+    SubclassSplit,
     Summary,
     TrainingReport,
     evaluation,
@@ -29,9 +33,13 @@ def test_names_of_the_package():
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
+        "SubclassDormant",
         "SubclassEmerged",
         "SubclassForgotten",
         "SubclassGrew",
+        "SubclassMerged",
+        "SubclassRecurred",
+        "SubclassSplit",
         "Summary",
         "TrainedModel",
         "TrainingReport",
@@ -91,6 +99,7 @@ def test_arguments_of_the_constructor():
         "min_probability": 0.0,
         "max_training": 5000,
         "max_subclasses": 200,
+        "max_dormant": 1000,
         "label_horizon": 10_000,
         "n_jobs": None,
         "freezing": "auto",
@@ -149,9 +158,15 @@ def test_fields_of_what_is_told():
         *("nearest_class", "distance", "density_rank", "batch", "seq"),
     )
     about = ["batch", "seq", "model"]
-    subclass = ["subclass_id", "first_seen", "last_seen", "size", "share", "support", "exemplars", "explanation"]
-    fields = {kind: [f.name for f in dataclasses.fields(kind)] for kind in (SubclassEmerged, SubclassGrew)}
-    assert fields == {SubclassEmerged: about + subclass, SubclassGrew: about + subclass}
+    subclass = [
+        *("subclass_id", "first_seen", "last_seen", "size", "share", "support", "trend", "exemplars", "explanation"),
+    ]
+    for kind in (SubclassEmerged, SubclassGrew, SubclassDormant, SubclassRecurred):
+        assert [f.name for f in dataclasses.fields(kind)] == about + subclass
+    assert [f.name for f in dataclasses.fields(SubclassMerged)] == [*about, "subclass_id", "into", "size"]
+    assert [f.name for f in dataclasses.fields(SubclassSplit)] == [
+        *(*about, "subclass_id", "new_id", "sizes", "exemplars", "explanation"),
+    ]
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
     assert [f.name for f in dataclasses.fields(Summary)] == [

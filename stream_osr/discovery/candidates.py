@@ -185,6 +185,12 @@ def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> float:
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:
     """Take the latest key of each subclass in turn, then the ones before, until there are enough."""
     nothing = object()
-    latest = [reversed(lives[key].exemplars) for key in keys if key in lives]
+    latest = [_latest(lives[key]) for key in keys if key in lives]
     turns = chain.from_iterable(zip_longest(*latest, fillvalue=nothing))
     return tuple(key for key in turns if key is not nothing)[:EXEMPLARS]
+
+
+def _latest(subclass: Subclass) -> Sequence[Any]:
+    if not subclass.recent and subclass.kept is not None:
+        return subclass.kept.keys
+    return [arrival.moment.key for arrival in reversed(subclass.recent)]

@@ -32,8 +32,12 @@ class Explanation(NamedTuple):
     ----------
     mean
         Mean of each feature, in the caller's units.
+    difference
+        Mean of each feature minus that of the nearest known subclass, in the caller's units.
     shift
-        Mean of each feature minus that of the nearest known subclass, in that one's standard deviations.
+        The same in standard deviations of that subclass.
+    most_moved
+        The features with the largest shifts, the largest first.
     nearest_class
         Label of the known class nearest to it.
     nearest_subclass
@@ -43,7 +47,9 @@ class Explanation(NamedTuple):
     """
 
     mean: dict[Hashable, float]
+    difference: dict[Hashable, float]
     shift: dict[Hashable, float]
+    most_moved: tuple[Hashable, ...]
     nearest_class: Any
     nearest_subclass: int
     distance: float
@@ -100,8 +106,10 @@ class SubclassEvent(Event):
         Its share of the stream so far.
     support
         Its seats in the stream now, faded: how present it is at the moment.
+    trend
+        Arrivals per 1000 instances of the stream, lately: an average that fades by half in 300 instances.
     exemplars
-        Keys of some of its instances, the latest last.
+        Keys of its most typical instances among those remembered, the most typical first.
     explanation
         What it is like.
     """
@@ -112,6 +120,7 @@ class SubclassEvent(Event):
     size: int
     share: float
     support: float
+    trend: float
     exemplars: tuple[Any, ...]
     explanation: Explanation
 
@@ -127,8 +136,62 @@ class SubclassGrew(SubclassEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassDormant(SubclassEvent):
+    """Nothing has arrived in an emerged subclass for so long that its seats have faded. It is not forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassRecurred(SubclassEvent):
+    """Instances arrive again in a subclass that was dormant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassMerged(Event):
+    """Two subclasses have turned out to be one, or all instances of one have moved to another.
+
+    Attributes
+    ----------
+    subclass_id
+        The identity that ends; perhaps it was never announced, but decisions bear it.
+    into
+        The identity that goes on, the older one.
+    size
+        Instances in that one now.
+    """
+
+    subclass_id: int
+    into: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassSplit(Event):
+    """A subclass has turned out to be two. The new one counts as announced by this.
+
+    Attributes
+    ----------
+    subclass_id
+        The identity of the larger part, which goes on.
+    new_id
+        The identity of the other part.
+    sizes
+        Instances in the one and the other now.
+    exemplars
+        Keys of the most typical instances of the new one among those remembered.
+    explanation
+        What the new one is like.
+    """
+
+    subclass_id: int
+    new_id: int
+    sizes: tuple[int, int]
+    exemplars: tuple[Any, ...]
+    explanation: Explanation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubclassForgotten(Event):
-    """An emerged subclass has left the model: others have more support, or its instances moved to others.
+    """An emerged subclass has left the model: others have more support, or known classes have its instances.
 
     Attributes
     ----------

@@ -8,10 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery.events import Explanation
+from stream_osr.discovery.lifecycle import EXEMPLARS
+from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.space import Space, raw_scale, unwhiten
+
+MOST_MOVED = 5
+"""Features that are named as the ones that moved most."""
 
 
 def explain(
@@ -31,7 +36,9 @@ def explain(
     shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
     return Explanation(
         mean=dict(zip(names, raw.tolist(), strict=True)),
+        difference=dict(zip(names, difference.tolist(), strict=True)),
         shift=dict(zip(names, shift.tolist(), strict=True)),
+        most_moved=tuple(names[at] for at in np.argsort(-np.abs(shift), kind="stable")[:MOST_MOVED]),
         nearest_class=labels[owner],
         nearest_subclass=int(known.ids[near]),
         distance=distance,
@@ -68,3 +75,12 @@ def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) ->
     kept = np.isfinite(frozen.log_weight).any(axis=0)
     near = int(np.argmin(np.where(kept, distances, np.inf)))
     return Nearest(near, int(np.argmax(known.seated[:, near])), float(distances[near]), mean)
+
+
+def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:
+    """Name the most typical of the rows that are kept of the subclass in ``slot``: those nearest to its mean."""
+    count = len(kept.seq)
+    if not count:
+        return ()
+    distances = mahalanobis_each(dishes, np.full(count, slot), homogeneous(kept.rows), known.prior)
+    return tuple(kept.keys[at] for at in np.argsort(distances, kind="stable")[:EXEMPLARS])

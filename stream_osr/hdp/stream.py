@@ -63,8 +63,8 @@ class BatchResult(NamedTuple):
         Most responsible subclass (position in :class:`Known`) of each class, shape (b, J).
     moved
         Positions in the stream of window instances whose emerging subclass changed, shape (m,).
-    moved_to
-        Their subclass now, -1 for a known one, shape (m,).
+    moved_from, moved_to
+        Their subclass before and now, -1 for a known one, shape (m,).
     """
 
     probabilities: np.ndarray
@@ -74,6 +74,7 @@ class BatchResult(NamedTuple):
     log_density: np.ndarray
     responsible: np.ndarray
     moved: np.ndarray
+    moved_from: np.ndarray
     moved_to: np.ndarray
 
 
@@ -150,6 +151,7 @@ def step(
         log_density=log_density[first:],
         responsible=responsible[first:],
         moved=state.window_seq[changed],
+        moved_from=was[changed],
         moved_to=subclass[changed],
     )
     return seated, result

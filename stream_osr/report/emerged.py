@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.explain import explain
+from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.errors import ConnectorError
 from stream_osr.report.inside import Inside, emerged_slots
@@ -70,7 +70,7 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     out: dict[int, Emerged] = {}
     for number, event in enumerate(events):
         try:
-            if "explanation" in event:
+            if "explanation" in event and event["type"] != "SubclassSplit":
                 why = event["explanation"]
                 out[event["subclass_id"]] = Emerged(
                     id=int(event["subclass_id"]),
@@ -82,7 +82,19 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
                     shifts=_shifts(why["shift"], why["mean"]),
                     exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
                 )
-            elif event["type"] == "SubclassForgotten" and event["subclass_id"] in out:
+            elif event["type"] == "SubclassSplit" and event["subclass_id"] in out:
+                why, parent = event["explanation"], out[event["subclass_id"]]
+                sizes = [int(size) for size in event["sizes"]]
+                out[event["subclass_id"]] = parent._replace(size=sizes[0])
+                out[event["new_id"]] = parent._replace(
+                    id=int(event["new_id"]),
+                    size=sizes[1],
+                    nearest=str(why["nearest_class"]),
+                    distance=_number(why["distance"]),
+                    shifts=_shifts(why["shift"], why["mean"]),
+                    exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
+                )
+            elif event["type"] in {"SubclassForgotten", "SubclassMerged"} and event["subclass_id"] in out:
                 out[event["subclass_id"]] = out[event["subclass_id"]]._replace(alive=False)
         except (KeyError, TypeError, ValueError) as error:
             raise ConnectorError(
@@ -102,6 +114,7 @@ def from_model(inside: Inside) -> dict[int, Emerged]:
         why = explain(
             stream.state.dishes, slot, chain.known, chain.frozen, trained.space, trained.names, stream.labels
         )
+        typical = () if life.kept is None else exemplars(stream.state.dishes, slot, life.kept, chain.known)
         out[key] = Emerged(
             id=key,
             size=int(stream.state.dishes.size[slot]),
@@ -110,7 +123,7 @@ def from_model(inside: Inside) -> dict[int, Emerged]:
             nearest=str(why.nearest_class),
             distance=why.distance,
             shifts=_shifts(why.shift, why.mean),
-            exemplars=tuple(str(name) for name in life.exemplars if name is not None),
+            exemplars=tuple(str(name) for name in typical if name is not None),
         )
     return out
 

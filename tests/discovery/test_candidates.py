@@ -68,9 +68,9 @@ def test_exemplars_begin_with_the_latest_of_each_subclass(found):
     model, classes, _ = found
     lives = model._stream.life.subclasses
     for one in classes.candidates:
-        latest = [lives[key].exemplars[-1] for key in one.subclasses if key in lives][:5]
+        latest = [lives[key].recent[-1].moment.key for key in one.subclasses if key in lives][:5]
         assert list(one.exemplars[: len(latest)]) == latest
-        assert len(one.exemplars) == min(5, sum(len(lives[key].exemplars) for key in one.subclasses if key in lives))
+        assert len(one.exemplars) == min(5, sum(len(lives[key].recent) for key in one.subclasses if key in lives))
 
 
 def test_candidates_say_what_they_are_near_and_show_instances(found):

@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import Event, NewClassesChanged, OpenSetRecognizer, SubclassEmerged, SubclassForgotten, SubclassGrew
+from stream_osr import (
+    Event,
+    NewClassesChanged,
+    OpenSetRecognizer,
+    SubclassDormant,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassGrew,
+    SubclassMerged,
+    SubclassRecurred,
+    SubclassSplit,
+)
 from stream_osr.discovery.events import Explanation, Moment
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
-EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 3.0, 2: 0.0}, "left", 4, 6.5)
+EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 1.5, 2: 0.0}, {"a": 3.0, 2: 0.0}, ("a", 2), "left", 4, 6.5)
 SUBCLASS: dict[str, Any] = {
     **ABOUT,
     "subclass_id": 9,
@@ -23,12 +34,17 @@ SUBCLASS: dict[str, Any] = {
     "size": 12,
     "share": 0.09375,
     "support": 11.2,
+    "trend": 93.75,
     "exemplars": ("k100", None, 7),
     "explanation": EXPLANATION,
 }
 EVENTS: list[Event] = [
     SubclassEmerged(**SUBCLASS),
     SubclassGrew(**SUBCLASS),
+    SubclassDormant(**SUBCLASS),
+    SubclassRecurred(**SUBCLASS),
+    SubclassMerged(**ABOUT, subclass_id=12, into=9, size=20),
+    SubclassSplit(**ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
 ]
@@ -48,7 +64,9 @@ def test_event_as_a_dict(event):
     if "explanation" in again:
         assert again["explanation"] == {
             "mean": {"a": 1.0, "2": -0.5},
+            "difference": {"a": 1.5, "2": 0.0},
             "shift": {"a": 3.0, "2": 0.0},
+            "most_moved": ["a", 2],
             "nearest_class": "left",
             "nearest_subclass": 4,
             "distance": 6.5,

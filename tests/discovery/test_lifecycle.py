@@ -1,31 +1,49 @@
-"""Candidate, emerged, grown, forgotten: the rules at their boundaries, without a sampler."""
+"""Candidate, emerged, grown, dormant, back, forgotten: the rules at their boundaries, without a sampler."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.lifecycle import (
+    BURST,
     EMERGES_ABOVE,
     EMERGES_WITH,
     EMERGES_WITHIN,
-    EXEMPLARS,
     HELD_WITH,
+    TREND_HALF_LIFE,
+    Arrival,
+    Changes,
     Lifecycle,
     Subclass,
+    best_supported,
     estimate_new_classes,
     forget,
-    observe,
-    to_hold,
+    trend,
+    unite,
 )
+from stream_osr.discovery.lifecycle import observe as observe_served
+from stream_osr.discovery.reservoir import keep
+
+NOTHING = Changes((), (), (), ())
 
 
-def arrived(key: int, positions: list[int], p_unknown: float = 0.99) -> list[tuple[int, Moment, float]]:
-    return [(key, Moment(seq, 0.5 * seq, f"k{seq}"), p_unknown) for seq in positions]
+def arrived(key: int, positions: list[int], p_unknown: float = 0.99, per_batch: int = 5) -> list[tuple[int, Arrival]]:
+    """Arrivals at these positions of a stream in batches."""
+    return [(key, Arrival(Moment(seq, 0.5 * seq, f"k{seq}"), p_unknown, seq // per_batch)) for seq in positions]
+
+
+def observe(
+    life: Lifecycle, arrivals: list[tuple[int, Arrival]], sizes: dict[int, int], faded: Collection[int] = ()
+) -> tuple[Lifecycle, Changes]:
+    """Follow a batch after which a table serves every subclass but those that have faded."""
+    return observe_served(life, arrivals, sizes, set(sizes) - set(faded))
 
 
 def emerged(size: int = 8, seq: int = 0) -> Subclass:
@@ -38,17 +56,18 @@ def test_the_rules_are_the_measured_ones():
 
 
 def test_nothing_happens_to_nothing():
-    assert observe(Lifecycle(), [], {}) == (Lifecycle(), ((), ()))
+    assert observe(Lifecycle(), [], {}) == (Lifecycle(), NOTHING)
 
 
-def test_first_and_latest_arrival_and_exemplars_are_noted():
+def test_first_and_latest_arrivals_are_noted():
     life, _ = observe(Lifecycle(), arrived(7, [3, 4, 9]), {7: 3})
     life, _ = observe(life, arrived(7, [12, 15, 20, 21]), {7: 7})
     subclass = life.subclasses[7]
     assert subclass.first == Moment(3, 1.5, "k3")
     assert subclass.last == Moment(21, 10.5, "k21")
-    assert subclass.exemplars == ("k9", "k12", "k15", "k20", "k21")
-    assert len(subclass.exemplars) == EXEMPLARS
+    assert [arrival.moment.key for arrival in subclass.recent] == ["k3", "k4", "k9", "k12", "k15", "k20", "k21"]
+    life, _ = observe(life, arrived(7, [22, 23]), {7: 9})
+    assert [arrival.moment.seq for arrival in life.subclasses[7].recent] == [4, 9, 12, 15, 20, 21, 22, 23]
     assert not subclass.emerged
 
 
@@ -86,6 +105,18 @@ def test_support_is_of_the_latest_arrivals_on_average():
     assert changes.emerged == ()  # one of .5 and seven of .95: a mean of .894
     _, changes = observe(life, arrived(7, [17], 0.95), {7: 18})
     assert changes.emerged == (7,)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "announced"),
+    [(EMERGES_WITH, EMERGES_WITH, False), (BURST - 1, BURST - 1, False), (BURST, BURST, True), (8, BURST, True)],
+)
+def test_a_burst_of_one_batch_is_announced_only_if_it_is_large(count, size, announced):
+    life, changes = observe(Lifecycle(), arrived(7, list(range(count)), per_batch=100), {7: size})
+    assert changes.emerged == ((7,) if announced else ())
+    if not announced:
+        _, changes = observe(life, arrived(7, [100], per_batch=100), {7: size + 1})
+        assert changes.emerged == (7,)  # it was no burst
 
 
 def test_support_may_gather_over_batches():
@@ -135,25 +166,106 @@ def test_forgetting_ends_lives_and_names_those_that_were_announced():
     assert forget(kept, [3]) == (kept, {})
 
 
-def test_a_life_that_has_ended_is_no_longer_held():
-    life = Lifecycle({1: emerged(), 2: emerged()})
-    assert to_hold(life, {2: 1.0}, {2: 8}, 10) == {2}
+def test_the_best_supported_are_chosen():
+    life = Lifecycle({key: emerged(seq=key) for key in range(7)})
+    support = {0: 0.0, 1: 5.0, 2: 0.0, 3: 9.0, 5: 5.0, 6: 0.0}
+    sizes = {0: 50, 1: 10, 2: 60, 3: 4, 4: 60, 5: 20, 6: 100}
+    ranked = [3, 5, 1, 6, 4, 2, 0]  # by seats, then by size, then the one seen last
+    for most in range(9):
+        assert best_supported(life, set(range(7)), support, sizes, most) == set(ranked[:most])
+    assert best_supported(life, {2, 4}, support, sizes, 1) == {4}
 
 
-def test_the_best_supported_are_held():
-    life = Lifecycle(
-        {key: emerged() for key in range(6)} | {6: Subclass(Moment(0, None, None), Moment(0, None, None))}
+def test_what_has_faded_is_dormant_once_and_wakes_with_arrivals_enough():
+    life, changes = observe(Lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
+    assert changes == NOTHING._replace(dormant=(7,))
+    assert life.subclasses[7].dormant
+    for seq in range(HELD_WITH - 1):  # stray ones do not wake it, and do not put it to sleep again
+        life, changes = observe(life, arrived(7, [1000 + seq]), {7: 9 + seq})
+        assert changes == NOTHING
+        life, changes = observe(life, [], {7: 9 + seq}, faded=[7])
+        assert changes == NOTHING
+    life, changes = observe(life, arrived(7, [1100]), {7: 12})
+    assert changes == NOTHING._replace(recurred=(7,))
+    assert not life.subclasses[7].dormant
+    life, changes = observe(life, [], {7: 12}, faded=[7])
+    assert changes.dormant == (7,)
+
+
+def test_arrivals_far_apart_or_doubtful_do_not_wake():
+    asleep, _ = observe(Lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
+    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 1000 + EMERGES_WITHIN]), {7: 12})
+    assert changes == NOTHING
+    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 1003], 0.89), {7: 12})
+    assert changes == NOTHING
+    _, changes = observe(asleep, arrived(7, [1000, 1001, 1002, 999 + EMERGES_WITHIN], 0.91), {7: 12})
+    assert changes.recurred == (7,)
+
+
+def test_arrivals_from_before_it_fell_asleep_do_not_count():
+    life, _ = observe(Lifecycle(), arrived(7, list(range(8))), {7: 8})
+    life, changes = observe(life, [], {7: 8}, faded=[7])
+    assert changes.dormant == (7,)
+    _, changes = observe(life, arrived(7, [20]), {7: 9})
+    assert changes == NOTHING
+
+
+def test_one_that_came_back_larger_grows_at_the_next_doubling_only():
+    life, _ = observe(Lifecycle({7: emerged(8)}), [], {7: 8}, faded=[7])
+    life, changes = observe(life, arrived(7, list(range(1000, 1020))), {7: 28})
+    assert changes == NOTHING._replace(recurred=(7,))
+    life, changes = observe(life, [], {7: 55})
+    assert changes == NOTHING
+    _, changes = observe(life, [], {7: 56})
+    assert changes.grew == (7,)
+
+
+@pytest.mark.parametrize("every", [1, 4, 50])
+@pytest.mark.parametrize("length", [40, 300, 5000])
+def test_trend_is_the_rate_of_arrivals_and_fades(every, length):
+    life = Lifecycle()
+    positions = list(range(0, length, every))
+    for begin in range(0, len(positions), 7):
+        life, _ = observe(life, arrived(7, positions[begin : begin + 7]), {7: begin + 7})
+    subclass = life.subclasses[7]
+    true = 1000 * len(positions) / length
+    assert trend(subclass, length - 1) == pytest.approx(true, rel=0.1)
+    later = trend(subclass, length - 1 + int(TREND_HALF_LIFE))
+    assert later < 0.5 * true * 1.1
+
+
+def test_two_lives_become_one():
+    life, _ = observe(Lifecycle(), [*arrived(3, [0, 1, 6]), *arrived(9, [2, 4, 5, 8, 9, 10, 11])], {3: 3, 9: 7})
+    older, younger = life.subclasses[3], life.subclasses[9]
+    rows = np.arange(40.0).reshape(20, 2)
+    older = older._replace(emerged=True, announced_size=8, kept=keep(np.arange(10), rows[:10], range(10)))
+    younger = younger._replace(kept=keep(np.arange(10, 20), rows[10:], range(10, 20)))
+    one = unite(older, younger)
+    assert (one.first.seq, one.last.seq) == (0, 11)
+    assert [arrival.moment.seq for arrival in one.recent] == [2, 4, 5, 6, 8, 9, 10, 11]
+    assert one.emerged
+    assert one.announced_size == 8
+    assert not one.dormant
+    both, _ = observe(Lifecycle(), arrived(1, [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]), {1: 10})
+    assert one.arrivals == pytest.approx(both.subclasses[1].arrivals)
+    whole = keep(np.arange(20), rows, range(20))
+    assert one.kept is not None
+    assert one.kept.keys == whole.keys
+    np.testing.assert_array_equal(one.kept.rows, whole.rows)
+
+
+def test_of_two_lives_one_awake_makes_both_awake():
+    awake, asleep, candidate = (
+        emerged(),
+        emerged()._replace(dormant=True),
+        Subclass(Moment(0, None, None), Moment(0, None, None)),
     )
-    support = {0: 0.0, 1: 5.0, 2: 0.0, 3: 9.0, 4: 0.0, 5: 5.0, 6: 100.0}
-    sizes = {0: 50, 1: 10, 2: 60, 3: HELD_WITH, 4: 60, 5: 20, 6: 100}
-    ranked = [3, 5, 1, 4, 2, 0]  # by seats, then by size, then the younger; 6 has not emerged
-    for most in range(1, 8):
-        assert to_hold(life, support, sizes, most) == set(ranked[:most])
-
-
-def test_a_subclass_that_lost_its_instances_is_not_held():
-    life = Lifecycle({1: emerged(), 2: emerged()})
-    assert to_hold(life, {1: 9.0, 2: 1.0}, {1: HELD_WITH - 1, 2: HELD_WITH}, 10) == {2}
+    assert not unite(awake, asleep).dormant
+    assert not unite(asleep, awake).dormant
+    assert unite(asleep, asleep).dormant
+    assert unite(asleep, candidate).dormant  # its arrivals may wake it
+    assert not unite(candidate, candidate).dormant
+    assert not unite(candidate, candidate).emerged
 
 
 @pytest.mark.parametrize(
@@ -184,28 +296,40 @@ def test_equation_14_by_its_definition(emerging, known, classes):
     st.lists(
         st.tuples(
             st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1)), max_size=12),
-            st.dictionaries(st.integers(0, 4), st.integers(0, 60)),
+            st.dictionaries(st.integers(0, 4), st.integers(1, 60)),
+            st.sets(st.integers(0, 4)),
         ),
         max_size=12,
     )
 )
 def test_each_life_is_announced_and_ended_at_most_once(batches):
     life, seq = Lifecycle(), 0
-    announced: dict[int, list[int]] = {}
-    for arrivals, sizes in batches:
+    announced: dict[int, int] = {}
+    asleep: set[int] = set()
+    for batch, (arrivals, sizes, faded) in enumerate(batches):
         inside = [(key, p) for key, p in arrivals if key in sizes]
-        moments = [(key, Moment(seq + i, None, None), p) for i, (key, p) in enumerate(inside)]
+        moments = [(key, Arrival(Moment(seq + i, None, None), p, batch)) for i, (key, p) in enumerate(inside)]
         seq += len(inside)
-        life, changes = observe(life, moments, sizes)
+        life, changes = observe(life, moments, sizes, faded)
         for key in changes.emerged:
             assert key not in announced
-            announced[key] = [sizes[key]]
+            announced[key] = sizes[key]
         for key in changes.grew:
-            assert sizes[key] >= 2 * announced[key][-1]
-            announced[key].append(sizes[key])
+            assert sizes[key] >= 2 * announced[key]
+            announced[key] = sizes[key]
+        for key in changes.recurred:
+            assert key in asleep
+            announced[key] = max(announced[key], sizes[key])
+        for key in changes.dormant:
+            assert key in announced
+            assert key not in asleep
+        assert len({key for kind in changes for key in kind}) == sum(map(len, changes)), "one thing at a time"
+        asleep = (asleep - set(changes.recurred)) | set(changes.dormant)
+        assert {key for key, subclass in life.subclasses.items() if subclass.dormant} == asleep
         life, ended = forget(life, sizes)
         assert set(life.subclasses) <= set(sizes)
         assert set(ended) <= set(announced)
         for key in ended:
             del announced[key]
+        asleep -= set(ended)
         assert {key for key, subclass in life.subclasses.items() if subclass.emerged} == set(announced)

@@ -1,0 +1,163 @@
+"""One micro-batch from rows to decisions and events. A batch that fails leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.decision import Decision
+from stream_osr.discovery import events as ev
+from stream_osr.engine.discover import Followed, follow_subclasses, tell
+from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.identities import keep_identities
+from stream_osr.engine.past import follow_moves, relabel, remember
+from stream_osr.engine.state import Arrived, Chain, Past, Stream
+from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
+from stream_osr.hdp import stream as sampler
+from stream_osr.hdp.blas import one_thread
+from stream_osr.hdp.dishes import mahalanobis_each
+from stream_osr.hdp.known import density_rank
+from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.restaurant import StreamState
+from stream_osr.labels import unknown_label
+from stream_osr.odds import learn_odds, shift_odds
+from stream_osr.parallel import each
+from stream_osr.trained import TrainedModel
+
+
+class Batch(NamedTuple):
+    """What a closed batch yields: final decisions, events, and the keys of late labels that nobody remembers."""
+
+    decisions: list[Decision]
+    events: list[ev.Event]
+    unknown_keys: list[Any]
+
+
+def close_batch(
+    trained: TrainedModel,
+    stream: Stream,
+    arrived: Sequence[Arrived],
+    evidence: Sequence[Evidence],
+    parameters: Parameters,
+    *,
+    release: bool = False,
+) -> tuple[Stream, Batch]:
+    """Decide a micro-batch.
+
+    Parameters
+    ----------
+    trained
+        The trained model (shared, never changed).
+    stream
+        The stream so far (never changed).
+    arrived
+        The batch, in order of arrival.
+    evidence
+        Labels that take effect before it.
+    parameters
+        Sampler settings and seed.
+    release
+        Hold no decision back.
+    """
+    with one_thread():
+        stream, unknown_keys = learn_evidence(stream, evidence, parameters)
+        events: list[ev.Event] = []
+        if arrived:
+            stream, events = _seat_batch(trained, stream, arrived, parameters)
+    decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
+    return stream, Batch(decisions, events, unknown_keys)
+
+
+def _seat_batch(
+    trained: TrainedModel, stream: Stream, arrived: Sequence[Arrived], parameters: Parameters
+) -> tuple[Stream, list[ev.Event]]:
+    """Step every chain, learn the odds, decide for now, follow the emerging subclasses."""
+    settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
+    first = stream.state.seen
+    rows = np.array([a.row for a in arrived])
+    stepped = each(
+        lambda number: _step(stream.chains[number], number, rows, parameters, settings),
+        range(len(stream.chains)),
+        parameters.n_jobs,
+    )
+    kept = [keep_identities(chain, *step) for chain, step in zip(stream.chains, stepped, strict=True)]
+    results = [one.result for one in kept]
+    raw = np.mean([result.probabilities for result in results], axis=0)
+    nearest = [result.log_density.argmax(axis=1) for result in results]
+    own = [result.log_density[np.arange(len(rows)), near] for result, near in zip(results, nearest, strict=True)]
+    ranks = [
+        density_rank(chain.known, log_density, near)
+        for chain, log_density, near in zip(stream.chains, own, nearest, strict=True)
+    ]
+    odds = stream.odds
+    if parameters.learn_odds:
+        odds = learn_odds(odds, raw, np.mean(ranks, axis=0), parameters.half_life)
+    probabilities = shift_odds(odds, raw)
+    decisions = _decide(stream, arrived, rows, results[0], probabilities, nearest[0], ranks[0], parameters)
+    past = stream.past
+    for number, one in enumerate(kept):
+        past = relabel(past, number, one.joined)
+    chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
+    past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
+    chains: list[Chain] = []
+    followed: list[Followed] = []
+    for number, (chain, one) in enumerate(zip(stream.chains, kept, strict=True)):
+        moved = chain._replace(state=one.state)
+        followed.append(follow_subclasses(moved, number, past, decisions, one.result, one.joined, parameters))
+        past = followed[-1].past
+        chains.append(followed[-1].chain)
+    told = followed[0]
+    chains[0], events = tell(trained, stream.labels, told, decisions, stream.state.next_id)
+    waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
+    return stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting), events
+
+
+def _step(
+    chain: Chain, number: int, rows: np.ndarray, parameters: Parameters, settings: sampler.Settings
+) -> tuple[StreamState, sampler.BatchResult]:
+    batch = chain.state.batches
+    rng = np.random.default_rng([parameters.seed, batch, number] if number else [parameters.seed, batch])
+    return sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings)
+
+
+def _decide(
+    stream: Stream,
+    arrived: Sequence[Arrived],
+    rows: np.ndarray,
+    result: sampler.BatchResult,
+    probabilities: np.ndarray,
+    nearest: np.ndarray,
+    ranks: np.ndarray,
+    parameters: Parameters,
+) -> list[Decision]:
+    """Decide for now; why, and the subclass, are told from the first chain."""
+    known = stream.known
+    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+    responsible = result.responsible[np.arange(len(rows)), nearest]
+    distances = mahalanobis_each(known.dishes, responsible, homogeneous(rows), known.prior).tolist()
+    label = most_probable(probabilities, parameters.min_probability)
+    subclass = subclasses_told(known, label, result.responsible, result.subclass)
+    batch, first = stream.state.batches, stream.state.seen
+    _, times, keys = zip(*arrived, strict=True)
+    told = [names[own] for own in label.tolist()]
+    columns = zip(  # in the order of the fields
+        keys,
+        times,
+        told,
+        told,
+        probabilities[np.arange(len(rows)), label].tolist(),
+        probabilities[:, -1].tolist(),
+        [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
+        subclass,
+        [names[near] for near in nearest.tolist()],
+        distances,
+        ranks.tolist(),
+        repeat(batch, len(rows)),
+        range(first, first + len(rows)),
+        strict=True,
+    )
+    return list(map(Decision._make, columns))

@@ -1,0 +1,180 @@
+"""The stream's part of a recognizer: a value, from batch to batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.decision import Decision
+from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.hdp import stream as sampler
+from stream_osr.hdp.known import Densities, Known
+from stream_osr.hdp.regroup import Aside, nobody_aside
+from stream_osr.hdp.restaurant import StreamState
+from stream_osr.odds import Odds, start_odds
+from stream_osr.trained import TrainedModel
+
+PRIOR_SEATS = 50.0
+"""Seats that the known classes hold when a stream begins; they fade like all others."""
+
+
+class Arrived(NamedTuple):
+    """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
+
+    row: np.ndarray
+    t: float | None
+    key: Any
+
+
+class Past(NamedTuple):
+    """A decided batch, kept for labels that come late.
+
+    Rows of shape (b, d), keys, first position in the stream, subclass ids in each of R chains, (R, b).
+    """
+
+    rows: np.ndarray
+    keys: tuple[Any, ...]
+    seq: int
+    subclass: np.ndarray
+
+
+class Chain(NamedTuple):
+    """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
+
+    Attributes
+    ----------
+    known, frozen
+        Known classes: the trained ones, or this stream's own copy once a label has changed them.
+    state
+        The sampler's state.
+    life
+        Lives of the emerging subclasses.
+    aside
+        Those of them that have been set aside: dormant, and off the menu.
+    """
+
+    known: Known
+    frozen: Densities
+    state: StreamState
+    life: Lifecycle
+    aside: Aside
+
+
+class Waiting(NamedTuple):
+    """Decisions that are held back while later batches re-seat their instances.
+
+    Attributes
+    ----------
+    decisions
+        As they were made at first, in order of arrival.
+    probabilities
+        Of each known class and, last, unknown, as of the latest batch, before the shift of the odds, (n, J + 1).
+    subclass
+        Emerging subclass that each sits in, -1: none, shape (n,).
+    responsible
+        Most responsible subclass (its position) of each known class, -1: not known, shape (n, J).
+    """
+
+    decisions: tuple[Decision, ...]
+    probabilities: np.ndarray
+    subclass: np.ndarray
+    responsible: np.ndarray
+
+
+class Stream(NamedTuple):
+    """The stream's part of a recognizer.
+
+    Attributes
+    ----------
+    labels
+        Labels of the known classes: the trained ones, then those that late labels opened.
+    chains
+        The models that are averaged. Ids, events and explanations are the first one's.
+    odds
+        The learnt shift of the odds of unknown.
+    past
+        Latest decided batches, ``label_horizon`` instances or a little more.
+    waiting
+        Decisions held back by ``decision_delay``.
+    decided
+        Instances decided so far as each known class and, last, as unknown.
+    """
+
+    labels: tuple[Label, ...]
+    chains: tuple[Chain, ...]
+    odds: Odds
+    past: tuple[Past, ...]
+    waiting: Waiting
+    decided: tuple[int, ...]
+
+    @property
+    def known(self) -> Known:
+        """Known classes of the first chain."""
+        return self.chains[0].known
+
+    @property
+    def state(self) -> StreamState:
+        """Sampler state of the first chain."""
+        return self.chains[0].state
+
+    @property
+    def life(self) -> Lifecycle:
+        """Lives of the emerging subclasses of the first chain."""
+        return self.chains[0].life
+
+
+def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
+    """Begin a stream over a trained model: a few seats are taken, by the known classes in their training shares.
+
+    With nobody seated the first instances would be new with the odds of gamma against the trained tables, 100 to 3
+    with a single class of few subclasses, which in low dimensions no density makes up for.
+    """
+    n_classes = len(trained.labels)
+    count = len(trained.draws)
+    chains = []
+    for number in range(parameters.chains):
+        known, frozen = trained.draws[number % count], trained.densities[number % count]
+        chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), nobody_aside(known.prior))
+        chains.append(_seat_known(chain, PRIOR_SEATS))
+    return Stream(
+        labels=trained.labels,
+        chains=tuple(chains),
+        odds=start_odds(parameters.learn_odds),
+        past=(),
+        waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
+        decided=(0,) * (n_classes + 1),
+    )
+
+
+def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
+    """Begin a stream as if it had run on known instances for long, in the shares of the training set.
+
+    That is what immediate predictions assume while training goes on: labelled instances say that known classes are
+    what comes. A stream proper begins with few seats taken.
+    """
+    stream = open_stream(trained, parameters.model_copy(update={"chains": len(trained.draws), "learn_odds": False}))
+    lasting = min(parameters.half_life / math.log(2.0), 1e6)
+    chains = (chain._replace(state=sampler.open_stream(chain.known, chain.frozen)) for chain in stream.chains)
+    return stream._replace(chains=tuple(_seat_known(chain, lasting) for chain in chains))
+
+
+def _seat_known(chain: Chain, lasting: float) -> Chain:
+    known, franchise = chain.known, chain.state.franchise
+    seats = known.size * min(1.0, lasting / known.size.sum())
+    n = len(seats)
+    tables = franchise._replace(
+        table_dish=np.arange(n),
+        table_group=np.zeros(n, np.int64),
+        table_live=np.zeros(n, np.int64),
+        table_residual=seats.copy(),
+        table_mass=seats.copy(),
+        table_founder=np.zeros(n),
+        seated=seats[None].copy(),
+        menu=franchise.menu + 1.0,
+        total=franchise.total + n,
+        extent=np.array([len(franchise.menu), n]),
+    )
+    return chain._replace(state=chain.state._replace(franchise=tables))

@@ -1,0 +1,349 @@
+"""Lives of emerging subclasses in real streams: joined, parted, set aside, brought back; nothing lost or doubled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from stream_osr import (
+    OpenSetRecognizer,
+    SubclassDormant,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassMerged,
+    SubclassRecurred,
+    SubclassSplit,
+)
+from stream_osr.discovery.explain import exemplars
+from stream_osr.engine import Chain, Stream
+from stream_osr.engine.past import relabel
+from stream_osr.hdp import regroup
+from stream_osr.hdp.marginal import statistics_of
+from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.space import whiten
+from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
+
+Point = tuple[float, float]
+Told = tuple[list, list]
+
+
+def instances(n: int, rng: np.random.Generator, centres: list[Point]) -> Iterator[dict[str, float]]:
+    for _ in range(n):
+        a, b = rng.normal(centres[rng.integers(len(centres))])
+        yield {"a": a, "b": b}
+
+
+def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: int = 0) -> Told:
+    """Stream parts, each from known classes and some more centres; keys are positions."""
+    rng, key = np.random.default_rng([seed, 3]), 0
+    for n, more in parts:
+        for x in instances(n, rng, [*KNOWN.values(), *more]):
+            model.learn_one(x, key=key)
+            key += 1
+    model.flush()
+    return told(model)
+
+
+def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
+    """Position and row of each remembered instance, by the emerging subclass that it sits in."""
+    out: dict[int, list[tuple[int, np.ndarray]]] = {}
+    for chunk in stream.past:
+        for at, key in enumerate(chunk.subclass[number].tolist()):
+            if key >= 0:
+                out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
+    return out
+
+
+def check_statistics(stream: Stream) -> None:
+    """Check that statistics and samples are those of the instances that sit there, if all are remembered."""
+    for number, chain in enumerate(stream.chains):
+        inside = seats(stream, number)
+        size = dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
+        size |= dict(zip(chain.aside.ids.tolist(), chain.aside.statistics.size.tolist(), strict=True))
+        matrix = dict(zip(chain.state.ids.tolist(), chain.state.dishes.matrix, strict=True))
+        matrix |= dict(zip(chain.aside.ids.tolist(), chain.aside.statistics.matrix, strict=True))
+        for key, count in size.items():
+            rows = np.array([row for _, row in inside[key]])
+            assert count == len(rows), f"chain {number}, subclass {key}"
+            np.testing.assert_allclose(matrix[key][-1, :-1], rows.sum(axis=0), atol=1e-6)
+        for key, life in chain.life.subclasses.items():
+            if life.kept is not None:
+                at = dict(inside[key])
+                assert set(life.kept.seq.tolist()) <= set(at), "rows of others"
+                assert len(life.kept.seq) <= 16
+                if len(at) >= 8:
+                    assert len(life.kept.seq) >= 4
+                for seq, row in zip(life.kept.seq.tolist(), life.kept.rows, strict=True):
+                    np.testing.assert_array_equal(row, at[seq])
+
+
+def visitors(n: int) -> list[tuple[int, list[Point]]]:
+    """Five classes that come and go, two at a time, some near each other."""
+    places = [(4.0, 14.0), (-12.0, 9.0), (4.0, -14.0), (7.0, 16.0), (-12.0, -12.0)]
+    return [(n, [places[i % 5], places[(2 * i) % 5]]) for i in range(12)]
+
+
+@pytest.mark.parametrize("chains", [1, 4])
+def test_books_and_statistics_agree_whatever_happens(chains):
+    model = fitted(
+        batch_size=32, max_subclasses=2, max_dormant=3, half_life=20, window=48, chains=chains, seed=chains
+    )
+    happened: Counter[str] = Counter()
+    ended: set[int] = set()
+    rng, key = np.random.default_rng(4), 0
+    for n, more in visitors(240):
+        for x in instances(n, rng, [*KNOWN.values(), *more]):
+            model.learn_one(x, key=key)
+            key += 1
+            if not model.pending:
+                decisions, events = told(model)
+                stream = model._stream
+                assert stream is not None
+                check_stream(stream)
+                check_statistics(stream)
+                happened.update(type(event).__name__ for event in events)
+                alive = {*stream.state.ids.tolist(), *stream.chains[0].aside.ids.tolist()}
+                assert set(stream.life.subclasses) <= alive
+                ended |= {e.subclass_id for e in events if isinstance(e, SubclassForgotten | SubclassMerged)}
+                assert not ended & alive, "an identity that has ended is used again"
+                assert not ended & {d.subclass_id for d in decisions}, "decided to be what has ended already"
+                of_known = set(stream.known.ids.tolist())
+                assert {d.subclass_id for d in decisions} <= alive | of_known | {None}
+    assert happened["SubclassDormant"] >= 5
+    assert happened["SubclassRecurred"] >= 1
+
+
+@pytest.fixture(scope="module", params=["on the menu", "set aside"])
+def returned(request: pytest.FixtureRequest) -> tuple[OpenSetRecognizer, Told, str]:
+    """A class that is there, gone for 4000 instances (in which another comes and goes), and there again."""
+    most = 10 if request.param == "on the menu" else 1
+    model = fitted(batch_size=32, max_subclasses=most)
+    other = (-12.0, -12.0)
+    return (
+        model,
+        run(model, [(300, []), (300, [NEW]), (2000, []), (600, [other]), (2400, []), (300, [NEW])]),
+        request.param,
+    )
+
+
+def test_a_class_that_returns_recurs_under_its_old_id(returned):
+    model, (decisions, events), _ = returned
+    home = Counter(d.subclass_id for d in decisions[300:600] if d.label == "unknown").most_common(1)[0][0]
+    mine = [e for e in events if getattr(e, "subclass_id", None) == home]
+    kinds = [type(e).__name__ for e in mine if not type(e).__name__.endswith("Grew")]
+    assert kinds == ["SubclassEmerged", "SubclassDormant", "SubclassRecurred"]
+    emerged, dormant, recurred = (e for e in mine if not type(e).__name__.endswith("Grew"))
+    assert 300 <= emerged.seq < 400 < 600 < dormant.seq < 5600 <= recurred.seq < 5720
+    assert emerged.first_seen == recurred.first_seen
+    assert recurred.support > 0 == dormant.support
+    assert recurred.trend > dormant.trend
+    assert not [e for e in events if isinstance(e, SubclassEmerged) and e.seq >= 5600 and near(e, NEW)]
+    back = [d.subclass_id for d in decisions[5600:] if d.label == "unknown" and d.distance > 8]
+    assert len(back) > 60
+    assert back.count(home) > 0.8 * len(back)
+    assert dict(model._stream.life.subclasses)[home].dormant is False
+
+
+def near(event: SubclassEmerged, place: Point) -> bool:
+    mean = event.explanation.mean
+    return abs(mean["a"] - place[0]) < 3 and abs(mean["b"] - place[1]) < 3
+
+
+def test_what_is_set_aside_is_not_on_the_menu(returned):
+    model, (_, events), where = returned
+    chain = model._stream.chains[0]
+    asleep = {e.subclass_id for e in events if isinstance(e, SubclassDormant)}
+    asleep -= {e.subclass_id for e in events if isinstance(e, SubclassRecurred | SubclassMerged)}
+    assert asleep
+    assert (len(chain.aside.ids) > 0) == (where == "set aside")
+    assert set(chain.aside.ids.tolist()) <= asleep
+    summary = {key: announced for key, _, announced in model.summary().emerging}
+    assert all(summary[key] for key in asleep)
+
+
+def test_explanations_are_of_the_subclass(returned):
+    _, (decisions, events), _ = returned
+    first = next(e for e in events if isinstance(e, SubclassEmerged) and near(e, NEW))
+    why = first.explanation
+    assert why.most_moved[0] == "b"
+    assert why.shift["b"] > 5
+    assert 8 < why.difference["b"] < 20
+    assert first.exemplars
+    inside = {d.key for d in decisions if d.subclass_id == first.subclass_id}
+    assert set(first.exemplars) <= inside
+    assert 100 < first.trend < 600  # a third of the stream, lately
+
+
+@pytest.fixture
+def two() -> Chain:
+    """The first chain of a stream in which two classes have emerged, both with guests in the window."""
+    model = fitted(batch_size=32, chains=1)
+    run(model, [(150, []), (300, [NEW, (-12.0, -12.0)])])
+    return model._stream.chains[0]
+
+
+def largest(chain: Chain) -> list[int]:
+    order = np.argsort(-chain.state.dishes.size)
+    return sorted(int(chain.state.ids[at]) for at in order[:2])
+
+
+def as_dict(chain: Chain, measure: Callable) -> dict[int, np.ndarray]:
+    return dict(zip(chain.state.ids.tolist(), measure(chain.state), strict=True))
+
+
+def test_joined_and_parted_again(two):
+    older, younger = largest(two)
+    prior, n_classes = two.known.prior, len(two.known.size)
+    state = regroup.join(two.state, older, younger, prior)
+    lives = {key: life for key, life in two.life.subclasses.items() if key != younger}
+    joined = two._replace(state=state, life=two.life._replace(subclasses=lives))
+    check_chain(joined, n_classes)
+    sizes, before = (as_dict(chain, lambda s: s.dishes.size) for chain in (joined, two))
+    seated, seated_before = (as_dict(c, lambda s: s.franchise.seated[0, n_classes:]) for c in (joined, two))
+    assert sizes[older] == before[older] + before[younger]
+    assert seated[older] == pytest.approx(seated_before[older] + seated_before[younger])
+    # the younger one's guests of the window, as a subclass of their own
+    dish = two.state.franchise.table_dish[two.state.window.table] - n_classes
+    mine = dish == regroup.slot_of(two.state, younger)
+    assert mine.sum() >= 8
+    rows, seqs = two.state.window.rows[mine, :-1], two.state.window_seq[mine]
+    parted_state = regroup.separate(state, older, rows, seqs, prior)
+    new = state.next_id
+    parted = joined._replace(state=parted_state)
+    check_chain(parted, n_classes)
+    at = regroup.slot_of(parted_state, new)
+    assert parted_state.dishes.size[at] == mine.sum()
+    assert as_dict(parted, lambda s: s.dishes.size)[older] == sizes[older] - mine.sum()
+    np.testing.assert_allclose(parted_state.dishes.matrix[at, -1, :-1], rows.sum(axis=0), atol=1e-9)
+    whole = as_dict(parted, lambda s: s.franchise.seated[0, n_classes:])
+    assert whole[older] + whole[new] == pytest.approx(seated[older])
+    assert parted_state.next_id == new + 1
+
+
+def test_set_aside_and_brought_back(two):
+    older, younger = largest(two)
+    prior, n_classes = two.known.prior, len(two.known.size)
+    state = two.state
+    at = regroup.slot_of(state, older)
+    statistics = statistics_of(state.dishes, np.array([at]))
+    aside = regroup.Aside(
+        np.array([older, 900]), regroup.both(statistics, statistics_of(state.dishes, np.array([0])))
+    )
+    # as if it had been set aside, and came back into the younger one
+    rest = regroup.join(state, younger, older, prior)
+    before = int(rest.dishes.size[regroup.slot_of(rest, younger)])
+    back, left = regroup.bring_back(rest, aside, older, younger, prior)
+    assert left.ids.tolist() == [900]
+    assert int(back.dishes.size[regroup.slot_of(back, older)]) == before + statistics.size[0]
+    assert younger not in back.ids
+    # and with nobody at a table
+    alone, left = regroup.bring_back(back, left, 900, None, prior)
+    assert not len(left.ids)
+    slot = regroup.slot_of(alone, 900)
+    assert regroup.tables_of(alone)[slot] == 0
+    assert alone.franchise.held[n_classes + slot] == 1
+    assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
+    check_chain(two._replace(state=alone._replace(next_id=901), life=two.life._replace(subclasses={})), n_classes)
+    away, kept = regroup.set_aside(alone, left, {900})
+    assert kept.ids.tolist() == [900]
+    np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
+    assert 900 not in away.ids
+    assert away.franchise.total[0] == pytest.approx(back.franchise.total[0])
+
+
+def test_a_row_taken_out_of_one_that_is_set_aside(two):
+    key, _ = largest(two)
+    prior = two.known.prior
+    at = regroup.slot_of(two.state, key)
+    aside = regroup.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
+    row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
+    less = regroup.withdraw_aside(aside, key, row[:-1], prior)
+    assert less.statistics.size[0] == aside.statistics.size[0] - 1
+    np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
+    assert homogeneous(row[None, :-1])[0] == pytest.approx(row)
+
+
+def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
+    model = fitted(batch_size=32, max_subclasses=1)
+    decisions, _ = run(model, [(200, []), (200, [(-12.0, -12.0)]), (300, [NEW]), (2500, [])])
+    aside = model._stream.chains[0].aside
+    assert len(aside.ids)
+    key = int(aside.ids[0])
+    size = int(aside.statistics.size[0])
+    late = next(d.key for d in decisions if d.subclass_id == key)
+    model.learn_label(late, "left")
+    model.flush()
+    check_stream(model._stream)
+    check_statistics(model._stream)
+    assert model._stream.chains[0].aside.statistics.size[0] == size - 1
+
+
+def test_subclasses_of_one_class_are_joined_and_the_older_id_goes_on():
+    # a class that shows its two ends first: two subclasses that turn out to be one
+    joined = 0
+    for seed in range(4):
+        model = fitted(batch_size=32, seed=seed)
+        ends, whole = [(4.0, 14.0), (10.0, 14.0)], [(float(a), 14.0) for a in range(4, 11)]
+        _, events = run(model, [(100, []), (100, ends), (1500, whole)], seed)
+        told_of: set[int] = set()
+        for event in events:
+            if isinstance(event, SubclassEmerged):
+                assert event.subclass_id not in told_of
+                told_of.add(event.subclass_id)
+            if isinstance(event, SubclassMerged):
+                assert event.into in told_of
+                if event.subclass_id in told_of:
+                    assert event.into < event.subclass_id
+                    joined += 1
+        check_stream(model._stream)
+        check_statistics(model._stream)
+    assert joined >= 1
+
+
+def test_a_subclass_that_turns_out_to_be_two_is_parted():
+    model = fitted(batch_size=32, chains=1)
+    places = [NEW, (-12.0, -12.0)]
+    run(model, [(150, []), (300, places)])
+    stream = model._stream
+    chain = stream.chains[0]
+    older, younger = largest(chain)
+    state = regroup.join(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
+    lives = {key: life for key, life in chain.life.subclasses.items() if key != younger}
+    model._stream = stream._replace(
+        chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
+        past=relabel(stream.past, 0, {younger: older}),
+    )
+    decisions, events = run(model, [(800, places)], seed=1)
+    (split,) = [e for e in events if isinstance(e, SubclassSplit)]
+    assert split.subclass_id == older
+    assert split.new_id >= state.next_id
+    assert split.sizes[0] >= split.sizes[1] >= 8
+    assert not [e for e in events if isinstance(e, SubclassEmerged) and e.subclass_id == split.new_id]
+    assert set(split.exemplars) <= set(range(1250))
+    parted = model._stream
+    check_stream(parted)
+    check_statistics(parted)
+    slots = [regroup.slot_of(parted.state, key) for key in (older, split.new_id)]
+    means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
+    spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
+    assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
+    assert np.min(spaces, axis=0).max() < 0.6, "each part is one of the two classes"
+    later = [d for d in decisions if d.seq > split.seq and d.subclass_id == split.new_id]
+    assert len(later) > 20
+
+
+def test_exemplars_are_the_most_typical_of_the_rows_that_are_kept(returned):
+    model = returned[0]
+    chain = model._stream.chains[0]
+    for key, life in chain.life.subclasses.items():
+        if life.emerged and key in chain.state.ids:
+            slot = regroup.slot_of(chain.state, key)
+            mean = chain.state.dishes.matrix[slot, -1, :-1] / chain.state.dishes.size[slot]
+            named = exemplars(chain.state.dishes, slot, life.kept, chain.known)
+            distance = dict(zip(life.kept.keys, np.linalg.norm(life.kept.rows - mean, axis=1), strict=True))
+            assert len(named) == min(5, len(distance))
+            assert np.mean([distance[name] for name in named]) <= np.mean(list(distance.values()))

@@ -1,0 +1,72 @@
+"""The sample of rows that a subclass keeps: uniform, of the right instances, the same in whatever order they came."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, keep, offer, priority, without
+
+
+def rows_at(seq: np.ndarray, d: int = 3) -> np.ndarray:
+    return np.asarray(seq, float)[:, None] + np.arange(d) / 10
+
+
+def sample(seq: np.ndarray, d: int = 3) -> Reservoir:
+    return keep(seq, rows_at(seq, d), [f"k{at}" for at in seq])
+
+
+def check(kept: Reservoir) -> None:
+    assert len(set(kept.seq.tolist())) == len(kept.seq)
+    np.testing.assert_array_equal(kept.rows, rows_at(kept.seq, kept.rows.shape[1]))
+    assert kept.keys == tuple(f"k{at}" for at in kept.seq)
+    assert (np.diff(priority(kept.seq).astype(object)) > 0).all()
+
+
+@pytest.mark.parametrize(("n", "d", "room"), [(5, 3, 5), (100, 3, LEAST_ROOM), (100, 40, 40), (30, 40, 30)])
+def test_room(n, d, room):
+    kept = sample(np.arange(n), d)
+    check(kept)
+    assert len(kept.seq) == room
+
+
+@given(st.sets(st.integers(0, 10**9), min_size=1, max_size=80), st.randoms())
+def test_the_sample_does_not_depend_on_the_order_or_the_batches(positions, random):
+    order = list(positions)
+    random.shuffle(order)
+    whole = sample(np.array(sorted(positions)))
+    kept = sample(np.zeros(0, np.int64))
+    while order:
+        part = np.array([order.pop() for _ in range(min(len(order), random.randint(1, 20)))])
+        again = np.concatenate([part, kept.seq[:3]])  # one that is there counts once
+        kept = offer(kept, again, rows_at(again), [f"k{at}" for at in again])
+        check(kept)
+    np.testing.assert_array_equal(kept.seq, whole.seq)
+
+
+@given(st.sets(st.integers(0, 300), min_size=1), st.sets(st.integers(301, 600), min_size=1))
+def test_the_sample_of_two_together_is_that_of_all(one, other):
+    a, b = sample(np.array(sorted(one))), sample(np.array(sorted(other)))
+    both = offer(a, *b)
+    check(both)
+    np.testing.assert_array_equal(both.seq, sample(np.array(sorted(one | other))).seq)
+
+
+def test_every_position_is_as_likely_as_any_other():
+    # 400 streams of 64 arrivals each: where in the stream the kept ones are, in quarters
+    counts = np.zeros(4)
+    for start in range(0, 400 * 64, 64):
+        kept = sample(np.arange(start, start + 64))
+        counts += np.bincount((kept.seq - start) // 16, minlength=4)
+    expected = 400 * LEAST_ROOM / 4
+    assert np.abs(counts - expected).max() < 4 * np.sqrt(expected)
+
+
+def test_rows_that_left_are_gone():
+    kept = without(sample(np.arange(12)), np.array([3, 7, 99]))
+    check(kept)
+    assert sorted(kept.seq.tolist()) == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+    same = sample(np.arange(12))
+    assert without(same, np.array([50])) is same
