@@ -49,6 +49,9 @@ def grow_old(given: Problem, mixture: Mixture, until: Sequence[int], **arguments
             for _ in model.drain():
                 pass
             seen += n
+        model.flush()
+        for _ in model.drain():
+            pass
         yield pickle.dumps(model), announced
 
 

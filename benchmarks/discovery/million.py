@@ -5,8 +5,8 @@ twentieth of them its own, and comes once more 60 000 instances after it has gon
 instances after it, so that there is one new class at a time, or none. One run with untouched defaults for each seed;
 the known classes fill what is left.
 
-Memory is the resident set of the process (Linux), read after each 20 000 instances; what the measuring keeps is set
-aside before the stream begins.
+Time is the processor's, of all threads, so that other processes do not show. Memory is the resident set of the
+process (Linux), read after each 20 000 instances; what the measuring keeps is set aside before the stream begins.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Passed(NamedTuple):
     Attributes
     ----------
     seen, microseconds, megabytes
-        After each chunk: instances, time an instance within the chunk, resident set.
+        After each chunk: instances, processor time (of all threads) an instance within the chunk, resident set.
     named
         Emerging subclass that the decision on each instance named, or ``IN_NONE``, ``OF_KNOWN``.
     events
@@ -116,7 +116,7 @@ def run(classes: Gaussians, y: np.ndarray, seed: int, chunk: int = CHUNK) -> Pas
     for begin in range(0, len(y), chunk):
         part = y[begin : begin + chunk]
         frame = pd.DataFrame(classes.draw(part, np.random.default_rng([seed, begin])), columns=names)
-        start = time.perf_counter()
+        start = time.process_time()
         model.learn_many(frame)
         if begin + chunk >= len(y):
             model.flush()
@@ -129,7 +129,7 @@ def run(classes: Gaussians, y: np.ndarray, seed: int, chunk: int = CHUNK) -> Pas
             elif decision.subclass_id is not None:
                 named[decision.seq] = decision.subclass_id
         passed.seen.append(begin + len(part))
-        passed.microseconds.append(1e6 * (time.perf_counter() - start) / len(part))
+        passed.microseconds.append(1e6 * (time.process_time() - start) / len(part))
         passed.megabytes.append(resident())
     return passed
 

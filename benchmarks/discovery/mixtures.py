@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.covariance import LedoitWolf
 from sklearn.mixture import GaussianMixture
 
 from benchmarks.discovery.streams import Problem, train
@@ -17,9 +16,7 @@ from stream_osr.hdp.space import Space, unwhiten, whiten
 
 COMPONENTS = (1, 2, 3, 5, 7, 10, 14)
 """Numbers of components that are tried."""
-LEAST_ROWS = 2
-"""A class with fewer rows a dimension is one Gaussian."""
-REGULAR = (1e-2, 1e-3, 1e-4)
+REGULAR = (1.0, 0.3, 0.1, 1e-2, 1e-3, 1e-4)
 """What is tried to be added to the variances of components; pooled within-class variances are 1."""
 HELD_OUT = 0.2
 
@@ -49,20 +46,17 @@ class Mixture(NamedTuple):
 def fit_class(rows: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Fit a mixture to the rows of a class, shape (n, d).
 
-    Number of components and regularisation are those that make held-out rows most probable. With few rows it is a
-    single Gaussian with the
-    covariance of Ledoit and Wolf.
+    Number of components (one, where there are few rows) and regularisation are those that make held-out rows most
+    probable.
 
     Returns
     -------
     Weight, mean and covariance of each component, shapes (k,), (k, d) and (k, d, d).
     """
     n, d = rows.shape
-    if n < LEAST_ROWS * d:
-        return np.ones(1), rows.mean(axis=0)[None], LedoitWolf().fit(rows).covariance_[None]
     mixed = np.random.default_rng([seed, n]).permutation(rows)
     out, rest = np.split(mixed, [round(HELD_OUT * n)])
-    tried = [(k, regular) for k in COMPONENTS if k <= len(rest) // d for regular in REGULAR]
+    tried = [(k, regular) for k in COMPONENTS if k == 1 or k <= len(rest) // d for regular in REGULAR]
     best = max(tried, key=lambda one: _mixture(*one, seed).fit(rest).score(out))
     fitted = _mixture(*best, seed).fit(rows)
     return fitted.weights_, fitted.means_, fitted.covariances_
