@@ -7,6 +7,7 @@ from stream_osr.compiling import give_notice
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import CandidateClass, NewClasses
 from stream_osr.discovery.events import (
+    ClassDrifted,
     Event,
     NewClassesChanged,
     SubclassDormant,
@@ -17,6 +18,7 @@ from stream_osr.discovery.events import (
     SubclassRecurred,
     SubclassSplit,
 )
+from stream_osr.discovery.signals import Signals
 from stream_osr.discovery.summary import Summary
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport
@@ -27,11 +29,13 @@ give_notice()
 
 __all__ = [
     "CandidateClass",
+    "ClassDrifted",
     "Decision",
     "Event",
     "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
+    "Signals",
     "SubclassDormant",
     "SubclassEmerged",
     "SubclassForgotten",

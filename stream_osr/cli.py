@@ -293,6 +293,7 @@ def run(
         console.print(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
         console.print(f"{missing} missing values were filled with the feature's training mean")
+    console.print(f"signals: {recognizer.signals}")
     _tell_set_aside(console, totals["set_aside"], errors)
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
@@ -314,6 +315,7 @@ def inspect(
     recognizer = load_model(model)
     typer.echo(str(recognizer.summary()))
     trained = recognizer.trained
+    typer.echo(f"signals: {recognizer.signals}")
     typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:

@@ -60,6 +60,7 @@ class Parameters(BaseModel):
     max_subclasses: AtLeastOne = 200
     max_dormant: AtLeastOne = 1000
     label_horizon: NotNegative = 10_000
+    drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
     on_missing: Literal["impute", "error", "skip"] = "impute"

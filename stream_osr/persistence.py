@@ -20,7 +20,7 @@ import numpy as np
 
 from stream_osr import engine, odds
 from stream_osr.decision import Decision
-from stream_osr.discovery import events, lifecycle, reservoir
+from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
 from stream_osr.errors import PersistenceError
 from stream_osr.hdp import (
     broad,
@@ -56,7 +56,7 @@ _RECORDS: dict[str, type[Any]] = {
         terms.Terms,
         lifecycle.Lifecycle,
         lifecycle.Subclass,
-        lifecycle.Arrival,
+        lifecycle.Member,
         reservoir.Reservoir,
         marginal.Statistics,
         regroup.Aside,
@@ -70,6 +70,10 @@ _RECORDS: dict[str, type[Any]] = {
         events.SubclassSplit,
         events.SubclassForgotten,
         events.NewClassesChanged,
+        events.Movement,
+        events.ClassDrifted,
+        drift.Drift,
+        signals.Signals,
         engine.Arrived,
         engine.Evidence,
         engine.Past,

@@ -16,6 +16,7 @@ from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
+from stream_osr.discovery.signals import Signals
 from stream_osr.discovery.summary import Group, Summary
 from stream_osr.engine import Arrived, Evidence, Glance, Stream, close_batch, expect_known, new_classes, open_stream
 from stream_osr.errors import (
@@ -135,6 +136,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         few rows, in every chain.
     label_horizon
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
+    drift_interval
+        Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
+        alarms on average, at least 1000; ``None``: do not.
     n_jobs
         Threads for the chains, in training and in each micro-batch; ``None``: as many as there are chains, and cores.
         Results do not depend on it.
@@ -149,7 +153,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
     ----------
     counters
         What happened to the data: ``missing`` values imputed, ``extra`` features ignored, instances ``skipped``,
-        ``unknown_keys`` of late labels.
+        ``unknown_keys`` of late labels; ``bad_rows``: rows with a missing value or one that is no finite number,
+        whether they were filled, skipped or refused.
 
     References
     ----------
@@ -208,6 +213,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         max_subclasses: int = 200,
         max_dormant: int = 1000,
         label_horizon: int = 10_000,
+        drift_interval: float | None = 1e6,
         n_jobs: int | None = None,
         freezing: Literal["auto", "manual"] = "auto",
         on_missing: Literal["impute", "error", "skip"] = "impute",
@@ -239,6 +245,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.max_subclasses = max_subclasses
         self.max_dormant = max_dormant
         self.label_horizon = label_horizon
+        self.drift_interval = drift_interval
         self.n_jobs = n_jobs
         self.freezing = freezing
         self.on_missing = on_missing
@@ -300,7 +307,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
                 if len(x) > len(values):
                     self.counters["extra"] += len(x) - len(values)
                 return
-        self._learn(self._read(check_mapping(x), y, t, key))
+        try:
+            read = self._read(check_mapping(x), y, t, key)
+        except InvalidFeature:
+            self.counters["bad_rows"] += 1
+            raise
+        self._learn(read)
 
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
         """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
@@ -334,8 +346,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
             try:
                 instance = self._read(record, label, time, name, number, first_label)
-            except InvalidFeature:
-                raise  # it names the row
+            except InvalidFeature:  # it names the row
+                self.counters["bad_rows"] += 1
+                raise
             except (InvalidInstance, InvalidLabel, NotTrained) as error:
                 raise type(error)(f"row {number}: {error}") from None
             read.append(instance)
@@ -402,6 +415,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
     def _learn(self, read: _Read) -> None:
         if read.row is None:
             self.counters["skipped"] += 1
+            self.counters["bad_rows"] += 1
         elif self._training is not None and read.label is not None:
             self._learn_training(self._training, read.features, read.row.values, read.label)
             self._count(read.row)
@@ -444,6 +458,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
 
     def _count(self, row: Row) -> None:
         self.counters["missing"] += row.missing
+        self.counters["bad_rows"] += row.missing > 0
         self.counters["extra"] += row.extra
 
     @staticmethod
@@ -752,6 +767,20 @@ class OpenSetRecognizer(MiniBatchClassifier):
             emerging=tuple(emerging),
             delta=stream.life.delta,
         )
+
+    @property
+    def signals(self) -> Signals:
+        """Four counts: novelty, drift, outliers, data quality (see :class:`stream_osr.Signals`).
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer()
+        >>> model.learn_one({"a": 1.0, "b": None}, "left")
+        >>> model.signals
+        Signals(novelty=0, drift=0, outliers=0, data_quality=1)
+        """
+        told = Signals() if self._stream is None else self._stream.signals
+        return told._replace(data_quality=self.counters["bad_rows"])
 
     def new_classes(self) -> NewClasses:
         """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.

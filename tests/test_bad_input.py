@@ -47,11 +47,16 @@ def in_stream(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> None:
-    """Check that the model refuses, is the same afterwards, and goes on working."""
+def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError], match: str) -> int:
+    """Check that the model refuses, is the same afterwards, and goes on working.
+
+    Returns how many rows it has counted as bad: nothing else of it may change.
+    """
+    counted = model.counters.pop("bad_rows", 0)
     before = pickle.dumps(model)
     with pytest.raises(error, match=match):
         act()
+    refused = model.counters.pop("bad_rows", 0)
     assert pickle.dumps(model) == before
     later, same = copy.deepcopy(model), pickle.loads(before)
     for each in (later, same):
@@ -61,6 +66,8 @@ def unchanged_by(model: OpenSetRecognizer, act: Any, error: type[StreamOSRError]
     decisions = list(later.drain())
     assert decisions[-1].nearest_class == "left"
     assert decisions == list(same.drain())
+    model.counters["bad_rows"] = counted + refused
+    return refused
 
 
 def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
@@ -105,10 +112,11 @@ NO_USABLE_NUMBERS = cases(
 def test_value_that_is_no_usable_number_is_refused(trained, phase, value, message):
     model = in_training() if phase == "training" else in_stream(trained)
     x = {"a": value, "b": 1.0}
-    unchanged_by(model, lambda: model.learn_one(x, "left"), InvalidFeature, message)
-    unchanged_by(model, lambda: model.learn_one(x), InvalidFeature, message)
-    unchanged_by(model, lambda: model.predict_one(x), InvalidFeature, message)
-    unchanged_by(model, lambda: model.predict_proba_one(x), InvalidFeature, message)
+    assert unchanged_by(model, lambda: model.learn_one(x, "left"), InvalidFeature, message) == 1
+    assert unchanged_by(model, lambda: model.learn_one(x), InvalidFeature, message) == 1
+    assert unchanged_by(model, lambda: model.predict_one(x), InvalidFeature, message) == 0
+    assert unchanged_by(model, lambda: model.predict_proba_one(x), InvalidFeature, message) == 0
+    assert model.signals.data_quality == 2
 
 
 def test_refusal_can_be_taken_apart():
@@ -153,6 +161,7 @@ def test_missing_values_are_imputed_and_counted(trained, phase, value):
     asked, filled = {"a": value, "b": 0.0}, {"a": mean, "b": 0.0}
     assert model.predict_proba_one(asked) == pytest.approx(model.predict_proba_one(filled))
     assert model.counters["missing"] == 2
+    assert model.counters["bad_rows"] == model.signals.data_quality == 2
 
 
 def test_missing_values_are_an_error_when_asked_to_be():
@@ -166,6 +175,15 @@ def test_missing_values_are_an_error_when_asked_to_be():
         model, lambda: model.predict_many(pd.DataFrame({"a": [1.0]})), InvalidFeature, "feature 'b' of row 0"
     )
     assert model.counters["missing"] == 0
+    assert model.counters["bad_rows"] == 4
+
+
+def test_a_row_is_bad_once_however_many_values_it_lacks():
+    model = in_training()
+    model.learn_one({"a": None, "b": math.nan}, "left")
+    model.learn_one({}, "left")
+    model.learn_one({"a": 1.0, "b": 0.0, "c": 5.0}, "left")
+    assert (model.counters["missing"], model.counters["bad_rows"]) == (4, 2)
 
 
 def test_instances_with_missing_values_are_skipped_when_asked_to_be():
@@ -179,7 +197,7 @@ def test_instances_with_missing_values_are_skipped_when_asked_to_be():
     model.learn_one({"a": 1.0})
     model.learn_one({"a": 1.0, "b": 2.0})
     assert len(list(model.drain())) == 1
-    assert model.counters["skipped"] == 3
+    assert model.counters["skipped"] == model.counters["bad_rows"] == 3
     assert model.counters["missing"] == 0
     assert model.predict_one({"a": 1.0}) in {"left", "unknown"}  # a question has to be answered
 

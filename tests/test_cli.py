@@ -187,7 +187,9 @@ def test_standard_input_to_standard_output(work):
 def test_nothing_but_plain_lines_when_nobody_watches(work):
     done = call("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "-o", "quiet.jsonl", cwd=work)
     assert "\x1b" not in done.stderr
-    assert re.fullmatch(r"600 read, 600 decided, \d+ events\n", done.stderr)
+    first, second = done.stderr.splitlines()
+    assert re.fullmatch(r"600 read, 600 decided, \d+ events", first)
+    assert re.fullmatch(r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0", second)
 
 
 @pytest.mark.parametrize(

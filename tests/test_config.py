@@ -56,6 +56,8 @@ def test_defaults_are_those_of_the_constructor():
         ({"max_training": 0}, "max_training is 0: input should be greater than or equal to 1"),
         ({"max_subclasses": 0}, "max_subclasses is 0: input should be greater than or equal to 1"),
         ({"label_horizon": -1}, "label_horizon is -1: input should be greater than or equal to 0"),
+        ({"drift_interval": 999.0}, r"drift_interval is 999\.0: input should be greater than or equal to 1000"),
+        ({"drift_interval": math.nan}, "drift_interval is nan: input should be"),
         ({"freezing": "never"}, "freezing is 'never': input should be 'auto' or 'manual'"),
         ({"on_missing": "drop"}, "on_missing is 'drop': input should be 'impute', 'error' or 'skip'"),
         ({"seed": -1}, "seed is -1: input should be greater than or equal to 0"),

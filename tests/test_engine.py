@@ -264,7 +264,9 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
 
 
 def chunk(seq: int, *keys: Any) -> Past:
-    return Past(np.zeros((len(keys), 2)), keys, seq, np.full((1, len(keys)), -1))
+    return Past(
+        np.zeros((len(keys), 2)), keys, (None,) * len(keys), seq, np.full((1, len(keys)), -1), np.zeros(len(keys))
+    )
 
 
 def test_the_latest_instance_of_a_key_is_recalled():

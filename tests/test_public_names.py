@@ -8,10 +8,12 @@ import inspect
 import stream_osr
 from stream_osr import (
     CandidateClass,
+    ClassDrifted,
     Decision,
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
+    Signals,
     SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
@@ -28,11 +30,13 @@ from stream_osr import (
 def test_names_of_the_package():
     assert stream_osr.__all__ == [
         "CandidateClass",
+        "ClassDrifted",
         "Decision",
         "Event",
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
+        "Signals",
         "SubclassDormant",
         "SubclassEmerged",
         "SubclassForgotten",
@@ -101,6 +105,7 @@ def test_arguments_of_the_constructor():
         "max_subclasses": 200,
         "max_dormant": 1000,
         "label_horizon": 10_000,
+        "drift_interval": 1e6,
         "n_jobs": None,
         "freezing": "auto",
         "on_missing": "impute",
@@ -130,6 +135,7 @@ def test_members_of_the_recognizer():
         "predict_proba_one",
         "save",
         "set_min_probability",
+        "signals",
         "summary",
         "trained",
     }
@@ -169,6 +175,11 @@ def test_fields_of_what_is_told():
     ]
     assert [f.name for f in dataclasses.fields(SubclassForgotten)] == [*about, "subclass_id", "last_seen"]
     assert [f.name for f in dataclasses.fields(NewClassesChanged)] == [*about, "delta", "before", "subclasses"]
+    assert [f.name for f in dataclasses.fields(ClassDrifted)] == [
+        *about,
+        *("label", "direction", "since", "size", "rank_before", "rank_now", "movement"),
+    ]
+    assert Signals._fields == ("novelty", "drift", "outliers", "data_quality")
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta"),
     ]

@@ -20,6 +20,7 @@ from benchmarks.discovery import (
     ageing,
     closed,
     closed20k,
+    drift,
     grouping,
     million,
     opened,
@@ -51,6 +52,7 @@ SETTINGS = {
     "recurrence": Setting(recurrence.measure, recurrence.table, recurrence.DATASETS),
     "ageing": Setting(ageing.measure, ageing.table, ageing.DATASETS, seeds=1),
     "million": Setting(million.measure, million.table, seeds=1),
+    "drift": Setting(drift.measure, drift.table, drift.DATASETS),
 }
 
 

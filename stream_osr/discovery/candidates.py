@@ -193,4 +193,4 @@ def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any,
 def _latest(subclass: Subclass) -> Sequence[Any]:
     if not subclass.recent and subclass.kept is not None:
         return subclass.kept.keys
-    return [arrival.moment.key for arrival in reversed(subclass.recent)]
+    return [member.moment.key for member in reversed(subclass.recent)]

@@ -55,6 +55,24 @@ class Explanation(NamedTuple):
     distance: float
 
 
+class Movement(NamedTuple):
+    """How far the mean of a known class has moved, feature by feature.
+
+    Attributes
+    ----------
+    mean
+        Mean of each feature since the change, in the caller's units.
+    trained
+        Mean in training.
+    shift
+        Their difference, in standard deviations of the class in training.
+    """
+
+    mean: dict[Hashable, float]
+    trained: dict[Hashable, float]
+    shift: dict[Hashable, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that an operator may want to know; each fact is told once.
@@ -222,3 +240,32 @@ class NewClassesChanged(Event):
     delta: int
     before: int
     subclasses: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassDrifted(Event):
+    """The instances of a known class have become less usual for it, or more; told again when they have changed again.
+
+    Attributes
+    ----------
+    label
+        The known class.
+    direction
+        ``"sparser"``: it has moved or widened. ``"denser"``: it has narrowed, or come back.
+    since
+        Position in the stream from which on it looks changed: an estimate.
+    size
+        Instances since then that were judged: the class's own, as far as can be told.
+    rank_before, rank_now
+        Mean ``density_rank`` before and since; 1/2 in training.
+    movement
+        Which features moved. A class that widened or narrowed where it was shows in none of them.
+    """
+
+    label: Any
+    direction: str
+    since: int
+    size: int
+    rank_before: float
+    rank_now: float
+    movement: Movement

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import Explanation
+from stream_osr.discovery.events import Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
@@ -84,3 +84,16 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
         return ()
     distances = mahalanobis_each(dishes, np.full(count, slot), homogeneous(kept.rows), known.prior)
     return tuple(kept.keys[at] for at in np.argsort(distances, kind="stable")[:EXEMPLARS])
+
+
+def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
+    """Describe how known class ``j`` has moved to a mean of whitened rows of shape (d,) (see :class:`Movement`)."""
+    members = np.flatnonzero(known.seated[j] > 0)
+    share = known.seated[j, members] / known.seated[j, members].sum()
+    means, covariances = means_and_scales(copy_slots(known.dishes, members, len(members)), known.prior)
+    centre = share @ means
+    covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
+    difference = (mean - centre) @ space.backward
+    shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
+    raw, trained = unwhiten(space, np.array([mean, centre]))
+    return Movement(*(dict(zip(names, values.tolist(), strict=True)) for values in (raw, trained, shift)))

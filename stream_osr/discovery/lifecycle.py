@@ -15,27 +15,37 @@ import numpy as np
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
-EMERGES_WITH = 8
-"""Arrivals in a subclass (and as many that have stayed) ..."""
+EMERGES_WITH = 5
+"""The latest so many members of a subclass, those included that the window re-seated in it, ..."""
 EMERGES_WITHIN = 640
-"""... within so many instances of the stream ..."""
+"""... came within so many instances of the stream ..."""
 EMERGES_ABOVE = 0.9
 """... with at least this mean probability of being unknown, and it is announced ..."""
 BURST = 2 * EMERGES_WITH
-"""... if they came in more than one batch, or it has so many instances."""
-HELD_WITH = EMERGES_WITH // 2
-"""An emerged subclass with fewer instances (others have moved) is not held. So many arrivals wake a dormant one."""
+"""... if they came in more than one batch, or it has so many members."""
+RECENT = 16
+"""Members that are remembered one by one: some may leave."""
+HELD_WITH = 4
+"""An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
 EXEMPLARS = 5
 TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
 
 
-class Arrival(NamedTuple):
-    """An instance that took a seat in an emerging subclass: its place, its p_unknown, the number of its batch."""
+class Member(NamedTuple):
+    """An instance of an emerging subclass: its place, its p_unknown at once, position of the first of its batch."""
 
     moment: Moment
     p_unknown: float
     batch: int
+
+
+class Move(NamedTuple):
+    """A member that was re-seated: from one subclass to another, -1: to or from a known class."""
+
+    was: int
+    now: int
+    member: Member
 
 
 class Subclass(NamedTuple):
@@ -44,11 +54,11 @@ class Subclass(NamedTuple):
     Attributes
     ----------
     first, last
-        First and latest arrival.
+        First and latest member.
     recent
-        The latest arrivals, at most ``EMERGES_WITH``; since it fell asleep, if it did.
+        The latest members, at most ``RECENT``; since it fell asleep, if it did.
     arrivals
-        All arrivals as of the latest one, faded.
+        All that arrived in it, as of position ``last``, faded.
     emerged
         It has been announced.
     dormant
@@ -61,7 +71,7 @@ class Subclass(NamedTuple):
 
     first: Moment
     last: Moment
-    recent: tuple[Arrival, ...] = ()
+    recent: tuple[Member, ...] = ()
     arrivals: float = 0.0
     emerged: bool = False
     dormant: bool = False
@@ -86,7 +96,11 @@ class Changes(NamedTuple):
 
 
 def observe(
-    life: Lifecycle, arrivals: Sequence[tuple[int, Arrival]], sizes: Mapping[int, int], served: Collection[int]
+    life: Lifecycle,
+    arrivals: Sequence[tuple[int, Member]],
+    moves: Sequence[Move],
+    sizes: Mapping[int, int],
+    served: Collection[int],
 ) -> tuple[Lifecycle, Changes]:
     """Follow one micro-batch.
 
@@ -95,18 +109,30 @@ def observe(
     life
         The lives so far; it does not change.
     arrivals
-        Subclass and arrival of each instance of the batch that took a seat in an emerging subclass, in order.
+        Subclass and instance, for each of the batch that took a seat in an emerging subclass, in order.
+    moves
+        Earlier instances that the window re-seated.
     sizes
         Instances in each subclass that is on the menu after the batch.
     served
         Those of them that a table serves.
     """
     lives = dict(life.subclasses)
-    together: dict[int, list[Arrival]] = {}
-    for key, arrival in arrivals:
-        together.setdefault(key, []).append(arrival)
-    for key, came in together.items():
-        lives[key] = _arrive(lives.get(key), came)
+    left: dict[int, set[int]] = {}
+    came: dict[int, list[Member]] = {}
+    arrived: dict[int, list[Member]] = {}
+    for move in moves:
+        left.setdefault(move.was, set()).add(move.member.moment.seq)
+        if move.now in sizes:
+            came.setdefault(move.now, []).append(move.member)
+    for key, member in arrivals:
+        came.setdefault(key, []).append(member)
+        arrived.setdefault(key, []).append(member)
+    for key in left.keys() & lives.keys():
+        stayed = tuple(m for m in lives[key].recent if m.moment.seq not in left[key])
+        lives[key] = lives[key]._replace(recent=stayed)
+    for key, members in came.items():
+        lives[key] = _take_in(lives.get(key), members, arrived.get(key, ()))
     emerged, grew, dormant, recurred = [], [], [], []
     for key, subclass in lives.items():
         size = sizes.get(key, 0)
@@ -114,7 +140,7 @@ def observe(
             if _has_support(subclass.recent, size):
                 emerged.append(key)
         elif subclass.dormant:
-            if _is_back(subclass.recent):
+            if _are_new(subclass.recent, HELD_WITH):
                 recurred.append(key)
         elif size and key not in served:
             dormant.append(key)
@@ -130,14 +156,23 @@ def observe(
     return life._replace(subclasses=lives), Changes(tuple(emerged), tuple(grew), tuple(dormant), tuple(recurred))
 
 
-def _arrive(old: Subclass | None, came: Sequence[Arrival]) -> Subclass:
-    first, last = came[0].moment, came[-1].moment
+def _take_in(old: Subclass | None, came: Sequence[Member], arrived: Sequence[Member]) -> Subclass:
+    """Note new members, and which of them have just arrived."""
+    moments = [member.moment for member in came]
     if old is None:
+        first = min(moments, key=_position)
         old = Subclass(first, first)
+    last = max(old.last, *moments, key=_position)
     count = old.arrivals * _faded(last.seq - old.last.seq)
-    count += sum(_faded(last.seq - arrival.moment.seq) for arrival in came)
-    recent = (*old.recent, *came[-EMERGES_WITH:])[-EMERGES_WITH:]
-    return old._replace(last=last, recent=recent, arrivals=count)
+    count += sum(_faded(last.seq - member.moment.seq) for member in arrived)
+    recent = sorted((*old.recent, *came), key=lambda member: member.moment.seq)
+    return old._replace(
+        first=min(old.first, *moments, key=_position), last=last, recent=tuple(recent[-RECENT:]), arrivals=count
+    )
+
+
+def _position(moment: Moment) -> int:
+    return moment.seq
 
 
 def _faded(instances: int) -> float:
@@ -151,8 +186,8 @@ def trend(subclass: Subclass, seq: int) -> float:
     --------
     One in four:
 
-    >>> came = [Arrival(Moment(i, None, None), 1.0, 0) for i in range(0, 40, 4)]
-    >>> life, _ = observe(Lifecycle(), [(7, arrival) for arrival in came], {7: 10}, {7})
+    >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 40, 4)]
+    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came], [], {7: 10}, {7})
     >>> round(trend(life.subclasses[7], 39))
     252
     """
@@ -160,35 +195,35 @@ def trend(subclass: Subclass, seq: int) -> float:
     return 1000.0 * subclass.arrivals * _faded(seq - subclass.last.seq) / max(weight, 1.0)
 
 
-def _has_support(recent: Sequence[Arrival], size: int) -> bool:
-    return (
-        len(recent) == EMERGES_WITH <= size
-        and (size >= BURST or recent[0].batch < recent[-1].batch)
-        and recent[-1].moment.seq - recent[0].moment.seq < EMERGES_WITHIN
-        and sum(arrival.p_unknown for arrival in recent) >= EMERGES_ABOVE * EMERGES_WITH
-    )
+def _has_support(recent: Sequence[Member], size: int) -> bool:
+    return size >= EMERGES_WITH and _are_new(recent, EMERGES_WITH) and (size >= BURST or _in_batches(recent) > 1)
 
 
-def _is_back(recent: Sequence[Arrival]) -> bool:
-    latest = recent[-HELD_WITH:]
+def _in_batches(recent: Sequence[Member]) -> int:
+    return len({member.batch for member in recent})
+
+
+def _are_new(recent: Sequence[Member], count: int) -> bool:
+    """Say whether the latest so many members came close together and were taken for unknown."""
+    latest = recent[-count:]
     return (
-        len(latest) == HELD_WITH
+        len(latest) == count
         and latest[-1].moment.seq - latest[0].moment.seq < EMERGES_WITHIN
-        and sum(arrival.p_unknown for arrival in latest) >= EMERGES_ABOVE * HELD_WITH
+        and sum(member.p_unknown for member in latest) >= EMERGES_ABOVE * count
     )
 
 
 def unite(older: Subclass, younger: Subclass) -> Subclass:
     """Make one life of those of two subclasses that have turned out to be one."""
-    first = min(older.first, younger.first, key=lambda moment: moment.seq)
-    last = max(older.last, younger.last, key=lambda moment: moment.seq)
+    first = min(older.first, younger.first, key=_position)
+    last = max(older.last, younger.last, key=_position)
     kept = older.kept or younger.kept
     if older.kept is not None and younger.kept is not None:
         kept = offer(older.kept, *younger.kept)
     return older._replace(
         first=first,
         last=last,
-        recent=tuple(sorted((*older.recent, *younger.recent), key=lambda a: a.moment.seq)[-EMERGES_WITH:]),
+        recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
         arrivals=sum(one.arrivals * _faded(last.seq - one.last.seq) for one in (older, younger)),
         emerged=older.emerged or younger.emerged,
         dormant=all(one.dormant for one in (older, younger) if one.emerged) and (older.emerged or younger.emerged),

@@ -15,6 +15,7 @@ from stream_osr.engine.discover import Followed, follow_subclasses, tell
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.identities import keep_identities
 from stream_osr.engine.past import follow_moves, relabel, remember
+from stream_osr.engine.signals import count_outliers, follow_known, tally
 from stream_osr.engine.state import Arrived, Chain, Past, Stream
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
@@ -75,7 +76,7 @@ def close_batch(
 def _seat_batch(
     trained: TrainedModel, stream: Stream, arrived: Sequence[Arrived], parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
-    """Step every chain, learn the odds, decide for now, follow the emerging subclasses."""
+    """Step every chain, learn the odds, decide for now, follow the emerging subclasses and the known classes."""
     settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
     first = stream.state.seen
     rows = np.array([a.row for a in arrived])
@@ -101,7 +102,9 @@ def _seat_batch(
     past = stream.past
     for number, one in enumerate(kept):
         past = relabel(past, number, one.joined)
-    chunk = Past(rows, tuple(a.key for a in arrived), first, np.array([result.subclass for result in results]))
+    _, times, keys = zip(*arrived, strict=True)
+    seats = np.array([result.subclass for result in results])
+    chunk = Past(rows, keys, times, first, seats, probabilities[:, -1])
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     chains: list[Chain] = []
     followed: list[Followed] = []
@@ -112,8 +115,12 @@ def _seat_batch(
         chains.append(followed[-1].chain)
     told = followed[0]
     chains[0], events = tell(trained, stream.labels, told, decisions, stream.state.next_id)
+    drift, drifted = follow_known(trained, stream, rows, nearest[0], ranks[0], probabilities, parameters)
+    events += drifted
+    signals = tally(stream.signals, events, count_outliers(stream.chains[0], *stepped[0]))
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
-    return stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting), events
+    following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
+    return following._replace(drift=drift, signals=signals), events
 
 
 def _step(

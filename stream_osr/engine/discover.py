@@ -14,11 +14,11 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import (
-    EMERGES_WITH,
     HELD_WITH,
-    Arrival,
     Changes,
     Lifecycle,
+    Member,
+    Move,
     Subclass,
     best_supported,
     estimate_new_classes,
@@ -28,7 +28,7 @@ from stream_osr.discovery.lifecycle import (
     unite,
 )
 from stream_osr.discovery.reservoir import keep, offer, only, without
-from stream_osr.engine.past import relabel, remembered, reseat, since
+from stream_osr.engine.past import members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
 from stream_osr.hdp import stream as sampler
@@ -38,6 +38,9 @@ from stream_osr.hdp.parting import part
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.trained import TrainedModel
+
+LEAST_PART = 8
+"""Rows that each part of a subclass must have for it to be parted."""
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -132,16 +135,23 @@ def follow_subclasses(
     lives = dict(chain.life.subclasses)
     for younger, older in joined.items():
         _unite(lives, older, younger)
-    batch = decisions[0].batch
     sizes = _sizes(chain)
     arrivals = [
-        (key, Arrival(ev.Moment(d.seq, d.t, d.key), d.p_unknown, batch))
+        (key, Member(ev.Moment(d.seq, d.t, d.key), d.p_unknown, decisions[0].seq))
         for key, d in zip(result.subclass.tolist(), decisions, strict=True)
         if key in sizes
     ]
     served = set(chain.state.ids[regroup.tables_of(chain.state) > 0].tolist())
-    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, sizes, served)
-    chain = chain._replace(life=_sample(life, changes, number, past, result))
+    latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
+    moves = [
+        Move(was, now, member)
+        for was, now, member in zip(
+            result.moved_from.tolist(), result.moved_to.tolist(), members(latest, result.moved), strict=True
+        )
+        if member is not None
+    ]
+    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served)
+    chain = chain._replace(life=_sample(life, changes, number, past, latest, result))
     followed = Followed(chain, past, dict(joined), {}, changes, {}, chain.state)
     for key in (*changes.emerged, *changes.grew):
         followed = _join_same(followed, number, key)
@@ -164,13 +174,17 @@ def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
 
 
 def _sample(
-    life: Lifecycle, changes: Changes, number: int, past: tuple[Past, ...], result: sampler.BatchResult
+    life: Lifecycle,
+    changes: Changes,
+    number: int,
+    past: tuple[Past, ...],
+    latest: tuple[Past, ...],
+    result: sampler.BatchResult,
 ) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
     lives = dict(life.subclasses)
     for key in changes.emerged:
         lives[key] = lives[key]._replace(kept=keep(*remembered(past, number, key)))
-    latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
     touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
     for key in sorted((touched - set(changes.emerged)) & lives.keys()):
         kept = lives[key].kept
@@ -236,7 +250,7 @@ def _part(followed: Followed, number: int, key: int) -> Followed:
         more = ~np.isin(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
         keys = (*keys, *only(life.kept, more).keys)
-    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), EMERGES_WITH, prior)
+    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior)
     if smaller is None:
         return followed
     new = state.next_id

@@ -10,6 +10,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.engine.past import recall
+from stream_osr.engine.signals import count_left_behind, tally
 from stream_osr.engine.state import Chain, Stream, Waiting
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import densities, learn_labelled
@@ -56,6 +57,8 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
             decided.insert(-1, 0)
         rows.append(_Labelled(labels.index(label), row, earlier))
     chains = tuple(_learn_labelled(chain, number, rows, parameters) for number, chain in enumerate(stream.chains))
+    withdrawn = [int(row.earlier.subclass[0]) for row in rows if row.earlier is not None]
+    outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
     return (
         stream._replace(
             labels=tuple(labels),
@@ -63,6 +66,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
             past=past,
             waiting=_widen(stream.waiting, len(labels)),
             decided=tuple(decided),
+            signals=tally(stream.signals, [], outliers),
         ),
         unknown_keys,
     )

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from stream_osr.discovery.events import Moment
+from stream_osr.discovery.lifecycle import Member
 from stream_osr.engine.state import Past
 from stream_osr.hdp import stream as sampler
 
@@ -46,6 +48,22 @@ def since(past: tuple[Past, ...], seq: int) -> tuple[Past, ...]:
     while at and past[at - 1].seq + len(past[at - 1].keys) > seq:
         at -= 1
     return past[at:]
+
+
+def members(past: Sequence[Past], seqs: np.ndarray) -> list[Member | None]:
+    """Recall instances by their positions, ascending; ``None`` for those that are forgotten."""
+    out: list[Member | None] = []
+    chunks = iter(past)
+    chunk = next(chunks, None)
+    for seq in seqs.tolist():
+        while chunk is not None and chunk.seq + len(chunk.keys) <= seq:
+            chunk = next(chunks, None)
+        if chunk is None or seq < chunk.seq:
+            out.append(None)
+        else:
+            at = seq - chunk.seq
+            out.append(Member(Moment(seq, chunk.times[at], chunk.keys[at]), float(chunk.p_unknown[at]), chunk.seq))
+    return out
 
 
 def relabel(past: tuple[Past, ...], number: int, names: Mapping[int, int]) -> tuple[Past, ...]:

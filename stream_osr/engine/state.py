@@ -9,7 +9,9 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
+from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.discovery.signals import Signals
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
@@ -32,13 +34,16 @@ class Arrived(NamedTuple):
 class Past(NamedTuple):
     """A decided batch, kept for labels that come late.
 
-    Rows of shape (b, d), keys, first position in the stream, subclass ids in each of R chains, (R, b).
+    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
+    p_unknown as it was at once, (b,).
     """
 
     rows: np.ndarray
     keys: tuple[Any, ...]
+    times: tuple[float | None, ...]
     seq: int
     subclass: np.ndarray
+    p_unknown: np.ndarray
 
 
 class Chain(NamedTuple):
@@ -101,6 +106,10 @@ class Stream(NamedTuple):
         Decisions held back by ``decision_delay``.
     decided
         Instances decided so far as each known class and, last, as unknown.
+    drift
+        Detectors of known classes that move.
+    signals
+        Counts of what was told and of outliers; data quality is counted before the stream.
     """
 
     labels: tuple[Label, ...]
@@ -109,6 +118,8 @@ class Stream(NamedTuple):
     past: tuple[Past, ...]
     waiting: Waiting
     decided: tuple[int, ...]
+    drift: Drift
+    signals: Signals
 
     @property
     def known(self) -> Known:
@@ -146,6 +157,8 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         past=(),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
+        drift=start_drift(n_classes, trained.known.prior.n_features),
+        signals=Signals(),
     )
 
 

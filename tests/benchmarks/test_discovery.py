@@ -6,9 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.discovery import grouping, streamndr
+from benchmarks.discovery import drift, grouping, streamndr
 from benchmarks.discovery.__main__ import main
-from stream_osr import Decision
+from stream_osr import Decision, OpenSetRecognizer
+from stream_osr.hdp.space import whiten
 from tests.data import need_data
 
 
@@ -71,6 +72,44 @@ def test_grouping_of_a_real_set(tmp_path, capsys):
         assert run["error"] == pytest.approx(abs(run["number"] - run["n_unknown"]) / run["n_unknown"])
     mean = sum(run["gathered NMI"] for run in runs) / 2
     assert f"{mean:.3f}" in capsys.readouterr().out.splitlines()[-2]
+
+
+def test_drift_of_a_real_set(monkeypatch):
+    need_data("PENDIGITS")
+    monkeypatch.setattr(drift, "MOVING", 1)
+    figures = list(drift.measure([100], ["PENDIGITS", "COIL20"]))
+    assert [run["stream"] for run in figures] == ["closed", "open", "switched on", *map(str, drift.CHANGES)]
+    assert all(run["dataset"] == "PENDIGITS" and run["seed"] == 100 for run in figures)
+    told = {run["stream"]: run for run in figures}
+    assert told["closed"]["false"] == 0
+    assert told["open"]["instances"] > 2 * told["closed"]["instances"]
+    for name in ("shift 3", "spread 2"):
+        assert 8 <= told[name]["delay"] < 120
+    table = drift.table(figures).splitlines()
+    assert len(table) == 2 + len(figures)
+    assert "1 of 1" in next(line for line in table if line.startswith("shift 3 "))
+
+
+def test_only_the_rows_of_a_class_change_and_only_late():
+    rng = np.random.default_rng(0)
+    X, moves = rng.normal(size=(100, 3)), np.arange(100) % 2 == 0
+    model = OpenSetRecognizer(chains=1)
+    for x in X.tolist():
+        model.learn_one(dict(enumerate(x)), 0)
+    model.freeze()
+    late = moves & (np.arange(100) >= 50)
+    for change in drift.CHANGES:
+        out = drift.changed(X, moves, change, model.trained, rng)
+        np.testing.assert_array_equal(out[~late], X[~late])
+        went = whiten(model.trained.space, out[late]) - whiten(model.trained.space, X[late])
+        length = np.linalg.norm(went, axis=1)
+        assert length[-1] > 0.1
+        if change.kind == "shift":
+            assert length[-1] == pytest.approx(change.size)
+            assert length[0] == pytest.approx(0.0 if change.gradual else change.size, abs=1e-12)
+        else:
+            middle = X[moves].mean(axis=0)
+            np.testing.assert_allclose(out[late] - middle, change.size * (X[late] - middle))
 
 
 def test_unknown_data_set_is_refused(capsys):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from stream_osr import (
+    ClassDrifted,
     Event,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -22,7 +23,7 @@ from stream_osr import (
     SubclassRecurred,
     SubclassSplit,
 )
-from stream_osr.discovery.events import Explanation, Moment
+from stream_osr.discovery.events import Explanation, Moment, Movement
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "f" * 64}
 EXPLANATION = Explanation({"a": 1.0, 2: -0.5}, {"a": 1.5, 2: 0.0}, {"a": 3.0, 2: 0.0}, ("a", 2), "left", 4, 6.5)
@@ -47,6 +48,16 @@ EVENTS: list[Event] = [
     SubclassSplit(**ABOUT, subclass_id=9, new_id=13, sizes=(12, 8), exemplars=("k3",), explanation=EXPLANATION),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
+    ClassDrifted(
+        **ABOUT,
+        label="left",
+        direction="sparser",
+        since=96,
+        size=30,
+        rank_before=0.5,
+        rank_now=0.125,
+        movement=Movement({"a": 1.0, 2: -0.5}, {"a": 0.5, 2: -0.5}, {"a": 3.0, 2: 0.0}),
+    ),
 ]
 
 
@@ -61,6 +72,8 @@ def test_event_as_a_dict(event):
     for name in ("first_seen", "last_seen"):
         if name in again:
             assert set(again[name]) == {"seq", "t", "key"}
+    if "movement" in again:
+        assert again["movement"]["shift"] == {"a": 3.0, "2": 0.0}
     if "explanation" in again:
         assert again["explanation"] == {
             "mean": {"a": 1.0, "2": -0.5},

@@ -1,0 +1,279 @@
+"""Known classes that move, apart from what is new: a detector for each known class, on how usual its instances are.
+
+What a detector sees is the density rank: the share of a class's training instances that are no denser than an
+instance. It is uniform on [0, 1] for a class that stays as it is, sinks when the class moves or widens, rises when it
+narrows, and one far instance counts no more than an odd one, which a log density would not grant. Means of ``BLOCK``
+ranks go to river's ``PageHinkley``, two-sided.
+
+A detector fed with accepted instances alone would never see its class leave. Fed with all instances whose nearest
+class it is, it would take every new class nearby for a drift. Here unknown instances count for their nearest class
+only as far as they *replace* it: as many as are missing of the instances that the class should have, by its share
+among the known ones so far. A new class beside a known one comes on top of it; one that has moved away leaves a gap.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from river.drift import PageHinkley
+
+BLOCK = 8
+"""Ranks whose mean is one value for a detector."""
+TOLERANCE = 0.05
+"""A mean rank that is off by less is no drift, however long it lasts: what is frozen is an estimate."""
+PRIOR_BLOCKS = 8
+"""So many blocks a detector begins with: of mean 1/2 as in training, or, after an alarm, as rank was lately."""
+LATELY = 8.0
+"""Instances of a class after which one counts half in what the class has been like lately."""
+MOST_OWED = 16.0
+"""Instances that a class may be short of, or ahead: more are not carried over."""
+SHARES_HALF_LIFE = 4000.0
+"""Instances of the stream after which an arrival counts half in the share of its class."""
+LEAST_PACE = 0.25
+"""A class is expected at this share of its usual rate at least, also if it is alone or the others are missing too."""
+
+SPARSER, DENSER = "sparser", "denser"
+
+
+class Drift(NamedTuple):
+    """The detectors of J known classes in d whitened dimensions. Size O(J d), however long the stream.
+
+    Attributes
+    ----------
+    detectors
+        What a ``PageHinkley`` remembers (values, their mean, the two sums and their extremes), shape (J, 6).
+    pending
+        Number and sum of the ranks of the unfinished block, shape (J, 2).
+    arrived
+        Instances that counted for each class, faded, shape (J,).
+    seen
+        Instances of the stream, faded likewise.
+    owed
+        Instances that each class is short of, shape (J,).
+    usual
+        Since when a change to sparser and to denser ranks may be under way: the position in the stream that follows
+        the latest block that spoke against it, the detector's number of values then, and their mean, shape (J, 2, 3).
+    lately
+        Number of instances, sum of their ranks and of their whitened rows, faded by instances of the class,
+        shape (J, d + 2).
+    """
+
+    detectors: np.ndarray
+    pending: np.ndarray
+    arrived: np.ndarray
+    seen: float
+    owed: np.ndarray
+    usual: np.ndarray
+    lately: np.ndarray
+
+
+class Alarm(NamedTuple):
+    """A known class has changed.
+
+    Attributes
+    ----------
+    j
+        Number of the class.
+    direction
+        ``"sparser"`` or ``"denser"``.
+    since
+        Position in the stream from which on it looks changed.
+    size
+        Instances that counted for it since.
+    rank_before, rank_now
+        Mean density rank before, and lately.
+    mean
+        Mean whitened row lately, shape (d,).
+    """
+
+    j: int
+    direction: str
+    since: int
+    size: int
+    rank_before: float
+    rank_now: float
+    mean: np.ndarray
+
+
+def start_drift(n_classes: int, n_features: int) -> Drift:
+    """Begin with nothing seen."""
+    drift = Drift(
+        detectors=np.zeros((0, 6)),
+        pending=np.zeros((0, 2)),
+        arrived=np.zeros(0),
+        seen=0.0,
+        owed=np.zeros(0),
+        usual=np.zeros((0, 2, 3)),
+        lately=np.zeros((0, n_features + 2)),
+    )
+    return _fit(drift, n_classes, 0)
+
+
+def threshold_for(interval: float) -> float:
+    """Threshold, in summed ranks, of a false alarm every so many instances of a class that stays as it is.
+
+    Siegmund's approximation for a random walk with the variance 1/12 of a uniform rank and the drift of
+    ``TOLERANCE``, both directions counted.
+
+    Examples
+    --------
+    >>> round(threshold_for(1e6), 2)
+    9.75
+    """
+    variance = 1.0 / 12.0
+    return variance / (2.0 * TOLERANCE) * math.log1p(4.0 * TOLERANCE**2 * interval / variance)
+
+
+def follow(
+    drift: Drift,
+    nearest: np.ndarray,
+    rank: np.ndarray,
+    accepted: np.ndarray,
+    rows: np.ndarray,
+    first: int,
+    n_classes: int,
+    interval: float,
+) -> tuple[Drift, list[Alarm]]:
+    """Take in a batch.
+
+    Parameters
+    ----------
+    drift
+        The detectors so far; they do not change.
+    nearest
+        Number of the nearest class of each instance, shape (b,).
+    rank
+        Density rank of each instance in that class, in [0, 1], shape (b,).
+    accepted
+        Which instances are called known, shape (b,).
+    rows
+        Whitened rows, shape (b, d).
+    first
+        Position in the stream of the first of them.
+    n_classes
+        Known classes now: labels may have opened some.
+    interval
+        See :func:`threshold_for`.
+    """
+    drift = _fit(drift, n_classes, first)
+    counts, drift = _count(drift, nearest, accepted)
+    order = np.flatnonzero(counts)
+    order = order[np.argsort(nearest[order], kind="stable")]
+    label, values = nearest[order], np.column_stack([np.ones(len(order)), rank[order], rows[order]])
+    ranks, after = rank[order].tolist(), (first + 1 + order).tolist()
+    begins = np.searchsorted(label, np.arange(n_classes + 1)).tolist()
+    detectors, pending, usual = drift.detectors.tolist(), drift.pending.tolist(), drift.usual.tolist()
+    alarms: list[Alarm] = []
+    detector = PageHinkley(min_instances=1, delta=TOLERANCE, threshold=threshold_for(interval) / BLOCK, alpha=1.0)
+    for j, (begin, end) in enumerate(pairwise(begins)):
+        waiting, total = pending[j]
+        last = begin
+        for at in range(begin + BLOCK - int(waiting), end + 1, BLOCK):
+            mean = (total + sum(ranks[last:at])) / BLOCK
+            last, waiting, total = at, 0, 0.0
+            detectors[j] = numbers = _update(detector, detectors[j], mean)
+            for side, against in enumerate(_speaks_against(numbers)):
+                if against:
+                    usual[j][side] = [after[at - 1], *numbers[:2]]
+            if detector.drift_detected:
+                side = _side(numbers)
+                since, blocks, before = usual[j][side]
+                lately = _fade_in(drift.lately[j], values[begin:at])
+                now, *row = (lately[1:] / lately[0]).tolist()
+                size = BLOCK * int(numbers[0] - blocks)
+                alarms.append(Alarm(j, (SPARSER, DENSER)[side], int(since), size, before, now, np.array(row)))
+                detectors[j] = _begin(now)
+                usual[j] = [[after[at - 1], *detectors[j][:2]]] * 2
+        pending[j] = [waiting + end - last, total + sum(ranks[last:end])]
+    came = np.diff(begins)
+    weight = 0.5 ** ((np.array(begins)[1:][label] - 1 - np.arange(len(order))) / LATELY)
+    member = (label == np.arange(n_classes)[:, None]) * weight
+    drift = drift._replace(
+        detectors=np.array(detectors),
+        pending=np.array(pending),
+        usual=np.array(usual),
+        lately=0.5 ** (came / LATELY)[:, None] * drift.lately + member @ values,
+    )
+    return drift, alarms
+
+
+def _fade_in(lately: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Add values of shape (n, d + 2) to faded sums of shape (d + 2,)."""
+    age = np.arange(len(values), -1, -1)
+    return np.asarray(0.5 ** (age / LATELY) @ np.vstack([lately, values]))
+
+
+def _count(drift: Drift, nearest: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, Drift]:
+    """Choose the instances that count for their nearest class: all accepted ones, some unknown ones."""
+    n, n_classes = len(nearest), len(drift.owed)
+    came = np.bincount(nearest[accepted], minlength=n_classes)
+    pace = (came.sum() - came) / np.maximum(drift.arrived.sum() - drift.arrived, 1.0)
+    expected = drift.arrived * np.maximum(pace, LEAST_PACE * n / max(drift.seen, 1.0))
+    owed = np.minimum(np.maximum(drift.owed + expected - came, -MOST_OWED), MOST_OWED)
+    counts, places = accepted.copy(), owed.tolist()
+    unknown = np.flatnonzero(~accepted)
+    for i, j in zip(unknown.tolist(), nearest[unknown].tolist(), strict=True):
+        if places[j] >= 1.0:
+            places[j] -= 1.0
+            counts[i] = True
+    fade = 0.5 ** (n / SHARES_HALF_LIFE)
+    return counts, drift._replace(
+        arrived=fade * drift.arrived + np.bincount(nearest[counts], minlength=n_classes),
+        seen=fade * drift.seen + n,
+        owed=np.array(places),
+    )
+
+
+def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
+    """Make room for classes that have come, from position ``first`` on, and forget those that have gone."""
+    n = len(drift.owed)
+    if n == n_classes:
+        return drift
+
+    def widen(values: np.ndarray, fill: Any) -> np.ndarray:
+        out = np.empty((n_classes, *values.shape[1:]), values.dtype)
+        out[:n], out[n:] = values[:n_classes], fill
+        return out
+
+    return drift._replace(
+        detectors=widen(drift.detectors, _begin(0.5)),
+        pending=widen(drift.pending, 0.0),
+        arrived=widen(drift.arrived, 0.0),
+        owed=widen(drift.owed, 0.0),
+        usual=widen(drift.usual, [first, PRIOR_BLOCKS, 0.5]),
+        lately=widen(drift.lately, 0.0),
+    )
+
+
+# What river's detector remembers, as numbers: a detector is a value here, and its own object is not one.
+
+
+def _begin(level: float) -> list[float]:
+    """Begin a detector at a mean rank."""
+    return [PRIOR_BLOCKS, level, 0.0, 0.0, 0.0, 0.0]
+
+
+def _update(detector: PageHinkley, numbers: list[float], value: float) -> list[float]:
+    """Let a detector go on from these numbers with one value."""
+    mean = detector._x_mean
+    detector._drift_detected = False
+    mean.n, mean._mean, detector._sum_increase, detector._sum_decrease = numbers[:4]
+    detector._min_increase, detector._max_decrease = numbers[4:]  # type: ignore[assignment]
+    detector.update(value)  # type: ignore[no-untyped-call]
+    increase, decrease = detector._sum_increase, detector._sum_decrease
+    return [mean.n, mean.get(), increase, decrease, detector._min_increase, detector._max_decrease]
+
+
+def _speaks_against(numbers: list[float]) -> tuple[bool, bool]:
+    """Say of a change to sparser and to denser whether the latest value was the last to speak against it."""
+    _, _, increase, decrease, least, largest = numbers
+    return decrease >= largest, increase <= least
+
+
+def _side(numbers: list[float]) -> int:
+    """Say which of the two, 0 sparser or 1 denser, an alarm is about."""
+    _, _, increase, decrease, least, largest = numbers
+    return int(increase - least > largest - decrease)

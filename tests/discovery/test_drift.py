@@ -1,0 +1,374 @@
+"""Known classes that move, and new ones that do not look like it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from river.drift import PageHinkley
+
+from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
+from stream_osr.discovery.drift import (
+    BLOCK,
+    LATELY,
+    PRIOR_BLOCKS,
+    TOLERANCE,
+    Alarm,
+    Drift,
+    follow,
+    start_drift,
+    threshold_for,
+)
+from stream_osr.evaluation import split
+from tests.blobs import around
+from tests.data import need_data
+
+INTERVAL = 1e6
+
+
+def feed(
+    rank: np.ndarray,
+    nearest: np.ndarray,
+    accepted: np.ndarray,
+    rows: np.ndarray,
+    cuts: Iterable[int],
+    n_classes: int = 2,
+    drift: Drift | None = None,
+) -> tuple[Drift, list[Alarm]]:
+    """Take in a stream, cut into batches."""
+    drift = start_drift(n_classes, rows.shape[1]) if drift is None else drift
+    alarms: list[Alarm] = []
+    edges = [0, *cuts, len(rank)]
+    for begin, end in pairwise(edges):
+        part = slice(begin, end)
+        drift, told = follow(drift, nearest[part], rank[part], accepted[part], rows[part], begin, n_classes, INTERVAL)
+        alarms += told
+    return drift, alarms
+
+
+def every(n: int, size: int = 64) -> range:
+    return range(size, n, size)
+
+
+def in_turns(n: int, n_classes: int = 2) -> np.ndarray:
+    return np.arange(n) % n_classes
+
+
+def known(ranks: Sequence[np.ndarray], size: int = 64, rows: np.ndarray | None = None) -> tuple[Drift, list[Alarm]]:
+    """Take in a stream of accepted instances, the classes in turns."""
+    rank = np.stack(ranks, axis=1).ravel()
+    nearest = in_turns(len(rank), len(ranks))
+    rows = np.zeros((len(rank), 1)) if rows is None else rows
+    return feed(rank, nearest, np.ones(len(rank), bool), rows, every(len(rank), size), len(ranks))
+
+
+# A detector is river's
+
+
+@pytest.mark.parametrize("level", [0.1, 0.3, 0.42, 0.6, 0.9])
+def test_alarms_are_those_of_river(level):
+    rng = np.random.default_rng(1)
+    rank = np.concatenate([rng.random(2000), np.clip(rng.normal(level, 0.2, 800), 0, 1)])
+    river = PageHinkley(min_instances=1, delta=TOLERANCE, threshold=threshold_for(INTERVAL) / BLOCK, alpha=1.0)
+    for _ in range(PRIOR_BLOCKS):
+        river.update(0.5)
+    theirs = None
+    for number, mean in enumerate(rank.reshape(-1, BLOCK).mean(axis=1).tolist()):
+        river.update(mean)
+        if river.drift_detected:
+            theirs = number
+            break
+    assert theirs is not None
+    everybody, nobody = np.ones(len(rank), bool), np.zeros(len(rank), int)
+    for size in (1, 5, 64, 3000):
+        _, (alarm, *_) = feed(rank, nobody, everybody, np.zeros((len(rank), 1)), every(len(rank), size))
+        assert alarm.since + alarm.size == BLOCK * (theirs + 1)
+        assert alarm.direction == ("sparser" if level < 0.5 else "denser")
+        assert alarm.rank_now == pytest.approx(level, abs=0.12)
+        assert alarm.rank_before == pytest.approx(0.5, abs=0.05)
+
+
+@given(st.lists(st.integers(1, 700), max_size=12), st.integers(0, 5))
+def test_batches_make_no_difference(cuts, seed):
+    rng = np.random.default_rng(seed)
+    n = 700
+    rank = np.concatenate([rng.random(n // 2), rng.beta(1, 3, n - n // 2)])
+    nearest, rows = rng.integers(3, size=n), rng.normal(size=(n, 2))
+    everybody = np.ones(n, bool)
+    whole, alarms = feed(rank, nearest, everybody, rows, [], 3)
+    parts, same = feed(rank, nearest, everybody, rows, sorted(set(cuts) - {n}), 3)
+    for name in ("detectors", "pending", "usual", "lately"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-9, err_msg=name)
+    assert [alarm[:4] for alarm in sorted(same)] == [alarm[:4] for alarm in sorted(alarms)]
+    for one, other in zip(sorted(same), sorted(alarms), strict=True):
+        np.testing.assert_allclose([one.rank_now, *one.mean], [other.rank_now, *other.mean])
+        own = np.flatnonzero(nearest == one.j)
+        seen = own[own <= own[own >= one.since][one.size - 1]]
+        weight = 0.5 ** (np.arange(len(seen))[::-1] / LATELY)
+        lately = np.average(np.column_stack([rank, rows])[seen], axis=0, weights=weight)
+        np.testing.assert_allclose([one.rank_now, *one.mean], lately)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_told_of_a_class_that_stays(seed):
+    rng = np.random.default_rng([seed, 1])
+    _, alarms = known(list(rng.random((2, 10_000))))
+    assert alarms == []
+
+
+@pytest.mark.parametrize(
+    ("level", "soon", "direction"), [(0.15, 56, "sparser"), (0.3, 160, "sparser"), (0.75, 120, "denser")]
+)
+def test_a_change_is_told_soon_once_and_dated(level, soon, direction):
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 2])
+        changed = rng.beta(4 * level, 4 * (1 - level), 3000)
+        _, alarms = known([rng.random(6000), np.concatenate([rng.random(3000), changed])])
+        assert [(alarm.j, alarm.direction) for alarm in alarms] == [(1, direction)]
+        (alarm,) = alarms
+        assert alarm.size <= soon
+        assert abs(alarm.since - 6000) <= 2 * soon
+        assert alarm.rank_now == pytest.approx(level, abs=0.1)
+
+
+def test_the_way_back_is_another_change():
+    rng = np.random.default_rng(3)
+    there, back = rng.beta(1, 6, 1000), rng.random(1000)
+    _, alarms = known([rng.random(4000), np.concatenate([rng.random(2000), there, back])])
+    assert [(alarm.j, alarm.direction) for alarm in alarms] == [(1, "sparser"), (1, "denser")]
+
+
+def test_one_far_instance_is_no_change():
+    rng = np.random.default_rng(4)
+    rank = rng.random(3000)
+    rank[1500:1510] = 0.0
+    assert known([rank, rng.random(3000)])[1] == []
+
+
+# What counts: all accepted instances, and unknown ones that replace them
+
+
+def beside_and_instead(instead: bool, n_classes: int) -> list[Alarm]:
+    """From position 4000 on half of the stream is unknown and nearest to class 0: on top of it, or in its place."""
+    rng = np.random.default_rng(5)
+    n = 8000
+    rank, nearest, accepted = rng.random(n), rng.integers(n_classes, size=n), np.ones(n, bool)
+    late = np.arange(n) >= n // 2
+    new = late & (nearest == 0) if instead else late & (rng.random(n) < 0.5)
+    nearest[new], rank[new], accepted[new] = 0, 0.0, False
+    return feed(rank, nearest, accepted, np.zeros((n, 1)), every(n), n_classes)[1]
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_a_new_class_beside_a_known_one_is_no_drift(n_classes):
+    assert beside_and_instead(False, n_classes) == []
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 5])
+def test_a_class_of_which_nothing_is_accepted_any_more_has_drifted(n_classes):
+    (alarm,) = beside_and_instead(True, n_classes)
+    assert (alarm.j, alarm.direction) == (0, "sparser")
+    assert alarm.rank_now < 0.15
+    assert abs(alarm.since - 4000) < 200
+
+
+def test_outliers_at_a_steady_rate_are_no_drift():
+    rng = np.random.default_rng(6)
+    n = 20_000
+    rank, accepted = rng.random(n), rng.random(n) > 0.05
+    rank[~accepted] = 0.0
+    assert feed(rank, rng.integers(4, size=n), accepted, np.zeros((n, 1)), every(n), 4)[1] == []
+
+
+def test_classes_may_come_and_go():
+    rng = np.random.default_rng(7)
+
+    def watch(drift: Drift | None, n_classes: int) -> Drift:
+        n = 640
+        drift, alarms = feed(
+            rng.random(n),
+            in_turns(n, n_classes),
+            np.ones(n, bool),
+            rng.normal(size=(n, 3)),
+            every(n),
+            n_classes,
+            drift,
+        )
+        assert alarms == []
+        assert {len(part) for part in drift if isinstance(part, np.ndarray)} == {n_classes}
+        return drift
+
+    two = watch(None, 2)
+    again = watch(watch(two, 4), 2)
+    assert again.detectors[0, 0] > two.detectors[0, 0] > PRIOR_BLOCKS
+
+
+def test_what_is_taken_in_changes_nothing_that_was():
+    rng = np.random.default_rng(8)
+    drift, _ = known(list(rng.random((2, 500))))
+    before = pickle.dumps(drift)
+    rank = np.zeros(400)
+    _, alarms = feed(rank, in_turns(400), np.ones(400, bool), np.ones((400, 1)), every(400), 2, drift)
+    assert alarms
+    assert pickle.dumps(drift) == before
+
+
+# Streams
+
+
+def drifted(events: Iterable[Any]) -> list[ClassDrifted]:
+    return [event for event in events if isinstance(event, ClassDrifted)]
+
+
+CENTRES = {"left": (0.0, 0.0), "right": (10.0, 0.0)}
+
+
+def blobs(**arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(**{"batch_size": 64, "chains": 1, "window": 64, "training_sweeps": 5, **arguments})
+    rng = np.random.default_rng(9)
+    for x, y in zip(around(CENTRES["left"], 400, rng), around(CENTRES["right"], 400, rng), strict=True):
+        model.learn_one(x, "left")
+        model.learn_one(y, "right")
+    model.freeze()
+    return model
+
+
+def mixed(centres: Sequence[tuple[float, float]], n: int, seed: int) -> list[dict]:
+    """``n`` instances of Gaussians of unit variance, in random order."""
+    rng = np.random.default_rng([seed, 10])
+    rows = rng.normal(np.array(centres)[rng.integers(len(centres), size=n)])
+    return [dict(zip("ab", row, strict=True)) for row in rows.tolist()]
+
+
+def stream(model: OpenSetRecognizer, instances: Iterable[dict]) -> list[Any]:
+    for x in instances:
+        model.learn_one(x)
+    return list(model.drain_events())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nothing_drifts_in_a_long_quiet_stream(seed):
+    model = blobs(seed=seed, window=0)
+    assert drifted(stream(model, mixed([*CENTRES.values()], 20_000, seed))) == []
+    assert model.signals.drift == 0
+
+
+@pytest.mark.parametrize("away", [(2.0, 0.0), (-3.0, 0.0), (-9.0, -9.0)], ids=["near", "off", "far"])
+def test_a_class_that_moves_is_told_with_its_way(away):
+    model = blobs()
+    assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 1))) == []
+    moved = [(CENTRES["left"][0] + away[0], CENTRES["left"][1] + away[1]), CENTRES["right"]]
+    events = stream(model, mixed(moved, 1024, 2))
+    (event, *more) = drifted(events)
+    assert more == []
+    assert (event.label, event.direction) == ("left", "sparser")
+    assert event.rank_now < 0.3 < 0.4 < event.rank_before
+    assert abs(event.since - 2048) < 64
+    assert event.seq - 2048 < 256
+    assert 16 <= event.size < 130
+    way = event.movement
+    assert way.trained["a"] == pytest.approx(0, abs=0.2)
+    # what it has been like lately: the way is not wholly gone
+    assert [way.mean["a"], way.mean["b"]] == pytest.approx(moved[0], abs=0.8, rel=0.25)
+    assert [way.shift["a"], way.shift["b"]] == pytest.approx(away, abs=0.8, rel=0.25)
+    assert model.signals.drift == 1
+    json.dumps(event.as_dict(), allow_nan=False)
+    if away == (-9.0, -9.0):  # nothing of it is accepted
+        assert any(isinstance(other, SubclassEmerged) for other in events)
+        decisions = [d for d in model.drain() if d.seq >= 2048 and d.nearest_class == "left"]
+        assert all(d.label == "unknown" for d in decisions)
+
+
+def test_a_class_that_narrows_is_told_as_denser():
+    model, rng = blobs(), np.random.default_rng(11)
+    assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 3))) == []
+    narrow = rng.normal([CENTRES["left"], CENTRES["right"]], [[0.4], [1.0]], size=(600, 2, 2)).reshape(-1, 2)
+    (event,) = drifted(stream(model, [dict(zip("ab", row, strict=True)) for row in narrow.tolist()]))
+    assert (event.label, event.direction) == ("left", "denser")
+    assert max(abs(shift) for shift in event.movement.shift.values()) < 0.4
+
+
+def test_a_new_class_nearby_is_novelty_and_no_drift():
+    model = blobs()
+    centres = [*CENTRES.values()]
+    assert drifted(stream(model, mixed(centres, 2048, 4))) == []
+    events = stream(model, mixed([*centres, (-6.0, 6.0), (-6.0, 6.0)], 4096, 5))
+    assert drifted(events) == []
+    assert any(isinstance(event, SubclassEmerged) for event in events)
+    assert model.signals.novelty >= 1
+
+
+def test_no_detectors_when_not_asked():
+    model = blobs(drift_interval=None)
+    stream(model, mixed([*CENTRES.values()], 512, 1))
+    assert drifted(stream(model, mixed([(-9.0, -9.0), CENTRES["right"]], 1024, 2))) == []
+    assert not model._stream.drift.arrived.any()
+
+
+def test_a_class_that_a_label_opened_is_watched_too():
+    model = blobs()
+    rng = np.random.default_rng(12)
+    for x in around((0.0, 20.0), 100, rng):
+        model.learn_one(x, "above")
+    stream(model, mixed([*CENTRES.values(), (0.0, 20.0)], 1024, 6))
+    assert len(model._stream.drift.arrived) == 3
+    assert model._stream.drift.arrived[2] > 200
+
+
+def test_saved_in_the_middle_of_a_change_and_gone_on(tmp_path):
+    model = blobs()
+    stream(model, mixed([*CENTRES.values()], 1000, 1))
+    stream(model, mixed([(-3.0, 0.0), CENTRES["right"]], 24, 2))
+    model.save(tmp_path / "model.osr")
+    others = [OpenSetRecognizer.load(tmp_path / "model.osr"), pickle.loads(pickle.dumps(model))]
+    rest = mixed([(-3.0, 0.0), CENTRES["right"]], 640, 3)
+    told = repr(stream(model, rest))
+    assert "ClassDrifted" in told
+    for other in others:
+        assert other.signals.drift == 0
+        assert repr(stream(other, rest)) == told
+        assert repr(other._stream.drift) == repr(model._stream.drift)
+        for name, one, same in zip(Drift._fields, model._stream.drift, other._stream.drift, strict=True):
+            np.testing.assert_array_equal(one, same, err_msg=name)
+        assert other.signals == model.signals
+    model.save(tmp_path / "model.osr")
+    assert OpenSetRecognizer.load(tmp_path / "model.osr").signals == model.signals
+
+
+def test_real_classes_that_stay_and_one_that_moves():
+    data = need_data("PENDIGITS")
+    part = split(data.X, data.y, 5, 0, seed=0)
+    model = OpenSetRecognizer(batch_size=64, chains=1, window=0)
+    for x, y in zip(part.X_train.tolist(), part.y_train.tolist(), strict=True):
+        model.learn_one(dict(enumerate(x)), y)
+    model.freeze()
+    trained = model.trained
+    half = len(part.X_test) // 2
+    rows = [dict(enumerate(x)) for x in part.X_test.tolist()]
+    assert drifted(stream(model, rows)) == []
+
+    model = OpenSetRecognizer.from_trained(trained, batch_size=64, chains=1, window=0)
+    way = np.random.default_rng(1).normal(size=16)
+    way = 2.0 * way / np.linalg.norm(way) @ trained.space.backward
+    moves = part.y_test == part.known[0]
+    X = part.X_test + np.where(moves & (np.arange(len(moves)) >= half), 1.0, 0.0)[:, None] * way
+    (event, *_) = drifted(stream(model, [dict(enumerate(x)) for x in X.tolist()]))
+    assert event.label == part.known[0]
+    assert moves[half : event.seq].sum() < 120
+    went = np.array([event.movement.mean[name] - event.movement.trained[name] for name in range(16)])
+    assert np.corrcoef(went, way)[0, 1] > 0.8
+
+
+def test_all_classes_moving_at_once_is_drift_of_each():
+    model = blobs()
+    assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 1))) == []
+    events = drifted(stream(model, mixed([(0.0, -20.0), (10.0, -20.0)], 1024, 2)))  # an offset of a sensor, say
+    assert {(event.label, event.direction) for event in events} == {("left", "sparser"), ("right", "sparser")}
+    assert all(event.movement.shift["b"] < -5 for event in events)
