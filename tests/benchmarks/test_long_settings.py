@@ -187,6 +187,10 @@ def test_recurrence_is_counted(monkeypatch):
     assert found["under own"] <= found["under old"]
     assert found["called known"] == pytest.approx(sum(d.label in range(5) for d in back) / 77)
     assert found["emerged while gone"] + found["emerged on return"] + len(old) == len(heard.emerged)
+    # had the first stretch ended before the announcement, it would be no old one
+    early = recurrence.figures_of(stream._replace(gone=100), heard)
+    assert early["old"] == early["under old"] == 0
+    assert early["emerged while gone"] >= 1
 
 
 # Ageing.
@@ -204,8 +208,8 @@ def test_short_streams_begin_with_the_new_class(given):
 def test_states_are_kept_at_their_places_and_tries_leave_them_alone(given, monkeypatch):
     monkeypatch.setattr(ageing, "ORDERS", 1)
     mixture = mixtures.fit(given)
-    states = list(ageing.grow_old(given, mixture, (640, 1280), chains=1, window=0))
-    assert [pickle.loads(state).summary().stream_size for state, _ in states] == [640, 1280]
+    states = list(ageing.grow_old(given, mixture, (650, 1300), chains=1, window=0))
+    assert [pickle.loads(state).summary().stream_size for state, _ in states] == [650, 1300]
     first, again = (list(ageing.tries(states[1][0], given, mixture)) for _ in range(2))
     assert first == again
     assert [(label, number) for label, number, _ in first] == [(RARE, 0), (FREQUENT, 0)]
