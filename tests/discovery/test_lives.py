@@ -19,8 +19,10 @@ from stream_osr import (
     SubclassSplit,
 )
 from stream_osr.discovery.explain import exemplars
+from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
+from stream_osr.engine.discover import Followed, _join_same
 from stream_osr.engine.past import relabel, remembered, reseat
 from stream_osr.hdp import regroup
 from stream_osr.hdp.marginal import statistics_of
@@ -285,7 +287,7 @@ def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
 
 
 def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
-    model = fitted(batch_size=32, chains=1)
+    model = fitted(batch_size=32, chains=1, ensemble="exact")  # the coarse model would rather have two
     run(model, [(150, []), (300, [NEW])])
     stream = model._stream
     chain = stream.chains[0]
@@ -301,21 +303,24 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
         for one, mine in ((key, ~half), (new, half))
     }
     lives = {**chain.life.subclasses, **parts}
-    model._stream = stream._replace(
-        chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
-        past=reseat(stream.past, 0, seqs[half], new),
-    )
-    check_statistics(model._stream)
-    decisions, events = run(model, [(600, [NEW])], seed=1)
-    (merged,) = [e for e in events if isinstance(e, SubclassMerged) and {e.subclass_id, e.into} == {key, new}]
-    assert merged.into == key
-    check_stream(model._stream)
-    check_statistics(model._stream)
-    assert new not in model._stream.state.ids
-    assert merged.size >= len(seqs)
-    later = [d.subclass_id for d in decisions if d.batch >= merged.batch]
-    assert new not in later
-    assert later.count(key) > 20
+    apart = chain._replace(state=state, life=chain.life._replace(subclasses=lives))
+    past = reseat(stream.past, 0, seqs[half], new)
+    check_statistics(stream._replace(chains=(apart,), past=past))
+    grown = Changes((), (new,), (), ())
+    followed = _join_same(Followed(apart, past, {}, {}, grown, {}, state), new)
+    assert followed.joined == {new: key}
+    assert followed.changes == Changes((), (), (), ())
+    joined = stream._replace(chains=(followed.chain,), past=followed.past)
+    check_stream(joined)
+    check_statistics(joined)
+    assert new not in joined.state.ids
+    np.testing.assert_allclose(joined.state.dishes.size.sum(), chain.state.dishes.size.sum())
+    # of two classes each stays itself
+    far = fitted(batch_size=32, chains=1, ensemble="exact")
+    run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
+    both = far._stream.chains[0]
+    alone = Followed(both, far._stream.past, {}, {}, grown, {}, both.state)
+    assert _join_same(alone, largest(both)[0]) is alone
 
 
 def test_a_subclass_that_turns_out_to_be_two_is_parted():

@@ -16,7 +16,7 @@ def emerged(subclass_id: int, seq: int) -> SubclassEmerged:
     explanation = Explanation(
         mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0
     )
-    told = {"size": 8, "share": 0.1, "support": 8.0, "exemplars": (), "explanation": explanation}
+    told = {"size": 8, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": explanation}
     moment = Moment(seq, None, None)
     return SubclassEmerged(
         batch=0, seq=seq, model="", subclass_id=subclass_id, first_seen=moment, last_seen=moment, **told
