@@ -104,7 +104,7 @@ def warmup() -> None:
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the three files.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 7,
+    seed: Annotated[int, typer.Option(help="Of the split and of the recognizer.")] = 2,
 ) -> None:
     """Show the main job on real data: river's ImageSegments, bundled, 2310 instances of 7 classes.
 

@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
-EMERGES_WITH = 6
+EMERGES_WITH = 5
 """The latest so many members of a subclass, those included that the window re-seated in it, ..."""
 EMERGES_WITHIN = 640
 """... came within so many instances of the stream ..."""
