@@ -261,8 +261,8 @@ def _update(detector: PageHinkley, numbers: list[float], value: float) -> list[f
     mean = detector._x_mean
     detector._drift_detected = False
     mean.n, mean._mean, detector._sum_increase, detector._sum_decrease = numbers[:4]
-    detector._min_increase, detector._max_decrease = numbers[4:]  # type: ignore[assignment]
-    detector.update(value)  # type: ignore[no-untyped-call]
+    detector._min_increase, detector._max_decrease = numbers[4:]  # type: ignore[assignment]  # river: from int
+    detector.update(value)  # type: ignore[no-untyped-call]  # river leaves it untyped
     increase, decrease = detector._sum_increase, detector._sum_decrease
     return [mean.n, mean.get(), increase, decrease, detector._min_increase, detector._max_decrease]
 
