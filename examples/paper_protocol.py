@@ -3,12 +3,23 @@
 import sys
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, OpenSetReport, load, split
+from stream_osr.evaluation import (
+    KNOWN_CLASSES,
+    PCA_DIMENSIONS,
+    UNKNOWN_CLASSES,
+    DatasetNotFoundError,
+    OpenSetReport,
+    load,
+    split,
+)
 from stream_osr.labels import unknown_label
 
 name = sys.argv[1] if len(sys.argv) > 1 else "PENDIGITS"
 seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-data = load(name)
+try:
+    data = load(name)
+except DatasetNotFoundError as error:
+    sys.exit(f"error: {error}")
 part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
 
 model = OpenSetRecognizer(seed=seed, pca_components=PCA_DIMENSIONS.get(name))

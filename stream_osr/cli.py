@@ -295,6 +295,8 @@ def run(
         console.print(f"{missing} missing values were filled with the feature's training mean")
     console.print(f"signals: {recognizer.signals}")
     _tell_set_aside(console, totals["set_aside"], errors)
+    if 0 < totals["read"] == totals["set_aside"]:
+        raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
         console.print(f"interrupted; {remedy}")

@@ -174,6 +174,13 @@ def test_text_in_a_feature_of_the_model_is_set_aside_in_json_lines_too(work):
     assert "row 1 set aside" in done.stderr
 
 
+def test_a_run_that_could_use_no_record_at_all_has_failed(work):
+    (work / "none.jsonl").write_text('{"a": "x", "b": 1, "c": 2}\n')
+    done = call("run", "-m", "model.osr", "-i", "none.jsonl", "-o", "none-out.jsonl", cwd=work)
+    assert done.returncode == 1
+    assert "error: no record of none.jsonl could be used" in done.stderr
+
+
 def test_standard_input_to_standard_output(work):
     text = '{"a": 0.5, "b": 0.1, "c": -0.2}\n{"a": 8.5, "b": 0.1, "c": -0.2}\n{"a": 90, "b": -90, "c": 9}\n'
     done = call("run", "-m", "model.osr", "-i", "-", "--format", "jsonl", input=text, cwd=work)

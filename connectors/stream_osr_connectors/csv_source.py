@@ -176,6 +176,10 @@ def _read(row: list[str], column: _Column | None, convert: Callable[[str], _T]) 
 
 def _what_there_is(name: str, columns: list[str]) -> str:
     """List the columns, with the one that was probably meant."""
+    if len(columns) == 1 and (other := next((c for c in ";\t|" if c in columns[0]), None)):
+        return (
+            f"its only column is {columns[0]!r}; fields look divided by {other!r}: divide them by commas (tabs: .tsv)"
+        )
     listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
     spellings = {column.casefold(): column for column in columns}
     near = get_close_matches(name.casefold(), spellings, n=1)

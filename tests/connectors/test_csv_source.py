@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,13 @@ def test_nameless_columns_need_the_features_named(read: Any) -> None:
 def test_named_columns_must_exist(read: Any, option: str) -> None:
     with pytest.raises(ConnectorError, match=r"no column 'CLAS'; its columns are 'a', 'class'; did you mean 'class'"):
         read("a,class\n1,2\n", **{option: "CLAS"})
+
+
+@pytest.mark.parametrize("other", [";", "\t", "|"])
+def test_fields_that_are_divided_otherwise_are_noticed(read: Any, other: str) -> None:
+    expected = f"fields look divided by {other!r}: divide them by commas"
+    with pytest.raises(ConnectorError, match=re.escape(expected)):
+        read(f"a{other}class\n1{other}2\n", label="class")
 
 
 def test_named_features_must_exist(read: Any) -> None:
