@@ -296,9 +296,8 @@ def _part(followed: Followed, key: int) -> Followed:
 
 
 def _of_part(life: Subclass, size: int, whole: int, kept: Reservoir) -> Subclass:
-    """Make the life of one part of a subclass, told of by the parting."""
-    arrivals = life.arrivals * size / whole
-    return life._replace(arrivals=arrivals, announced_size=size, tried_size=size, kept=kept)
+    """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
+    return life._replace(arrivals=life.arrivals * size / whole, announced_size=size, tried_size=0, kept=kept)
 
 
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:

@@ -13,6 +13,8 @@ from stream_osr.hdp.prior import Prior
 
 PASSES = 12
 """Passes of the alternation, at most."""
+AXES = 4
+"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken."""
 GAIN = 1.0
 """Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
 rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
@@ -24,10 +26,10 @@ def part(
 ) -> np.ndarray | None:
     """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
 
-    The rows are cut across their longest axis, and go then, all together and again and again, to the part that
+    The rows are cut across one of their longest axes, and go then, all together and again and again, to the part that
     predicts them better. The two parts are compared with the one by marginal likelihoods and by what the Chinese
     restaurant thinks of the partition, ``alpha Gamma(a) Gamma(b) / Gamma(a + b)``: without that the best of very many
-    partitions would nearly always win.
+    partitions would nearly always win. Of the partitions that the axes lead to the most probable is taken.
 
     Parameters
     ----------
@@ -47,29 +49,34 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
+    together = empty_dishes(1, prior)
+    refill(together, np.zeros(n, np.int64), rows, prior)
+    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior, location)[0])
     centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
-    axis = np.linalg.svd(centred, full_matrices=False)[2][0]
-    side = (centred @ axis > 0).astype(np.int64)
+    best, gain = None, (0.0 if location.freedom else GAIN) * n
+    for axis in np.linalg.svd(centred, full_matrices=False)[2][:AXES]:
+        side = _alternate(rows, (centred @ axis > 0).astype(np.int64), least, prior)
+        if side is None:
+            continue
+        dishes = empty_dishes(2, prior)
+        refill(dishes, side, rows, prior)
+        a, b = dishes.size.tolist()
+        odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
+        odds += float(log_marginals(Statistics(dishes.size, dishes.matrix), prior, location).sum()) - whole
+        if odds > gain:
+            best, gain = side == (1 if b <= a else 0), odds
+    return best
+
+
+def _alternate(rows: np.ndarray, side: np.ndarray, least: int, prior: Prior) -> np.ndarray | None:
+    """Send all rows to the part that predicts them better until none changes; None: one part has become too small."""
     dishes = empty_dishes(2, prior)
     for _ in range(PASSES):
         refill(dishes, side, rows, prior)
         if dishes.size.min() < least:
             return None
-        fit = log_predictives(rows, dishes, prior) + np.log(dishes.size)
-        moved = fit.argmax(axis=1)
+        moved = (log_predictives(rows, dishes, prior) + np.log(dishes.size)).argmax(axis=1)
         if np.array_equal(moved, side):
-            break
+            return side
         side = moved
-    else:
-        refill(dishes, side, rows, prior)
-        if dishes.size.min() < least:
-            return None
-    together = empty_dishes(1, prior)
-    refill(together, np.zeros(n, np.int64), rows, prior)
-    a, b = dishes.size.tolist()
-    odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
-    apart = float(log_marginals(Statistics(dishes.size, dishes.matrix), prior, location).sum())
-    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior, location)[0])
-    if odds + apart - whole <= (0.0 if location.freedom else GAIN) * n:
-        return None
-    return np.asarray(side == (1 if b <= a else 0))
+    return side if min(side.sum(), len(side) - side.sum()) >= least else None
