@@ -16,14 +16,14 @@ from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
 EMERGES_WITH = 5
-"""The latest r members of a subclass, those included that the window re-seated in it, r from this ..."""
-BURST = 8
-"""... to this, have a mean probability of being unknown of at least ..."""
+"""The latest r members of a subclass, those included that the window re-seated in it, r from this to ``RECENT``, ..."""
 EMERGES_ABOVE = 0.9
-"""... so much ..."""
+"""... have at least this mean probability of being unknown ..."""
 EMERGES_WITHIN = 10
 """... and came within so many times r^2 instances of the stream, and it is announced: the more slowly it gathers, the
-more there must be. They must have come in more than one batch, or be ``BURST``."""
+more there must be ..."""
+BURST = 8
+"""... if they came in more than one batch, or it has so many members."""
 WAKES_WITHIN = 640
 """The members that wake a dormant one came within so many instances."""
 RECENT = 16
@@ -209,7 +209,7 @@ def trend(subclass: Subclass, seq: int) -> float:
 def _has_support(recent: Sequence[Member], size: int) -> bool:
     if size < EMERGES_WITH or (size < BURST and _in_batches(recent) < 2):
         return False
-    return any(_are_new(recent, count, EMERGES_WITHIN * count**2) for count in range(EMERGES_WITH, BURST + 1))
+    return any(_are_new(recent, count, EMERGES_WITHIN * count**2) for count in range(EMERGES_WITH, RECENT + 1))
 
 
 def _in_batches(recent: Sequence[Member]) -> int:

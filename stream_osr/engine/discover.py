@@ -43,9 +43,8 @@ from stream_osr.trained import TrainedModel
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
-TRIED_OFTEN = 128
-"""A subclass that stayed whole is tried again when it has grown by a quarter; with so many instances, when it has
-doubled."""
+TRIED_AGAIN = 1.25
+"""A subclass that stayed whole is tried again when it has grown by so much."""
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -263,10 +262,7 @@ def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
 def _to_try(followed: Followed) -> list[int]:
     """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
     life, sizes = followed.chain.life, _sizes(followed.chain)
-    least = {}
-    for key in worth_telling(life):
-        tried = life.subclasses[key].tried_size
-        least[key] = max(2 * LEAST_PART, (1.25 if tried < TRIED_OFTEN else 2.0) * tried)
+    least = {key: max(2 * LEAST_PART, TRIED_AGAIN * life.subclasses[key].tried_size) for key in worth_telling(life)}
     return [key for key in sorted(sizes.keys() & least) if sizes[key] >= least[key]]
 
 

@@ -14,7 +14,9 @@ from stream_osr.hdp.prior import Prior
 PASSES = 12
 """Passes of the alternation, at most."""
 AXES = 4
-"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken."""
+"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken. ..."""
+MANY = 128
+"""... So many rows are cut across the longest alone: it is seen well enough, and each look costs as many rows."""
 GAIN = 1.0
 """Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
 rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
@@ -54,7 +56,7 @@ def part(
     whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior, location)[0])
     centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
     best, gain = None, (0.0 if location.freedom else GAIN) * n
-    for axis in np.linalg.svd(centred, full_matrices=False)[2][:AXES]:
+    for axis in np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]:
         side = _alternate(rows, (centred @ axis > 0).astype(np.int64), least, prior)
         if side is None:
             continue

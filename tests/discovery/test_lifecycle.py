@@ -59,8 +59,8 @@ def emerged(size: int = 8, seq: int = 0) -> Subclass:
 
 
 def test_the_rules_are_the_measured_ones():
-    # docs/results/discovery.md: 5 members within 250 instances to 8 within 640: hardly a false one, most found by 30
-    assert (EMERGES_WITH, EMERGES_WITHIN, EMERGES_ABOVE, BURST) == (5, 10, 0.9, 8)
+    # docs/results/discovery.md: 5 members within 250 instances to 16 within 2560: hardly a false one, most found by 30
+    assert (EMERGES_WITH, RECENT, EMERGES_WITHIN, EMERGES_ABOVE, BURST) == (5, 16, 10, 0.9, 8)
 
 
 def test_nothing_happens_to_nothing():
@@ -102,7 +102,9 @@ def test_what_went_in_stays_as_it_is():
         ([0, 1, 2, 3, 250, 251, 360, 640], 8, 0.99, False),
         ([0, 1, 2, 3, 4, 5, 360, 361, 640], 9, 0.99, True),  # the latest eight
         ([0, 90, 180, 270, 360, 450, 540, 630, 720, 810], 10, 0.99, True),  # one in 90, eight within 631
-        ([0, 100, 200, 300, 400, 500, 600, 700, 800, 900], 10, 0.99, False),
+        ([150 * n for n in range(16)], 16, 0.99, True),
+        ([200 * n for n in range(16)], 16, 0.99, False),  # sixteen within 3000
+        ([200 * n for n in range(40)], 40, 0.99, False),
         ([0, 700, 701, 702, 703, 705], 6, 0.99, True),  # the latest five count
         (list(range(3, 8)), 5, 0.901, True),
         (list(range(3, 8)), 5, 0.899, False),
