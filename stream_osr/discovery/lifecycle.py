@@ -16,7 +16,7 @@ from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
 EMERGES_WITH = 5
-"""The latest r members of a subclass, those included that the window re-seated in it, r from this to ``RECENT``, ..."""
+"""The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
 EMERGES_ABOVE = 0.9
 """... have at least this mean probability of being unknown ..."""
 EMERGES_WITHIN = 10
