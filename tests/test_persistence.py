@@ -588,7 +588,7 @@ def test_streams_over_a_shared_model_are_saved_without_it(tmp_path):
 def test_a_stream_over_another_model_is_refused():
     model = fitted()
     other = fitted(n=41).trained
-    with pytest.raises(PersistenceError, match="belongs to the trained model .* and this is"):
+    with pytest.raises(PersistenceError, match=r"belongs to the trained model .* and this is"):
         OpenSetRecognizer.from_stream_state(other, model.stream_state())
 
 
