@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.brokers import Broker
+from tests.kafka.streams import Worker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,7 +51,11 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def broker(started: Broker) -> Broker:
-    """The broker, up: a test that failed may have left it dead."""
+def broker(started: Broker) -> Iterator[Broker]:
+    """The broker, up: a test that failed may have left it dead, and workers behind."""
     started.start()
-    return started
+    yield started
+    for worker in Worker.started:
+        if worker.process.poll() is None:
+            worker.kill()
+    Worker.started.clear()
