@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr_connectors.kafka.clients import quieten
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 
@@ -19,6 +20,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "broker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("kafka"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quiet_client() -> None:
+    """A failure is to be read without thousands of lines about reconnections."""
+    quieten()
 
 
 @pytest.fixture(scope="session")

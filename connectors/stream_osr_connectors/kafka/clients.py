@@ -107,8 +107,8 @@ def admin(settings: ServiceSettings) -> KafkaAdminClient:
 
 
 def quieten() -> None:
-    """Let the client's log begin at errors: it warns at each step of every reconnection."""
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    """Silence the client: it logs each step of every reconnection as an error. What matters is raised, and logged."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def _reading(settings: ServiceSettings) -> dict[str, Any]:
