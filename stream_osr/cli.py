@@ -1,4 +1,4 @@
-"""The command line: ``stream-osr demo | fit | run | report | inspect | warmup``."""
+"""The command line: ``stream-osr demo | fit | run | serve | report | inspect | warmup``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperGroup
 
 import stream_osr
 from stream_osr import OpenSetRecognizer
@@ -27,7 +28,18 @@ from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
 
+
+class _Commands(TyperGroup):
+    """``run`` with ``--config`` is the service: what is set there belongs to it, and files have no use for it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
+            args = ["serve", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     help="Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.",
     no_args_is_help=True,
     add_completion=False,
@@ -250,7 +262,9 @@ def run(
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
 ) -> None:
-    """Decide a stream of instances, in constant memory, and resume where it was interrupted.
+    """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
+
+    With --config FILE it is the Kafka service instead: see `stream-osr serve --help`.
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
@@ -301,6 +315,22 @@ def run(
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
         console.print(f"interrupted; {remedy}")
         raise typer.Exit(130)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def serve(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings (YAML).")] = None,
+) -> None:
+    """Run the Kafka service; --help lists its settings. Needs the extra kafka.
+
+    Each setting is a flag, an environment variable (STREAM_OSR_BATCH_SIZE for --batch-size), or a line of the file.
+
+    Example: stream-osr serve --config service.yaml --instance worker-1
+    """
+    from stream_osr_connectors.kafka.command import serve as serve_kafka
+
+    serve_kafka(config, context.args)
 
 
 app.command(name="report")(report_command)

@@ -98,10 +98,17 @@ _RECORDS: dict[str, type[Any]] = {
 class _Writer:
     """Turns values into JSON trees and collects the arrays."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Any = ()) -> None:
         self.arrays: dict[str, np.ndarray] = {}
         self._written: dict[int, int] = {}
         self._alive: list[Any] = []  # an id is only good while its object lives
+        self.tree(beside)
+        self.arrays.clear()
+
+    @property
+    def numbered(self) -> dict[int, Any]:
+        """Arrays and records by their numbers."""
+        return dict(enumerate(self._alive))
 
     def tree(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | int | float | str):
@@ -135,9 +142,9 @@ class _Writer:
 class _Reader:
     """Turns JSON trees back into values."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, arrays: Mapping[str, np.ndarray], beside: Any = ()) -> None:
         self._arrays = arrays
-        self._read: dict[int, Any] = {}
+        self._read: dict[int, Any] = _Writer(beside).numbered
 
     def value(self, tree: Any) -> Any:
         if not isinstance(tree, dict):
@@ -160,8 +167,17 @@ class _Reader:
         return out
 
 
-def write_archive(path: str | PathLike[str], kind: str, content: Any) -> None:
+def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: Any = ()) -> None:
     """Write a value under a name that appears only when it is complete.
+
+    Parameters
+    ----------
+    path, kind
+        Where it goes, and what it is called in there.
+    content
+        The value.
+    beside
+        A value that whoever reads the file has, too: of its arrays and records only the numbers are written.
 
     Raises
     ------
@@ -171,7 +187,7 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any) -> None:
     target = Path(path)
     if target.is_dir():
         raise PersistenceError(f"{target} is a folder; give the name of a file in it")
-    writer = _Writer()
+    writer = _Writer(beside)
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": writer.tree(content)}
     arrays = {"manifest": np.array(json.dumps(manifest)), **writer.arrays}
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
@@ -190,8 +206,8 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any) -> None:
             temporary.unlink(missing_ok=True)  # it is still there when something went wrong
 
 
-def read_archive(path: str | PathLike[str], kind: str) -> Any:
-    """Read what :func:`write_archive` wrote.
+def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
+    """Read what :func:`write_archive` wrote, beside the same value.
 
     Raises
     ------
@@ -225,7 +241,7 @@ def read_archive(path: str | PathLike[str], kind: str) -> Any:
     if held != kind:
         raise PersistenceError(f"{path} holds a {held}, not a {kind}")
     try:
-        return _Reader(arrays).value(content)
+        return _Reader(arrays, beside).value(content)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
 

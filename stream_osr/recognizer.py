@@ -781,6 +781,26 @@ class OpenSetRecognizer(MiniBatchClassifier):
             if self._evidence:
                 self._close(release=True)
 
+    def close_batch(self) -> None:
+        """Close the micro-batch as it is, however few instances it has; decisions may be held back further.
+
+        For a caller who keeps book of where batches end: the same instances and the same ends give the same bits.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(batch_size=100, decision_delay=1)
+        >>> for i in range(40):
+        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
+        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
+        >>> for a in (2, 21, 3):
+        ...     model.learn_one({"a": a, "b": 2})
+        >>> model.close_batch()
+        >>> [decision.label for decision in model.drain()], model.pending
+        (['left', 'right'], 1)
+        """
+        if self._buffer or self._evidence:
+            self._close()
+
     def drain(self) -> Iterator[Decision]:
         """Yield the final decisions, in order of arrival, each once: of finished micro-batches, or later (delay)."""
         while self._decisions:
@@ -853,6 +873,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
             self._glance = Glance(self._trained, self._stream)
         names = self._names(self._stream)
         return [dict(zip(names, row, strict=True)) for row in self._glance.probabilities(values).tolist()]
+
+    def __copy__(self) -> OpenSetRecognizer:
+        """Another recognizer that goes on from here; all that never changes is shared, so that it costs nothing."""
+        twin = object.__new__(type(self))
+        vars(twin).update({**vars(self), **{name: copy(getattr(self, name)) for name in _CHANGING}})
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_glance": None, "_measured": None}  # derived, and made again when asked
@@ -979,6 +1005,29 @@ class OpenSetRecognizer(MiniBatchClassifier):
             "decisions": list(self._decisions),
             "events": list(self._events),
         }
+
+    def stream_state(self) -> dict[str, Any]:
+        """Return what :meth:`as_state` does, without the trained part, for recognizers that share one.
+
+        It refers to arrays of the trained part: an archive of it is written and read beside ``trained.shared``.
+        """
+        return {**self.as_state(), "trained": None, "fingerprint": self.trained.fingerprint}
+
+    @classmethod
+    def from_stream_state(cls, trained: TrainedModel, state: Mapping[str, Any]) -> OpenSetRecognizer:
+        """Make the recognizer that :meth:`stream_state` described, over the trained model that it had.
+
+        Raises
+        ------
+        PersistenceError
+            If it describes none, or one over another trained model.
+        """
+        if state.get("fingerprint") != trained.fingerprint:
+            raise PersistenceError(
+                f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
+                f"{trained.fingerprint[:12]}; give the model that it was saved with"
+            )
+        return cls.from_state({**state, "trained": trained})
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> OpenSetRecognizer:

@@ -148,6 +148,11 @@ class TrainedModel:
         """Frozen densities of the known classes, in each draw."""
         return tuple(densities(known) for known in self.draws)
 
+    @property
+    def shared(self) -> tuple[TrainedModel, tuple[Densities, ...]]:
+        """Everything that streams over this model refer to, as long as no label has changed it."""
+        return self, self.densities
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""

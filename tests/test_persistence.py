@@ -567,3 +567,43 @@ def test_values_that_archives_hold_come_back(tmp_path):
     assert [each.flags.f_contiguous for each in back["arrays"]] == [
         each.flags.f_contiguous for each in content["arrays"]
     ]
+
+
+def test_streams_over_a_shared_model_are_saved_without_it(tmp_path):
+    trained = fitted(chains=2).trained
+    model = OpenSetRecognizer.from_trained(trained, batch_size=16, chains=2)
+    feed(model, 40)
+    path = tmp_path / "stream.osr"
+    write_archive(path, "stream", model.stream_state(), trained.shared)
+    again = OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
+    assert all(chain.known is trained.draws[n] for n, chain in enumerate(again._stream.chains)), "shared, not copied"
+    alone = tmp_path / "alone.osr"
+    write_archive(alone, "stream", model.stream_state())
+    assert path.stat().st_size < alone.stat().st_size
+    feed(model, 40, seed=1)
+    feed(again, 40, seed=1)
+    assert list(model.drain()) == list(again.drain())
+
+
+def test_a_stream_over_another_model_is_refused():
+    model = fitted()
+    other = fitted(n=41).trained
+    with pytest.raises(PersistenceError, match=r"belongs to the trained model .* and this is"):
+        OpenSetRecognizer.from_stream_state(other, model.stream_state())
+
+
+def test_a_copy_goes_on_alone():
+    model = fitted(batch_size=16)
+    feed(model, 24)
+    twin = copy.copy(model)
+    before = (model.pending, dict(model.counters), model.predict_proba_one({"a": 4.0, "b": 14.0}))
+    feed(twin, 40, seed=1)
+    twin.learn_one({"a": 0.0, "b": None})
+    assert (model.pending, dict(model.counters), model.predict_proba_one({"a": 4.0, "b": 14.0})) == before
+    feed(model, 40, seed=1)
+    assert list(model.drain()) == list(twin.drain())
+
+
+def feed(model, n, seed=0):
+    for x, _ in stream_part(n, seed):
+        model.learn_one(x)

@@ -123,11 +123,13 @@ def test_members_of_the_recognizer():
     own = {name for name in vars(OpenSetRecognizer) if not name.startswith("_")}
     assert own == {
         "as_state",
+        "close_batch",
         "drain",
         "drain_events",
         "flush",
         "freeze",
         "from_state",
+        "from_stream_state",
         "from_trained",
         "learn_label",
         "learn_many",
@@ -144,6 +146,7 @@ def test_members_of_the_recognizer():
         "save",
         "set_min_probability",
         "signals",
+        "stream_state",
         "summary",
         "trained",
         "undo",

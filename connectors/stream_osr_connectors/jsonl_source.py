@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable
+from functools import cached_property
 
-from .base import BadRecord, Position, Record
+from .base import BadRecord, Record
+from .json_fields import JsonFields
 from .line_source import LineSource
 from .lines import raw_text
-from .values import DecodeError, key_of, label_of_json, seconds, shown
-
-_T = TypeVar("_T")
+from .values import DecodeError, shown
 
 
 class JsonLinesSource(LineSource):
@@ -71,37 +69,13 @@ class JsonLinesSource(LineSource):
             line = next(self._lines)
         position = self._lines.position_after(line)
         try:
-            return self._record(_parse(line.text().rstrip()), position)
+            return self._fields.record(_parse(line.text().rstrip()), position)
         except DecodeError as error:
             return BadRecord(position, line.row, raw_text([line]), str(error))
 
-    def _record(self, fields: Mapping[str, object], position: Position) -> Record:
-        features = self._features_of(fields)
-        # 1e999 is a number to JSON and becomes an infinite one
-        if math.inf in features.values() or -math.inf in features.values():
-            name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
-            raise DecodeError(f"field {name!r} is infinite; leave it out or write null if the value is missing")
-        return Record(
-            features=features,
-            key=_read(fields, self._key, key_of),
-            time=_read(fields, self._time, seconds),
-            label=_read(fields, self._label, lambda value: label_of_json(value, self._label_type)),
-            position=position,
-        )
-
-    def _features_of(self, fields: Mapping[str, object]) -> dict[str, object]:
-        nested = fields.get("features")
-        if isinstance(nested, list):
-            raise DecodeError("'features' is a list; write an object that gives every feature a name")
-        inside = nested if isinstance(nested, dict) else None
-        if self._features is not None:
-            values = fields if inside is None else inside
-            return {name: values.get(name) for name in self._features}
-        if inside is not None:
-            return inside
-        named = (self._key, self._time, self._label)
-        # a null stays out: whether the field is ever numeric is not known, and absent means missing, too
-        return {name: value for name, value in fields.items() if isinstance(value, int | float) and name not in named}
+    @cached_property
+    def _fields(self) -> JsonFields:
+        return JsonFields(self._key, self._time, self._label, self._features, self._label_type)
 
 
 def _constant(name: str) -> None:
@@ -128,13 +102,3 @@ def _parse(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise DecodeError(f"the line holds {shown(value)}, not a JSON object of named fields")
     return value
-
-
-def _read(fields: Mapping[str, object], name: str | None, convert: Callable[[object], _T]) -> _T | None:
-    """Convert one field; the reason of a failure names it."""
-    if name is None:
-        return None
-    try:
-        return convert(fields.get(name))
-    except DecodeError as error:
-        raise DecodeError(f"field {name!r} {error}") from None

@@ -1,0 +1,86 @@
+"""From a JSON object to a record: which fields are features, key, time and label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from .base import Position, Record
+from .values import DecodeError, LabelType, key_of, label_of_json, seconds
+
+_T = TypeVar("_T")
+
+
+class JsonFields(NamedTuple):
+    """Names of the fields that mean something.
+
+    Features are the fields of the nested object ``"features"`` where there is one, otherwise all numeric fields
+    that are not the key, the time or the label.
+
+    Parameters
+    ----------
+    key, time, label
+        Fields that hold the key (text or a whole number), the event time (seconds since 1970 or an ISO 8601
+        timestamp, UTC unless it says otherwise) and the label (text, a whole number, true or false).
+    features
+        Names of the features, if not all others.
+    label_type
+        What labels become.
+
+    Examples
+    --------
+    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "note": "ok"})
+    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None)
+    """
+
+    key: str | None = None
+    time: str | None = None
+    label: str | None = None
+    features: Sequence[str] | None = None
+    label_type: LabelType = "auto"
+
+    def record(self, fields: Mapping[str, object], position: Position | None = None) -> Record:
+        """Read one object.
+
+        Raises
+        ------
+        DecodeError
+            Naming the field that cannot be used.
+        """
+        features = self._features_of(fields)
+        # 1e999 is a number to JSON and becomes an infinite one
+        if math.inf in features.values() or -math.inf in features.values():
+            name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
+            raise DecodeError(f"field {name!r} is infinite; leave it out or write null if the value is missing")
+        return Record(
+            features=features,
+            key=_read(fields, self.key, key_of),
+            time=_read(fields, self.time, seconds),
+            label=_read(fields, self.label, lambda value: label_of_json(value, self.label_type)),
+            position=position,
+        )
+
+    def _features_of(self, fields: Mapping[str, object]) -> dict[str, object]:
+        nested = fields.get("features")
+        if isinstance(nested, list):
+            raise DecodeError("'features' is a list; write an object that gives every feature a name")
+        inside = nested if isinstance(nested, dict) else None
+        if self.features is not None:
+            values = fields if inside is None else inside
+            return {name: values.get(name) for name in self.features}
+        if inside is not None:
+            return inside
+        named = (self.key, self.time, self.label)
+        # a null stays out: whether the field is ever numeric is not known, and absent means missing, too
+        return {name: value for name, value in fields.items() if isinstance(value, int | float) and name not in named}
+
+
+def _read(fields: Mapping[str, object], name: str | None, convert: Callable[[object], _T]) -> _T | None:
+    """Convert one field; the reason of a failure names it."""
+    if name is None:
+        return None
+    try:
+        return convert(fields.get(name))
+    except DecodeError as error:
+        raise DecodeError(f"field {name!r} {error}") from None

@@ -1,0 +1,168 @@
+"""Where micro-batches ended: what a replay needs beside the records, in the metadata of a committed offset.
+
+Kafka keeps a text of at most 4 KiB with each committed offset and writes it in the same transaction. Into it goes
+every end of a micro-batch since an offset that a snapshot can be had of, as steps: how many offsets further, and
+how many places further in the topic of labels. Equal steps one after the other are written once, with their number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+VERSION = "1"
+
+MOST_CHARACTERS = 4000
+"""Of the text; brokers allow 4096 (``offset.metadata.max.bytes``)."""
+
+
+class Boundary(NamedTuple):
+    """Where a micro-batch ends: the offset after its last record, and the place in the topic of labels before it."""
+
+    offset: int
+    labels: int = 0
+
+
+class Step(NamedTuple):
+    """So many ``times`` a step: offsets and labels that each goes further."""
+
+    offsets: int
+    labels: int
+    times: int
+
+
+class History(NamedTuple):
+    """Ends of micro-batches since some boundary, in order; each is after the one before it, by offset or by labels.
+
+    Attributes
+    ----------
+    base
+        Where it begins.
+    fresh
+        At the base nothing had been learnt from the stream: a new recognizer stands for a snapshot.
+    steps
+        From the base on.
+
+    Examples
+    --------
+    >>> history = History(Boundary(100), fresh=True).to(Boundary(356)).to(Boundary(612)).to(Boundary(630, 2))
+    >>> list(history.after(Boundary(356)))
+    [Boundary(offset=612, labels=0), Boundary(offset=630, labels=2)]
+    >>> history.since(Boundary(612))
+    History(base=Boundary(offset=612, labels=0), fresh=False, steps=(Step(offsets=18, labels=2, times=1),))
+    """
+
+    base: Boundary
+    fresh: bool
+    steps: tuple[Step, ...] = ()
+
+    def to(self, end: Boundary) -> History:
+        """Go one micro-batch further."""
+        last = self.last
+        step = Step(end.offset - last.offset, end.labels - last.labels, 1)
+        if min(step) < 0 or end == last:
+            raise ValueError(f"a micro-batch cannot end at {end} when the one before it ended at {last}")
+        if self.steps and self.steps[-1][:2] == step[:2]:
+            *before, same = self.steps
+            return self._replace(steps=(*before, same._replace(times=same.times + 1)))
+        return self._replace(steps=(*self.steps, step))
+
+    @property
+    def last(self) -> Boundary:
+        """Where it ends."""
+        offset, labels = self.base
+        for step in self.steps:
+            offset, labels = offset + step.times * step.offsets, labels + step.times * step.labels
+        return Boundary(offset, labels)
+
+    def boundaries(self) -> Iterator[Boundary]:
+        """All of them, the base first."""
+        offset, labels = self.base
+        yield self.base
+        for step in self.steps:
+            for _ in range(step.times):
+                offset, labels = offset + step.offsets, labels + step.labels
+                yield Boundary(offset, labels)
+
+    def after(self, boundary: Boundary) -> Iterator[Boundary]:
+        """Those after a boundary."""
+        return (each for each in self.boundaries() if each > boundary)
+
+    def since(self, boundary: Boundary) -> History:
+        """Forget what was before a boundary; one that is none of them changes nothing."""
+        if boundary == self.base or boundary not in self.boundaries():
+            return self
+        history = History(boundary, fresh=False)
+        for each in self.after(boundary):
+            history = history.to(each)
+        return history
+
+
+class Progress(NamedTuple):
+    """What the metadata of a committed offset says.
+
+    Attributes
+    ----------
+    model
+        Identity of the model that got there.
+    lineage
+        Identity of the run of micro-batches: a stream that begins anew has another.
+    history
+        Ends of its micro-batches; the last one is the committed offset.
+
+    Examples
+    --------
+    >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
+    >>> Progress("0123abcd", "77aa", history).text()
+    '1 0123abcd 77aa 0+0f 256*2,7+1'
+    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1').history == history
+    True
+    """
+
+    model: str
+    lineage: str
+    history: History
+
+    def text(self) -> str:
+        """Write it down; see ``MOST_CHARACTERS``."""
+        base, fresh, steps = self.history
+        coded = ",".join(
+            f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}"
+            for offsets, labels, times in steps
+        )
+        return f"{VERSION} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
+
+    @classmethod
+    def parse(cls, text: str) -> Progress:
+        """Read what :meth:`text` wrote.
+
+        Raises
+        ------
+        ConnectorError
+            If it is something else.
+        """
+        found = _FORM.fullmatch(text)
+        if found is None or found["version"] != VERSION:
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            raise ConnectorError(
+                f"the committed offset carries {shown!r}, which this version of stream-osr did not write; go on with "
+                "the release that did, or with another group"
+            )
+        steps = [_STEP.fullmatch(step) for step in found["steps"].split(",") if step]
+        parsed = [
+            Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1)) for s in steps if s is not None
+        ]
+        base = Boundary(int(found["offset"]), int(found["labels"]))
+        return cls(found["model"], found["lineage"], History(base, bool(found["fresh"]), tuple(parsed)))
+
+
+_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?"
+_STEP = re.compile(_STEP_FORM)
+_PLAIN_STEP = re.sub(r"\?P<\w+>", "", _STEP_FORM)
+_FORM = re.compile(
+    r"(?P<version>\S+) (?P<model>\S+) (?P<lineage>\S+) (?P<offset>\d+)\+(?P<labels>\d+)(?P<fresh>f?) "
+    rf"(?P<steps>({_PLAIN_STEP}(,{_PLAIN_STEP})*)?)"
+)

@@ -1,0 +1,113 @@
+"""What people ask of the service through the topic of labels: names, mutes, late labels, and taking them back.
+
+Every worker reads the whole topic, of one partition, and each partition of the input applies it, in order, between
+two micro-batches. How far it has come is written down with its offset, so that a replay does the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, NamedTuple
+
+import orjson
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.config import Label
+from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo
+from stream_osr_connectors.values import DecodeError, key_of, label_of_json, shown
+
+logger = logging.getLogger("stream_osr.kafka")
+
+
+class Command(NamedTuple):
+    """One thing that is asked.
+
+    Attributes
+    ----------
+    action
+        ``label``: the instance with this key is of this class. ``promote``: so is everything in a subclass.
+        ``mute``: nothing more is told of a subclass. ``undo``: take the partition's last one back.
+    topic, partition
+        Which stream is meant; of a late label None: whichever remembers the key.
+    subclass
+        Id of the subclass there.
+    key
+        Of the instance.
+    label
+        The class.
+    """
+
+    action: Literal["label", "promote", "mute", "undo"]
+    topic: str | None = None
+    partition: int | None = None
+    subclass: int | None = None
+    key: str | int | None = None
+    label: Label | None = None
+
+
+def parse(value: bytes | None) -> Command:
+    """Read a record of the topic.
+
+    Raises
+    ------
+    DecodeError
+        With what is wrong.
+
+    Examples
+    --------
+    >>> parse(b'{"subclass": "sensors/3:17", "label": "leak"}')
+    Command(action='promote', topic='sensors', partition=3, subclass=17, key=None, label='leak')
+    >>> parse(b'{"key": "a7", "label": "leak"}').action, parse(b'{"undo": "sensors/3"}').action
+    ('label', 'undo')
+    """
+    try:
+        parsed = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        raise DecodeError("it is not JSON") from None
+    if not isinstance(parsed, dict):
+        raise DecodeError(f"it holds {shown(parsed)}, not a JSON object")
+    label = label_of_json(parsed.get("label"), "auto")
+    if "undo" in parsed:
+        topic, partition, _ = _place(parsed["undo"], whole=False)
+        return Command("undo", topic, partition)
+    if "subclass" in parsed:
+        topic, partition, subclass = _place(parsed["subclass"], whole=True)
+        if parsed.get("mute") is True:
+            return Command("mute", topic, partition, subclass)
+        if label is None:
+            raise DecodeError('it names a subclass without a label; add one, or "mute": true')
+        return Command("promote", topic, partition, subclass, label=label)
+    key = key_of(parsed.get("key"))
+    if key is None or label is None:
+        raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
+    return Command("label", key=key, label=label)
+
+
+def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int) -> None:
+    """Do what is asked of one partition's recognizer; what cannot be done is logged, and the stream goes on."""
+    if command.partition is not None and (command.topic, command.partition) != (topic, partition):
+        return
+    subclass = [] if command.subclass is None else [command.subclass]
+    try:
+        if command.action == "undo":
+            model.undo()
+        elif command.action == "mute":
+            model.mute(subclass)
+        elif command.label is not None:
+            if command.action == "promote":
+                model.promote(subclass, command.label)
+            else:
+                model.learn_label(command.key, command.label)
+    except (InvalidLabel, InvalidSubclass, NothingToUndo) as error:
+        logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, error)
+
+
+def _place(value: object, whole: bool) -> tuple[str, int, int | None]:
+    """Read ``topic/partition:id``, or without the id."""
+    form = "topic/partition:id" if whole else "topic/partition"
+    if isinstance(value, str):
+        topic, _, rest = value.rpartition("/")
+        partition, colon, subclass = rest.partition(":")
+        if topic and partition.isdecimal() and bool(colon) == whole and (subclass.isdecimal() or not whole):
+            return topic, int(partition), int(subclass) if whole else None
+    raise DecodeError(f"{shown(value)} is not of the form {form}")

@@ -1,0 +1,252 @@
+"""How a partition comes back: the newest snapshot that leads to the committed offset, and what to replay after it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Any, NamedTuple
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import ConnectorError
+
+from .boundaries import Boundary, History, Progress
+from .partition import Partition, begin, seed_of
+from .settings import ServiceSettings
+from .snapshots import Snapshots
+
+logger = logging.getLogger("stream_osr.kafka")
+
+WITHOUT_END = 1 << 62
+"""The recognizer's own batch size: the service says where batches end."""
+
+_WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
+"""Arguments that may change under a running group: a replay leads to the same state."""
+
+
+class ModelFile(NamedTuple):
+    """The trained model, and how recognizers over it are made.
+
+    Attributes
+    ----------
+    trained
+        Shared by all recognizers.
+    arguments
+        Of their constructor.
+    batch_size
+        Of the file.
+    identity
+        Names the trained part and all arguments that a replay depends on.
+    """
+
+    trained: TrainedModel
+    arguments: dict[str, Any]
+    batch_size: int
+    identity: str
+
+    @classmethod
+    def load(cls, settings: ServiceSettings) -> ModelFile:
+        """Read the file, and let the settings override its arguments.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be read.
+        NotTrained
+            If its training has not ended.
+        """
+        loaded = OpenSetRecognizer.load(settings.model)
+        changes = {
+            "on_missing": settings.on_missing,
+            "min_probability": settings.min_probability,
+            "n_jobs": settings.threads,
+            "seed": settings.seed,
+        }
+        own = loaded._get_params()
+        arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
+        arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
+        shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
+        identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
+        return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
+
+    @property
+    def features(self) -> list[str] | None:
+        """Names of the features; None if they are not text."""
+        names = self.trained.names
+        return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
+
+    def recognizer(self, topic: str, number: int) -> OpenSetRecognizer:
+        """Make the recognizer of a partition, which has seen nothing yet."""
+        seed = seed_of(self.arguments["seed"], topic, number)
+        return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
+
+
+class Committed(NamedTuple):
+    """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
+
+    Attributes
+    ----------
+    offset, metadata
+        As committed; None: nothing yet.
+    first, end
+        Offset of the first record, and the one after the last.
+    """
+
+    offset: int | None
+    metadata: str
+    first: int
+    end: int
+
+
+class Found(NamedTuple):
+    """Where a partition goes on.
+
+    Attributes
+    ----------
+    state
+        As of its last boundary.
+    replay
+        Boundaries after it, of micro-batches that have been published before.
+    snapshots
+        Boundaries at which there are snapshots, the newest last.
+    new
+        It begins anew, and its beginning has to be committed.
+    """
+
+    state: Partition
+    replay: tuple[Boundary, ...] = ()
+    snapshots: tuple[Boundary, ...] = ()
+    new: bool = False
+
+
+class _LostError(Exception):
+    """Nothing leads to the committed offset; why."""
+
+
+class Recovery:
+    """Finds the state of partitions.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    model
+        The model.
+    snapshots
+        Where snapshots are.
+    """
+
+    def __init__(self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> None:
+        self._settings = settings
+        self._model = model
+        self._snapshots = snapshots
+        self._parted: dict[int, Partition] = {}
+
+    def progress(self, partition: Partition) -> Progress:
+        """Say what is committed with a partition's offset."""
+        return Progress(self._model.identity, partition.lineage, partition.history)
+
+    def remember(self, number: int, partition: Partition) -> None:
+        """Keep the state of a partition that goes to another worker; it may come back untouched."""
+        self._parted[number] = partition
+
+    def find(self, number: int, committed: Committed, labels: int) -> Found:
+        """Find where a partition goes on.
+
+        Parameters
+        ----------
+        number
+            Of the partition.
+        committed
+            What the broker says.
+        labels
+            End of the topic of labels: where a stream that begins anew begins in it.
+
+        Raises
+        ------
+        ConnectorError
+            If its state is lost, or another model has run it, and the settings say to stop then.
+        """
+        parted = self._parted.pop(number, None)
+        settings, place = self._settings, f"{self._settings.input}/{number}"
+        if committed.offset is None:
+            start = committed.first if settings.start == "earliest" else committed.end
+            return self._anew(number, Boundary(start, labels))
+        try:
+            return self._go_on(number, committed, parted)
+        except _OtherModelError as error:
+            if settings.on_model_change == "refuse":
+                raise ConnectorError(
+                    f"{place}: {error}; give that model again, or another group, or set on_model_change to cold: the "
+                    "stream then begins anew from the committed offset"
+                ) from None
+            logger.warning("%s: %s; the stream begins anew at %d", place, error, committed.offset)
+        except _LostError as error:
+            if settings.on_lost_state == "fail":
+                raise ConnectorError(
+                    f"{place}: {error}; bring the snapshots back to {self._snapshots.folder}, or set on_lost_state "
+                    "to cold: the stream then begins anew from the committed offset"
+                ) from None
+            logger.warning("%s: %s; the stream begins anew", place, error)
+        return self._anew(number, Boundary(min(max(committed.offset, committed.first), committed.end), labels))
+
+    def _go_on(self, number: int, committed: Committed, parted: Partition | None) -> Found:
+        offset, metadata, first, end = committed
+        if not metadata:
+            raise _LostError(f"offset {offset} was committed by something else, and no micro-batches lead to it")
+        try:
+            progress = Progress.parse(metadata)
+        except ConnectorError as error:
+            raise _LostError(str(error)) from None
+        if progress.model != self._model.identity:
+            raise _OtherModelError(
+                f"the group has run the model {progress.model}, and this one (with its settings) is "
+                f"{self._model.identity}"
+            )
+        history = progress.history
+        if history.last.offset != offset:
+            raise _LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
+        if not first <= offset <= end:
+            raise _LostError(f"offset {offset} was committed, and the partition holds {first} to {end}")
+        if parted is not None and (parted.lineage, parted.history.last) == (progress.lineage, history.last):
+            return Found(parted)
+        return self._from_snapshot(number, progress, first)
+
+    def _from_snapshot(self, number: int, progress: Progress, first: int) -> Found:
+        history, lineage, topic = progress.history, progress.lineage, self._settings.input
+        usable = set(history.boundaries())
+        known = [at for at in self._snapshots.boundaries(topic, number, lineage) if at in usable]
+        for at in known:
+            replay = tuple(history.after(at))
+            if replay and at.offset < first:
+                break
+            snapshot = self._snapshots.read(topic, number, lineage, at, self._model.trained)
+            if snapshot is not None:
+                snapshot.model.set_min_probability(self._model.arguments["min_probability"])
+                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at))
+                return Found(state, replay, tuple(sorted(known)))
+        if history.fresh and history.base.offset >= first:
+            model = self._model.recognizer(topic, number)
+            state = Partition(model, (), lineage, _up_to(history, history.base))
+            return Found(state, tuple(history.after(history.base)))
+        raise _LostError(
+            f"no snapshot leads to offset {history.last.offset}, with records since {first} "
+            f"(the micro-batches since {history.base.offset} are known, snapshots at "
+            f"{[at.offset for at in known] or 'none of them'})"
+        )
+
+    def _anew(self, number: int, start: Boundary) -> Found:
+        return Found(begin(self._model.recognizer(self._settings.input, number), start), new=True)
+
+
+class _OtherModelError(Exception):
+    """Another model has run the group."""
+
+
+def _up_to(history: History, at: Boundary) -> History:
+    """Cut a history at a boundary."""
+    out = History(history.base, history.fresh)
+    for each in history.after(history.base):
+        if each > at:
+            break
+        out = out.to(each)
+    return out

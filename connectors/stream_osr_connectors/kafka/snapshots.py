@@ -1,0 +1,137 @@
+"""Snapshots of partitions: files that are written once, appear whole, and are named by what they hold.
+
+``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr``; they hold the stream's part of the recognizer, with the fingerprint of
+the trained part, and the records whose decisions are still held back.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import PersistenceError
+from stream_osr.persistence import read_archive, write_archive
+
+from .boundaries import Boundary
+from .messages import Origin
+from .partition import Partition
+
+logger = logging.getLogger("stream_osr.kafka")
+
+VERSION = 1
+
+_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that has been read: the recognizer at a boundary, and the records that await their decisions."""
+
+    model: OpenSetRecognizer
+    waiting: tuple[Origin, ...]
+
+
+class Snapshots(NamedTuple):
+    """The folder of a group's snapshots, which all its workers see.
+
+    Attributes
+    ----------
+    folder
+        Where they are.
+    keep
+        How many are kept of each partition.
+    """
+
+    folder: Path
+    keep: int
+
+    def open(self) -> None:
+        """Make the folder.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be made, or written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / ".writable"
+            probe.touch()
+        except OSError as error:
+            raise PersistenceError(
+                f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
+            ) from None
+
+    def write(self, topic: str, number: int, partition: Partition) -> Path:
+        """Write a partition as it is at its last boundary, and let go of old snapshots.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be written.
+        """
+        at = partition.history.last
+        path = self.folder / f"{topic}-{number}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
+        model = partition.model
+        content = {
+            "version": VERSION,
+            "model": model.stream_state(),
+            "waiting": [_written(origin) for origin in partition.waiting],
+        }
+        write_archive(path, _kind(model.trained), content, model.trained.shared)
+        own = self._found(topic, number, partition.lineage)
+        for old in sorted(own)[: -self.keep]:
+            with suppress(OSError):
+                own[old].unlink()
+        return path
+
+    def boundaries(self, topic: str, number: int, lineage: str) -> list[Boundary]:
+        """Say where there are snapshots of a partition, the newest first."""
+        return sorted(self._found(topic, number, lineage), reverse=True)
+
+    def read(self, topic: str, number: int, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
+        """Read a snapshot; None, with a line in the log, if it has gone or cannot be used."""
+        path = self._found(topic, number, lineage).get(at)
+        if path is None:
+            return None
+        try:
+            content = read_archive(path, _kind(trained), trained.shared)
+            if content["version"] != VERSION:
+                raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
+            model = OpenSetRecognizer.from_stream_state(trained, content["model"])
+            return Snapshot(model, tuple(map(_origin, content["waiting"])))
+        except (PersistenceError, LookupError, TypeError) as error:
+            logger.warning("snapshot left aside: %s", error)
+            return None
+
+    def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
+        found = {}
+        for path in self.folder.glob("*.osr"):
+            name = _NAME.fullmatch(path.name)
+            if name and (name["topic"], int(name["partition"]), name["lineage"]) == (topic, number, lineage):
+                found[Boundary(int(name["offset"]), int(name["labels"]))] = path
+        return found
+
+
+def _kind(trained: TrainedModel) -> str:
+    return f"snapshot of a stream over the model {trained.fingerprint[:16]}"
+
+
+def _written(origin: Origin) -> tuple[Any, ...]:
+    """Turn bytes into text of the same bytes: archives hold text."""
+    key = None if origin.key is None else origin.key.decode("latin-1")
+    headers = tuple((name, value.decode("latin-1")) for name, value in origin.headers)
+    return origin.offset, origin.timestamp, key, headers
+
+
+def _origin(written: tuple[Any, ...]) -> Origin:
+    offset, timestamp, key, headers = written
+    return Origin(
+        offset,
+        timestamp,
+        None if key is None else key.encode("latin-1"),
+        tuple((name, value.encode("latin-1")) for name, value in headers),
+    )

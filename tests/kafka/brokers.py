@@ -1,0 +1,50 @@
+"""A real single-node Apache Kafka, from jars that Maven collects."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+SCRIPT = Path(__file__).parent / "broker" / "broker.sh"
+
+
+class Broker:
+    """A broker with its data in a folder; it keeps them over a kill."""
+
+    def __init__(self, folder: Path, jars: Path) -> None:
+        port, controller = _free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        self._environment = {
+            **os.environ,
+            "WORK": str(folder),
+            "LIBS": str(jars / "libs"),
+            "PORT": str(port),
+            "CONTROLLER_PORT": str(controller),
+        }
+
+    def start(self) -> None:
+        """Start it, unless it runs, and wait until it answers."""
+        self._call("start")
+
+    def stop(self) -> None:
+        """Shut it down."""
+        self._call("stop")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._call("kill")
+
+    def _call(self, command: str) -> None:
+        subprocess.run(
+            [str(SCRIPT), command], env=self._environment, check=True, capture_output=True, text=True, timeout=300
+        )
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,63 @@
+"""One real broker for all tests of the service, and what they need around it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream_osr_connectors.kafka.clients import quieten
+from tests.kafka.brokers import Broker
+from tests.kafka.streams import Worker
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that share the broker in one process (``--dist loadgroup``)."""
+    for item in items:
+        if "broker" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("kafka"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quiet_client() -> None:
+    """A failure is to be read without thousands of lines about reconnections."""
+    quieten()
+
+
+@pytest.fixture(scope="session")
+def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of this test run; without Java or Maven a skipped test, under continuous integration a failed one."""
+    reason = next(
+        (f"{program} is not installed" for program in ("java", "mvn") if shutil.which(program) is None), None
+    )
+    broker = None
+    if reason is None:
+        jars = Path(request.config.cache.mkdir("kafka-jars"))
+        broker = Broker(tmp_path_factory.mktemp("broker"), jars)
+        try:
+            broker.start()
+        except subprocess.CalledProcessError as error:
+            reason = f"the broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}"
+    if reason is not None:
+        message = f"no Kafka broker: {reason}; the tests of the service need Java 17 and Maven"
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(message, pytrace=False)
+        pytest.skip(message)
+    assert broker is not None
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def broker(started: Broker) -> Iterator[Broker]:
+    """The broker, up: a test that failed may have left it dead, and workers behind."""
+    started.start()
+    yield started
+    for worker in Worker.started:
+        if worker.process.poll() is None:
+            worker.kill()
+    Worker.started.clear()

@@ -1,0 +1,262 @@
+"""Topics with instances, workers that decide them, and what the output has to be."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import yaml
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka.partition import seed_of
+from tests.blobs import fitted, stream_part
+
+CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+LARGEST = 6_000_000
+"""Bytes that a record of the input may have; the broker's own limit is 1 MiB."""
+
+
+class Sent(NamedTuple):
+    """A record as it was put into the input."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp: int | None = None
+
+
+class Stream:
+    """An input topic with its outputs on a broker, and the settings of a service for it."""
+
+    def __init__(
+        self,
+        address: str,
+        folder: Path,
+        partitions: int,
+        model: OpenSetRecognizer,
+        limits: dict[str, int] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.address = address
+        self.folder = folder
+        self.partitions = partitions
+        self.model = model
+        self.topic = f"in-{uuid.uuid4().hex[:8]}"
+        self.sent: list[list[Sent]] = [[] for _ in range(partitions)]
+        self.settings = {
+            "model": str(folder / "model.osr"),
+            "brokers": address,
+            "input": self.topic,
+            "group": f"group-of-{self.topic}",
+            "state": str(folder / "state"),
+            "session_timeout": 6.0,
+            "max_wait": 0.3,
+            "log_level": "debug",
+            **settings,
+        }
+        takes = {
+            "": LARGEST,
+            ".decisions": LARGEST,
+            ".events": LARGEST,
+            ".dlq": LARGEST + (1 << 16),
+            **(limits or {}),
+        }
+        model.save(folder / "model.osr")
+        admin = KafkaAdminClient(bootstrap_servers=address)
+        admin.create_topics(
+            {
+                f"{self.topic}{suffix}": {
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": {"max.message.bytes": str(largest), "retention.ms": "-1"},  # the timestamps are old
+                }
+                for suffix, largest in takes.items()
+            },
+            wait_for_metadata=True,
+        )
+        admin.close()
+
+    def config(self) -> Path:
+        """Write the settings to a file."""
+        path = self.folder / "service.yaml"
+        path.write_text(yaml.safe_dump(self.settings))
+        return path
+
+    def send(self, records: Iterable[tuple[int, Sent]]) -> None:
+        """Put records into partitions of the input."""
+        producer = KafkaProducer(bootstrap_servers=self.address, max_request_size=LARGEST, linger_ms=5)
+        for partition, sent in records:
+            key, value, headers, timestamp = sent
+            producer.send(
+                self.topic,
+                key=key,
+                value=value,
+                headers=list(headers),
+                partition=partition,
+                timestamp_ms=1_700_000_000_000 + len(self.sent[partition]) if timestamp is None else timestamp,
+            )
+            self.sent[partition].append(sent)
+        producer.flush(60)
+        producer.close()
+
+    def read(self, suffix: str) -> list[list[Any]]:
+        """Read all committed records of an output, partition by partition."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER)
+        places = [TopicPartition(f"{self.topic}.{suffix}", number) for number in range(self.partitions)]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        read: dict[int, list[Any]] = {place.partition: [] for place in places}
+        while any(consumer.position(place) < ends[place] for place in places):
+            for place, records in consumer.poll(timeout_ms=200).items():
+                read[place.partition].extend(records)
+        consumer.close()
+        return [read[number] for number in range(self.partitions)]
+
+    def committed(self) -> list[int]:
+        """Offsets that the group has committed."""
+        consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=self.settings["group"], **CONSUMER)
+        try:
+            places = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+            return [consumer.committed(place) or 0 for place in places]
+        finally:
+            consumer.close()
+
+    def wait(self, done: Callable[[], bool] | None = None, seconds: float = 60) -> None:
+        """Wait until everything that was sent has been committed."""
+        ends = time.monotonic() + seconds
+        while True:
+            if done() if done is not None else self.committed() == [len(sent) for sent in self.sent]:
+                return
+            if time.monotonic() > ends:
+                raise TimeoutError(f"after {seconds} s committed {self.committed()} of {list(map(len, self.sent))}")
+            time.sleep(0.3)
+
+
+class Worker:
+    """A worker process and its log."""
+
+    numbers = itertools.count()
+    started: ClassVar[list[Worker]] = []
+
+    def __init__(self, stream: Stream, instance: str = "w", **environment: str) -> None:
+        self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
+        command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()"]
+        command += ["run", "--config", str(stream.config()), "--instance", instance]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})
+        self.started.append(self)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, seconds: float = 40) -> int:
+        """SIGTERM, when it has got so far as to hear it; return the exit code."""
+        self.await_line("topics: ")
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def lines(self) -> list[str]:
+        """What it has logged."""
+        return self.log.read_text(errors="replace").splitlines()
+
+    def in_transaction(self) -> bool:
+        """Say whether, by the log, a transaction is open."""
+        last = [line for line in self.lines() if " transaction " in line][-1:]
+        return bool(last) and "committed" not in last[0]
+
+    def await_line(self, text: str, seconds: float = 40) -> None:
+        """Wait until it has logged something."""
+        ends = time.monotonic() + seconds
+        while not any(text in line for line in self.lines()):
+            if self.process.poll() is not None or time.monotonic() > ends:
+                raise AssertionError(f"the worker never said {text!r}:\n" + "\n".join(self.lines()[-30:]))
+            time.sleep(0.02)
+
+
+def instances(n: int, partitions: int, seed: int = 0, begin: int = 0) -> list[tuple[int, Sent]]:
+    """Instances of two known classes and a new one, dealt out to the partitions."""
+    return [
+        (
+            number % partitions,
+            Sent(f"k{begin + number}".encode(), json.dumps(x).encode(), (("trace", b"%d" % number),)),
+        )
+        for number, (x, _) in enumerate(stream_part(n, seed))
+    ]
+
+
+def small_model(**arguments: Any) -> OpenSetRecognizer:
+    """A recognizer that is fast."""
+    return fitted(**{"batch_size": 32, "chains": 1, "window": 32, "seed": 5, **arguments})
+
+
+def check_exactly_once(stream: Stream) -> list[int]:
+    """Check that every record has one decision or one dead letter, in order, and that they are the right bits.
+
+    The right ones are those of a recognizer in this process, fed with the same micro-batches; where these ended, the
+    decisions say. Returns the number of batches of each partition.
+    """
+    counts = []
+    everything = zip(stream.read("decisions"), stream.read("events"), stream.read("dlq"), strict=True)
+    for number, (decisions, events, dead) in enumerate(everything):
+        sent = stream.sent[number]
+        values = [json.loads(record.value) for record in decisions]
+        offsets = [value["offset"] for value in values]
+        refused = [int(dict(record.headers)["__connect.errors.offset"]) for record in dead]
+        assert sorted([*offsets, *refused]) == list(range(len(sent))), f"partition {number}: lost or doubled"
+        assert offsets == sorted(offsets), f"partition {number}: out of order"
+        assert refused == sorted(refused), f"partition {number}: dead letters out of order"
+        for record, offset in zip(decisions, offsets, strict=True):
+            assert record.key == sent[offset].key
+            assert dict(record.headers)["ce_id"] == f"{stream.topic}-{number}-{offset}".encode()
+            assert [h for h in record.headers if h[0] == "trace"] == [
+                h for h in sent[offset].headers if h[0] == "trace"
+            ]
+        ends = [
+            offset
+            for offset, value, after in zip(offsets, values, [*values[1:], None], strict=True)
+            if after is None or after["batch"] != value["batch"]
+        ]
+        expected, told = decide(stream, number, offsets, ends)
+        shown = [{name: value for name, value in each.items() if name in expected[0]} for each in values]
+        assert shown == expected, f"partition {number}: other decisions"
+        assert [json.loads(record.value)["type"] for record in events] == [event["type"] for event in told]
+        got = [
+            {k: v for k, v in json.loads(record.value).items() if k in event}
+            for record, event in zip(events, told, strict=True)
+        ]
+        assert got == told, f"partition {number}: other events"
+        counts.append(len(ends))
+    return counts
+
+
+def decide(
+    stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Decide instances in this process; ``ends`` are the offsets of the last instances of the micro-batches."""
+    arguments = stream.model._get_params()
+    seed = seed_of(arguments["seed"], stream.topic, number)
+    model = OpenSetRecognizer.from_trained(
+        stream.model.trained, **{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+    )
+    last = set(ends)
+    for offset in offsets:
+        sent = stream.sent[number][offset]
+        x = json.loads(sent.value or b"{}")
+        timestamp = 1_700_000_000_000 + offset if sent.timestamp is None else sent.timestamp
+        model.learn_one(x.get("features", x), t=timestamp / 1000, key=(sent.key or b"").decode())
+        if offset in last:
+            model.close_batch()
+    decisions = [json.loads(json.dumps(decision.as_dict())) for decision in model.drain()]
+    return decisions, [json.loads(json.dumps(event.as_dict())) for event in model.drain_events()]
