@@ -38,7 +38,7 @@ from stream_osr.hdp import (
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
-VERSION = 4
+VERSION = 5
 
 _RECORDS: dict[str, type[Any]] = {
     record.__name__: record

@@ -16,13 +16,16 @@ from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
 
 EMERGES_WITH = 5
-"""The latest so many members of a subclass, those included that the window re-seated in it, ..."""
-EMERGES_WITHIN = 640
-"""... came within so many instances of the stream ..."""
-EMERGES_ABOVE = 0.9
-"""... with at least this mean probability of being unknown, and it is announced ..."""
+"""The latest r members of a subclass, those included that the window re-seated in it, r from this ..."""
 BURST = 8
-"""... if they came in more than one batch, or it has so many members."""
+"""... to this, have a mean probability of being unknown of at least ..."""
+EMERGES_ABOVE = 0.9
+"""... so much ..."""
+EMERGES_WITHIN = 10
+"""... and came within so many times r^2 instances of the stream, and it is announced: the more slowly it gathers, the
+more there must be. They must have come in more than one batch, or be ``BURST``."""
+WAKES_WITHIN = 640
+"""The members that wake a dormant one came within so many instances."""
 RECENT = 16
 """Members that are remembered one by one: some may leave."""
 HELD_WITH = 4
@@ -65,6 +68,8 @@ class Subclass(NamedTuple):
         All its seats have faded, and it has not been announced as back.
     announced_size
         Its size when it was last told of.
+    tried_size
+        Its size when it was last tried to part it.
     kept
         A sample of its rows, once it has emerged.
     muted
@@ -78,6 +83,7 @@ class Subclass(NamedTuple):
     emerged: bool = False
     dormant: bool = False
     announced_size: int = 0
+    tried_size: int = 0
     kept: Reservoir | None = None
     muted: bool = False
 
@@ -145,7 +151,7 @@ def observe(
             if _has_support(subclass.recent, size):
                 emerged.append(key)
         elif subclass.dormant:
-            if _are_new(subclass.recent, HELD_WITH):
+            if _are_new(subclass.recent, HELD_WITH, WAKES_WITHIN):
                 recurred.append(key)
         elif size and key not in served:
             dormant.append(key)
@@ -201,19 +207,21 @@ def trend(subclass: Subclass, seq: int) -> float:
 
 
 def _has_support(recent: Sequence[Member], size: int) -> bool:
-    return size >= EMERGES_WITH and _are_new(recent, EMERGES_WITH) and (size >= BURST or _in_batches(recent) > 1)
+    if size < EMERGES_WITH or (size < BURST and _in_batches(recent) < 2):
+        return False
+    return any(_are_new(recent, count, EMERGES_WITHIN * count**2) for count in range(EMERGES_WITH, BURST + 1))
 
 
 def _in_batches(recent: Sequence[Member]) -> int:
     return len({member.batch for member in recent})
 
 
-def _are_new(recent: Sequence[Member], count: int) -> bool:
+def _are_new(recent: Sequence[Member], count: int, within: int) -> bool:
     """Say whether the latest so many members came close together and were taken for unknown."""
     latest = recent[-count:]
     return (
         len(latest) == count
-        and latest[-1].moment.seq - latest[0].moment.seq < EMERGES_WITHIN
+        and latest[-1].moment.seq - latest[0].moment.seq < within
         and sum(member.p_unknown for member in latest) >= EMERGES_ABOVE * count
     )
 

@@ -29,7 +29,7 @@ from stream_osr.discovery.lifecycle import (
     unite,
     worth_telling,
 )
-from stream_osr.discovery.reservoir import keep, offer, only, priority, wanted, without
+from stream_osr.discovery.reservoir import Reservoir, keep, offer, only, priority, wanted, without
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
@@ -41,8 +41,10 @@ from stream_osr.hdp.prior import homogeneous
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.trained import TrainedModel
 
-LEAST_PART = 8
+LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
+TRIED_AGAIN = 1.25
+"""A subclass that stayed whole is tried again when it has grown by so much."""
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
@@ -162,9 +164,8 @@ def follow_subclasses(
     followed = Followed(chain, past, dict(joined), {}, changes, {}, chain.state)
     for key in (*changes.emerged, *changes.grew):
         followed = _join_same(followed, key)
-    for key in changes.grew:
-        if key not in followed.joined:
-            followed = _part(followed, key)
+    for key in _to_try(followed):
+        followed = _part(followed, key)
     return _keep_within_bounds(followed, parameters.max_subclasses, parameters.max_dormant)
 
 
@@ -227,7 +228,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     if not others and not there:
         return followed
     compared = both(statistics_of(state.dishes, np.array(others, np.int64)), of_slots(aside.statistics, there))
-    ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior)
+    ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior, chain.known.location)
     best = int(ratios.argmax())
     if ratios[best] <= 0.0:
         return followed
@@ -258,36 +259,46 @@ def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
     return key in lives and (lives[key].emerged or lives[key].muted)
 
 
+def _to_try(followed: Followed) -> list[int]:
+    """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
+    life, sizes = followed.chain.life, _sizes(followed.chain)
+    least = {key: max(2 * LEAST_PART, TRIED_AGAIN * life.subclasses[key].tried_size) for key in worth_telling(life)}
+    return [key for key in sorted(sizes.keys() & least) if sizes[key] >= least[key]]
+
+
 def _part(followed: Followed, key: int) -> Followed:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, prior = followed.chain, followed.chain.known.prior
-    life, state = chain.life.subclasses[key], chain.state
+    lives, state = dict(chain.life.subclasses), chain.state
+    life = lives[key]
     seqs, rows, keys = remembered(followed.past, 0, key)
     if life.kept is not None:
         more = ~np.isin(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
         keys = (*keys, *only(life.kept, more).keys)
-    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior)
+    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior, chain.known.location)
     if smaller is None:
-        return followed
+        tried = life._replace(tried_size=_sizes(chain)[key])
+        return followed._replace(chain=chain._replace(life=chain.life._replace(subclasses=lives | {key: tried})))
     new = state.next_id
     state = regroup.separate(state, key, rows[smaller], seqs[smaller], prior)
     sizes = {one: int(state.dishes.size[regroup.slot_of(state, one)]) for one in (key, new)}
     own = keep(seqs[smaller], rows[smaller], [keys[at] for at in np.flatnonzero(smaller)])
-    share = sizes[new] / (sizes[key] + sizes[new])
-    lives = dict(chain.life.subclasses)
-    lives[new] = life._replace(recent=(), arrivals=share * life.arrivals, announced_size=sizes[new], kept=own)
-    lives[key] = life._replace(
-        arrivals=(1.0 - share) * life.arrivals,
-        announced_size=sizes[key],
-        kept=keep(seqs[~smaller], rows[~smaller], [keys[at] for at in np.flatnonzero(~smaller)]),
-    )
+    rest = keep(seqs[~smaller], rows[~smaller], [keys[at] for at in np.flatnonzero(~smaller)])
+    lives[new] = _of_part(life, sizes[new], sum(sizes.values()), own)._replace(recent=())
+    lives[key] = _of_part(life, sizes[key], sum(sizes.values()), rest)
     return followed._replace(
         chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
         past=reseat(followed.past, 0, seqs[smaller], new),
         parted=followed.parted | {new: Parted(key, seqs[smaller])},
         changes=followed.changes._replace(grew=tuple(one for one in followed.changes.grew if one != key)),
     )
+
+
+def _of_part(life: Subclass, size: int, whole: int, kept: Reservoir) -> Subclass:
+    """Make the life of one part of a subclass, told of by the parting."""
+    arrivals = life.arrivals * size / whole
+    return life._replace(arrivals=arrivals, announced_size=size, tried_size=size, kept=kept)
 
 
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event, SubclassEmerged
+from stream_osr.discovery.events import Event, SubclassEmerged, SubclassSplit
 
 
 class Detection(NamedTuple):
@@ -33,12 +33,13 @@ class Detection(NamedTuple):
 
 
 class TimeToDetection:
-    """Instances of each new class until a `SubclassEmerged` told of it.
+    """Instances of each new class until a `SubclassEmerged`, or a `SubclassSplit`, told of it.
 
     An announced subclass is of the class that most of its instances are of: those that had arrived when it was
-    announced and whose final decision put them there. A new class is detected with the first announced subclass
-    that is of it; one that is of a known class is a false alarm. What is counted are instances of the class itself,
-    so that rare and frequent classes compare.
+    announced and whose final decision put them there. The part that is split off a subclass is announced by that; its
+    instances bore the other's number until then, and it is of the class of those that come to it afterwards. A new
+    class is detected with the first announced subclass that is of it; one that is of a known class is a false alarm.
+    What is counted are instances of the class itself, so that rare and frequent classes compare.
 
     Tell it of every instance, decision and event in turn; `prequential` does. The positions of the instances of new
     classes are kept.
@@ -80,6 +81,7 @@ class TimeToDetection:
         self._next = begin
         self._positions: dict[Hashable, array[int]] = {}
         self._announced: dict[int, int] = {}
+        self._parts: set[int] = set()
         self._members: dict[int, Counter[Hashable]] = {}
 
     def __repr__(self) -> str:
@@ -94,13 +96,18 @@ class TimeToDetection:
     def decided(self, decision: Decision, y_true: Hashable) -> None:
         """Note a final decision; with ``decision_delay`` it may come after the announcement."""
         number = decision.subclass_id
-        if number is not None and decision.seq <= self._announced.get(number, decision.seq):
+        if number is not None and (
+            number in self._parts or decision.seq <= self._announced.get(number, decision.seq)
+        ):
             self._members.setdefault(number, Counter())[y_true] += 1
 
     def happened(self, event: Event) -> None:
         """Note an event; only announcements matter."""
         if isinstance(event, SubclassEmerged):
             self._announced[event.subclass_id] = event.seq
+        elif isinstance(event, SubclassSplit):
+            self._announced[event.new_id] = event.seq
+            self._parts.add(event.new_id)
 
     @property
     def classes(self) -> dict[int, Hashable]:

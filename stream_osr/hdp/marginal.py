@@ -15,8 +15,9 @@ from scipy.special import multigammaln
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp import gaussian_tied as tied
-from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant
-from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
+from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives
+from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
+from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, homogeneous
 
 
 class Statistics(NamedTuple):
@@ -55,8 +56,10 @@ def of_nobody(prior: Prior) -> np.ndarray:
     return np.asarray(empty_dishes(1, prior).matrix[0])
 
 
-def log_marginals(statistics: Statistics, prior: Prior) -> np.ndarray:
+def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
     """Log marginal likelihood of each subclass, up to a factor that all partitions of the rows share, shape (K,).
+
+    Where new subclasses are placed by a Student-t, the one of the mean stands for that of the first instance.
 
     References
     ----------
@@ -71,17 +74,31 @@ def log_marginals(statistics: Statistics, prior: Prior) -> np.ndarray:
         before = 0.5 * prior.nu * (log_r - log_det_before) - 0.5 * d * log_r
         log_det = np.linalg.slogdet(matrix)[1]
         after = 0.5 * nu * (np.log(r) - log_det) - 0.5 * d * np.log(r)
-        return np.asarray(gammas - 0.5 * n * d * math.log(math.pi) + after - before)
+        conjugate = np.asarray(gammas - 0.5 * n * d * math.log(math.pi) + after - before)
+        return conjugate + _log_placed(statistics, prior, location)
     one = _log_marginal_diagonal if prior.covariance == DIAGONAL else tied.log_marginal
     whole = [one(m, k, prior) for m, k in zip(matrix, size.tolist(), strict=True)]
     return np.array(whole) - one(of_nobody(prior), 0, prior)
+
+
+def _log_placed(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
+    """Log ratio of the densities of a first instance at the mean, placed against conjugate, shape (K,)."""
+    if location.freedom == 0.0:
+        return np.zeros(len(statistics.size))
+    d = prior.n_features
+    means = statistics.matrix[:, d, :d] / np.maximum(statistics.size, 1)[:, None]
+    rows = homogeneous(means)
+    ratios = log_new_densities(rows, prior, location) - log_prior_predictives(rows, prior)
+    return np.where(statistics.size > 0, ratios, 0.0)
 
 
 def _log_marginal_diagonal(matrix: np.ndarray, n: int, prior: Prior) -> float:
     return float(diagonal.log_marginal(diagonal.refresh(matrix, np.empty_like(matrix), n, prior), n, prior))
 
 
-def log_ratios_together(one: Statistics, others: Statistics, prior: Prior) -> np.ndarray:
+def log_ratios_together(
+    one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE
+) -> np.ndarray:
     """Log ratio of the marginal likelihoods of one subclass and each of K others, together against apart, shape (K,).
 
     Parameters
@@ -90,15 +107,15 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior) -> np
         A single subclass.
     others
         Those that it is compared with.
-    prior
-        Base measure.
+    prior, location
+        Base measure, and where it places new subclasses.
 
     Examples
     --------
     Two halves of one Gaussian belong together, two Gaussians ten standard deviations apart do not.
 
     >>> from stream_osr.hdp.dishes import refill
-    >>> from stream_osr.hdp.prior import homogeneous, make_prior
+    >>> from stream_osr.hdp.prior import make_prior
     >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
@@ -109,7 +126,8 @@ def log_ratios_together(one: Statistics, others: Statistics, prior: Prior) -> np
     (True, True)
     """
     joined = Statistics(one.size + others.size, one.matrix + others.matrix - of_nobody(prior))
-    return log_marginals(joined, prior) - log_marginals(others, prior) - log_marginals(one, prior)
+    one_alone, each = log_marginals(one, prior, location), log_marginals(others, prior, location)
+    return log_marginals(joined, prior, location) - each - one_alone
 
 
 def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:

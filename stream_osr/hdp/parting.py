@@ -7,17 +7,21 @@ import math
 import numpy as np
 
 from stream_osr.hdp.dishes import empty_dishes, log_predictives, refill
+from stream_osr.hdp.location import CONJUGATE, Location
 from stream_osr.hdp.marginal import Statistics, log_marginals, statistics_of
 from stream_osr.hdp.prior import Prior
 
 PASSES = 12
 """Passes of the alternation, at most."""
 GAIN = 1.0
-"""Log odds that each row must gain, on average. No class is quite Gaussian, and with rows enough parts of it win by
-little; where two classes had been taken for one most rows gain more (``docs/results/discovery.md``)."""
+"""Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
+rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
+location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
 
 
-def part(rows: np.ndarray, alpha: float, least: int, prior: Prior) -> np.ndarray | None:
+def part(
+    rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE
+) -> np.ndarray | None:
     """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
 
     The rows are cut across their longest axis, and go then, all together and again and again, to the part that
@@ -33,8 +37,8 @@ def part(rows: np.ndarray, alpha: float, least: int, prior: Prior) -> np.ndarray
         Concentration.
     least
         Rows that each part must have.
-    prior
-        Base measure.
+    prior, location
+        Base measure, and where it places new subclasses.
 
     Returns
     -------
@@ -64,8 +68,8 @@ def part(rows: np.ndarray, alpha: float, least: int, prior: Prior) -> np.ndarray
     refill(together, np.zeros(n, np.int64), rows, prior)
     a, b = dishes.size.tolist()
     odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
-    apart = float(log_marginals(Statistics(dishes.size, dishes.matrix), prior).sum())
-    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior)[0])
-    if odds + apart - whole <= GAIN * n:
+    apart = float(log_marginals(Statistics(dishes.size, dishes.matrix), prior, location).sum())
+    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior, location)[0])
+    if odds + apart - whole <= (0.0 if location.freedom else GAIN) * n:
         return None
     return np.asarray(side == (1 if b <= a else 0))

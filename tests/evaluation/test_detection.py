@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import math
 
-from stream_osr import Decision, NewClassesChanged, SubclassEmerged
+from stream_osr import Decision, NewClassesChanged, SubclassEmerged, SubclassSplit
 from stream_osr.discovery.events import Explanation, Moment
 from stream_osr.evaluation import Detection, TimeToDetection
+
+EXPLANATION = Explanation(
+    mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0
+)
 
 
 def decision(seq: int, subclass_id: int | None) -> Decision:
@@ -13,10 +17,7 @@ def decision(seq: int, subclass_id: int | None) -> Decision:
 
 
 def emerged(subclass_id: int, seq: int) -> SubclassEmerged:
-    explanation = Explanation(
-        mean={}, difference={}, shift={}, most_moved=(), nearest_class="a", nearest_subclass=0, distance=9.0
-    )
-    told = {"size": 8, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": explanation}
+    told = {"size": 8, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": EXPLANATION}
     moment = Moment(seq, None, None)
     return SubclassEmerged(
         batch=0, seq=seq, model="", subclass_id=subclass_id, first_seen=moment, last_seen=moment, **told
@@ -75,6 +76,23 @@ def test_decisions_that_waited_name_the_subclass_all_the_same():
     for seq, y_true in enumerate("zzza"):
         times.decided(decision(seq, 5), y_true)
     assert times.detections["z"] == Detection(first=0, announced=2, instances=3)
+
+
+def test_a_part_is_announced_by_the_split_and_of_the_class_that_comes_to_it():
+    times = of("zyzyazyyy", seats={0: 5, 1: 5, 2: 5, 3: 5, 5: 5}, announced=[(5, 2)])
+    split = SubclassSplit(
+        batch=0, seq=5, model="", subclass_id=5, new_id=6, sizes=(3, 2), exemplars=(), explanation=EXPLANATION
+    )
+    times.happened(split)
+    assert times.detections["y"].announced is None
+    for seq, y_true in ((6, "y"), (7, "y"), (8, "a")):
+        times.decided(decision(seq, 6), y_true)
+    assert times.classes == {5: "z", 6: "y"}
+    assert times.detections["y"] == Detection(first=1, announced=5, instances=2)
+    for seq in (9, 10):
+        times.decided(decision(seq, 6), "a")
+    assert times.false_alarms == (6,)
+    assert times.detections["y"].announced is None
 
 
 def test_positions_begin_where_the_recognizer_is():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.hdp.dishes import Dishes, empty_dishes, log_predictives, refill
+from stream_osr.hdp.dishes import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
+from stream_osr.hdp.location import Location, log_new_densities
 from stream_osr.hdp.marginal import Statistics, log_marginals, log_ratios_together, pour, statistics_of
 from stream_osr.hdp.parting import part
 from stream_osr.hdp.prior import Prior, homogeneous, make_prior
@@ -124,3 +125,39 @@ def test_statistics_are_copies():
     assert isinstance(taken, Statistics)
     taken.matrix[:] = 0.0
     assert dishes.matrix[0].any()
+
+
+FLAT = make_prior("full", 20, nu=40.0, scale=1.0, beta=0.003)
+PLACED = Location(5.0, np.ones(20), np.diag(np.full(20, 0.25)))
+
+
+def test_a_placed_subclass_begins_with_the_density_of_its_place():
+    rng = np.random.default_rng(8)
+    rows = [homogeneous(rng.normal(2.0, size=(n, 20))) for n in (1, 6)]
+    dishes = empty_dishes(3, FLAT)  # the third is empty
+    refill(dishes, np.repeat([0, 1], [1, 6]), np.concatenate(rows), FLAT)
+    statistics = statistics_of(dishes, np.arange(3))
+    means = np.array([r.mean(axis=0) for r in rows])
+    expected = log_new_densities(means, FLAT, PLACED) - log_prior_predictives(means, FLAT)
+    found = log_marginals(statistics, FLAT, PLACED) - log_marginals(statistics, FLAT)
+    np.testing.assert_allclose(found, [*expected, 0.0], atol=1e-9)
+    assert expected.min() > 10.0
+
+
+def test_small_classes_in_many_dimensions_are_parted_where_new_ones_are_placed():
+    rng = np.random.default_rng(9)
+    apart = whole = 0
+    for _ in range(20):
+        truth = rng.permutation(np.repeat([0, 1], [12, 10]))
+        rows = homogeneous(rng.normal(np.stack([np.zeros(20), np.full(20, 1.8)])[truth]))
+        assert part(rows, 1.0, 4, FLAT) is None
+        smaller = part(rows, 1.0, 4, FLAT, PLACED)
+        if smaller is not None:
+            apart += int(max((smaller == truth).mean(), (smaller != truth).mean()) == 1.0)
+            dishes = empty_dishes(2, FLAT)
+            refill(dishes, smaller.astype(np.int64), rows, FLAT)
+            one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
+            assert log_ratios_together(one, other, FLAT, PLACED)[0] < 0.0 < log_ratios_together(one, other, FLAT)[0]
+        whole += part(homogeneous(rng.normal(size=(22, 20))), 1.0, 4, FLAT, PLACED) is None
+    assert apart >= 18
+    assert whole == 20
