@@ -1,36 +1,117 @@
-"""The command that runs a worker."""
+"""The commands that run the service: one worker in this process, or several under it."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 
+from stream_osr.errors import StreamOSRError
+
+from .figures import Figures
+from .logs import begin_logging
+from .metrics import Overview
+from .monitor import Monitor
 from .service import Service
-from .settings import load_settings
+from .settings import ServiceSettings, load_settings
+from .watchdog import Watchdog
+from .workers import Workers, report
+
+logger = logging.getLogger("stream_osr.kafka")
 
 
 def serve(config: Path | None, flags: Sequence[str]) -> None:
-    """Run a worker until SIGTERM or SIGINT.
+    """Run the service until SIGTERM or SIGINT.
 
     Raises
     ------
-    StreamOSRError
-        If it cannot begin, or cannot go on without a person.
+    InvalidParameter
+        If a setting is wrong.
+    SystemExit
+        With 1, after a line in the log, if it cannot begin or cannot go on without a person.
     """
     settings = load_settings(config, flags)
-    logging.basicConfig(
-        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
-    told = False
+    begin_logging(settings)
+    with _errors_logged():
+        if settings.workers == 1:
+            _work_alone(settings)
+        else:
+            _work_together(settings)
 
+
+def _work_alone(settings: ServiceSettings) -> None:
+    figures = Figures()
+    monitor = _monitor(settings, Overview(settings.input, lambda: {settings.instance: figures}, settings.watchdog))
+    try:
+        _work(settings, figures, threading.Event())
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def _work_together(settings: ServiceSettings) -> None:
+    workers = Workers(settings, work_under_parent)
+    overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
+    monitor = _monitor(settings, overview)
+    told = threading.Event()
+    _on_signals(told.set)
+    try:
+        workers.run(told.is_set)
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def work_under_parent(settings: ServiceSettings, pipe: Connection) -> None:
+    """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    begin_logging(settings)
+    figures, told = Figures(), threading.Event()
+    report(figures, pipe, gone=told.set)
+    with _errors_logged():
+        _work(settings, figures, told)
+
+
+def _work(settings: ServiceSettings, figures: Figures, told: threading.Event) -> None:
+    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
+    _on_signals(told.set)
+    service = Service(settings, figures=figures)
+    # The client leaves the sockets of failed connections to the garbage collector, which looks seldom where much
+    # lives long. Beside what lives for ever it looks often enough.
+    gc.collect()
+    gc.freeze()
+    service.run(told.is_set)
+    watchdog.dismiss()
+
+
+def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
+    if settings.metrics_port is None:
+        return None
+    return Monitor(settings.metrics_host, settings.metrics_port, overview)
+
+
+def _on_signals(tell: Callable[[], None]) -> None:
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
+        tell()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note)
-    Service(settings).run(lambda: told)
+
+
+@contextmanager
+def _errors_logged() -> Iterator[None]:
+    """Turn whatever ends the process into a line of the log."""
+    try:
+        yield
+    except StreamOSRError as error:
+        logger.critical("%s", error)
+        sys.exit(1)
+    except Exception:
+        logger.critical("the service has a defect", exc_info=True)
+        sys.exit(1)

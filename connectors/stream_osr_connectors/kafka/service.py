@@ -39,6 +39,8 @@ FEW_STEPS = 100
 CLOSE_SECONDS = 3.0
 """How long closing a client may take before it is left behind."""
 
+LOOK_SECONDS = 1.0
+
 COMMITTED_SECONDS = 5.0
 """How long one question for committed offsets may take."""
 
@@ -90,6 +92,8 @@ class Service:
         What the operator has set.
     make_consumer, make_producer
         Makers of the clients.
+    figures
+        Where it tells how it goes; its own if not given.
 
     Raises
     ------
@@ -103,9 +107,11 @@ class Service:
         *,
         make_consumer: Callable[[ServiceSettings, int], KafkaConsumer] = group_consumer,
         make_producer: Callable[[ServiceSettings], Producer] = transactional_producer,
+        figures: Figures | None = None,
     ) -> None:
         self.settings = settings
-        self.figures = Figures()
+        self.figures = Figures() if figures is None else figures
+        self._looked = 0.0
         self._model = ModelFile.load(settings)
         self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
         self._snapshots.open()
@@ -142,12 +148,13 @@ class Service:
         try:
             self._open()
             while not stop():
-                self.figures.loop = time.monotonic()
+                self.figures.turn()
                 self._take(self._poll())
                 self._settle()
                 self._labels.refresh()
                 self._work(stop)
                 self._write_snapshots()
+                self._look()
             self._leave_snapshots()
         finally:
             self._close()
@@ -225,6 +232,7 @@ class Service:
         self._lost.clear()
         self.figures.partitions.clear()
         while True:
+            self.figures.turn()
             try:
                 self._consumer = self._subscribe()
                 return
@@ -252,9 +260,23 @@ class Service:
             if not owned.buffer:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
+
+    def _look(self) -> None:
+        """Once a second, see how far behind each partition is; with nothing left to do, that is progress, too."""
+        assert self._consumer is not None
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
         for number, figures in self.figures.partitions.items():
-            figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
-            figures.replaying = bool(self._owned[number].replay)
+            place, owned = TopicPartition(self.settings.input, number), self._owned[number]
+            figures.replaying = bool(owned.replay)
+            figures.end = self._consumer.highwater(place)
+            if figures.end is not None:  # the client's place counts the marks of transactions, too
+                read = self._consumer.position(place, timeout_ms=int(1000 * COMMITTED_SECONDS))
+                figures.lag = max(0, figures.end - read) + len(owned.buffer) if read is not None else None
+        if self.figures.ready and not any(figures.lag for figures in self.figures.partitions.values()):
+            self.figures.progress = now
 
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
@@ -273,8 +295,13 @@ class Service:
             now = time.monotonic()
             self._owned[number] = Owned(found.state, deque(found.replay), list(found.snapshots), now)
             self._assigned.discard(number)
-            self.figures.partitions[number] = PartitionFigures(found.state.history.last.offset)
-        self.figures.ready = not self._assigned and not any(owned.replay for owned in self._owned.values())
+            offset, menu = found.state.history.last.offset, found.state.model.menu
+            self.figures.partitions[number] = PartitionFigures(
+                offset, replaying=bool(found.replay), snapshot=now, menu=menu
+            )
+        joined = self._consumer.group_metadata().generation_id >= 0
+        replaying = any(owned.replay for owned in self._owned.values())
+        self.figures.ready = joined and not self._assigned and not replaying
 
     def _find(self, place: TopicPartition) -> Found:
         """Ask the broker where a partition stands, and find its state; a new beginning is committed at once."""
@@ -312,6 +339,7 @@ class Service:
         except InDoubtError as error:
             logger.warning("a transaction failed: %s", error)
             self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
             self._recover([] if running is None else running[0], ahead, stop)
 
     def _close_ready(self) -> list[Closed]:
@@ -373,6 +401,8 @@ class Service:
         commands = self._labels.between(before.history.last.labels, end.labels)
         begun = time.perf_counter()
         after, outcome = step(before, (self.settings.input, number), records, commands, end, self._decode)
+        self.figures.turn()
+        self.figures.add("steps")
         self.figures.batch_seconds += time.perf_counter() - begun
         owned.state = after
         return Closed(number, before, after, records, outcome)
@@ -409,10 +439,9 @@ class Service:
 
     def _finish(self, closed: Sequence[Closed], running: Running) -> None:
         """Wait for a transaction, and count what it has published."""
-        begun = time.perf_counter()
         self._transactions.finish(running)
         self._committed(closed)
-        self.figures.transaction_seconds += time.perf_counter() - begun
+        self.figures.transaction_seconds += running.seconds
 
     def _committed(self, closed: Sequence[Closed]) -> None:
         figures = self.figures
@@ -422,7 +451,6 @@ class Service:
             place = self.settings.input, number
             figures.add("batches", number)
             figures.add("records", number, len(records))
-            figures.add("decisions", number, len(outcome.decisions))
             figures.add("events", number, len(outcome.events))
             figures.add("dead_letters", number, len(outcome.refused))
             figures.add("labelled", number, outcome.labelled)
@@ -434,6 +462,7 @@ class Service:
             figures.add("known", number, len(outcome.decisions) - unknown)
             if number in figures.partitions:
                 figures.partitions[number].position = after.history.last.offset
+                figures.partitions[number].menu = after.model.menu
             for received, refusal in outcome.refused:
                 why = type(refusal.error).__name__
                 logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, received.offset, refusal.stage, why)
@@ -450,6 +479,7 @@ class Service:
             self._put_back(one)
         numbers = sorted({one.number for one in doubtful})
         while not stop():
+            self.figures.turn()
             try:
                 self._transactions.open()
                 truth = {number: self._truth(number) for number in numbers}

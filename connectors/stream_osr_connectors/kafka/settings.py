@@ -120,6 +120,17 @@ class ServiceSettings(BaseSettings):
         Seconds, Field(description="Seconds without a sign of life after which partitions go to other workers.")
     ] = 30.0
     stop_timeout: Annotated[Seconds, Field(description="Seconds that stopping may take.")] = 30.0
+    watchdog: Annotated[
+        Seconds,
+        Field(description="Seconds without a turn of the loop after which a worker ends itself."),
+    ] = 300.0
+    metrics_port: Annotated[
+        int | None, Field(description="Port of /metrics, /healthz and /readyz; none if not given.", ge=0, le=65535)
+    ] = None
+    metrics_host: Annotated[str, Field(description="Address that this port listens at.")] = "127.0.0.1"
+    log_format: Annotated[
+        Literal["text", "json"], Field(description="Lines of text, or a JSON object on each line.")
+    ] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severity of what is logged.")
     ] = "info"
