@@ -45,7 +45,14 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def broker(started: Broker) -> Broker:
-    """The broker, up: a test that failed may have left it dead."""
+def broker(started: Broker) -> Iterator[Broker]:
+    """The broker, up: a test that failed may have left it dead, and workers alive."""
+    from tests.kafka.streams import Worker  # without the extra, this file has to be readable all the same
+
     started.start()
-    return started
+    yield started
+    for process in Worker.running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    Worker.running.clear()

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -136,6 +136,8 @@ class Worker:
     """A worker process and its log."""
 
     numbers = itertools.count()
+    running: ClassVar[list[subprocess.Popen[bytes]]] = []
+    """All that were started; a test that fails leaves some behind."""
 
     def __init__(self, stream: Stream, instance: str = "w", **environment: str) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
@@ -143,6 +145,7 @@ class Worker:
         command += ["run", "--config", str(stream.config()), "--instance", instance]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})
+        self.running.append(self.process)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from .settings import SPARE_BYTES, ServiceSettings
@@ -106,6 +107,11 @@ def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
 def admin(settings: ServiceSettings) -> KafkaAdminClient:
     """Make a client that looks after topics."""
     return KafkaAdminClient(**connection(settings))
+
+
+def explained(settings: ServiceSettings, error: KafkaError) -> str:
+    """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
+    return f"cannot connect to {settings.brokers}: {error}"
 
 
 def quieten() -> None:

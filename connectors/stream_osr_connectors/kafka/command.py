@@ -1,4 +1,4 @@
-"""The commands that run the service: one worker in this process, or several under it."""
+"""The commands of the service: run it (a worker in this process, or several under it), look after it, ask of it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from stream_osr.errors import StreamOSRError
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr_connectors.values import DecodeError, label_of_text
 
+from .asking import ask
+from .clients import quieten
 from .figures import Figures
 from .logs import begin_logging
 from .metrics import Overview
 from .monitor import Monitor
 from .service import Service
 from .settings import ServiceSettings, load_settings
+from .topics import Line, look_after
 from .watchdog import Watchdog
 from .workers import Workers, report
 
@@ -44,6 +49,60 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
             _work_alone(settings)
         else:
             _work_together(settings)
+
+
+def topics(
+    config: Path | None, flags: Sequence[str], *, create: bool, partitions: int | None, replicas: int | None
+) -> list[Line]:
+    """Look after the topics of a service; see :func:`.topics.look_after`."""
+    quieten()
+    return look_after(_without_model(config, flags), create, partitions, replicas)
+
+
+def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
+    """Say which class the instance with a key is of."""
+    settings = _without_model(config, flags)
+    return _ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
+
+
+def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
+    """Make a subclass (part of) a known class."""
+    settings = _without_model(config, flags)
+    return _ask(settings, {"subclass": subclass, "label": _label(settings, label)})
+
+
+def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
+    """Have nothing more told of a subclass."""
+    return _ask(_without_model(config, flags), {"subclass": subclass, "mute": True})
+
+
+def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
+    """Take back what was last asked of a partition."""
+    return _ask(_without_model(config, flags), {"undo": stream})
+
+
+def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
+    """Read the settings for a command that needs no model."""
+    return load_settings(config, flags, model=Path())
+
+
+def _ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
+    quieten()
+    return ask(settings, asked)
+
+
+def _label(settings: ServiceSettings, text: str) -> str | int | None:
+    try:
+        return label_of_text(text, settings.label_type)
+    except DecodeError as error:
+        raise InvalidParameter(f"the label {error}") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter(f"the key {text!r} is not a whole number") from None
 
 
 def _work_alone(settings: ServiceSettings) -> None:

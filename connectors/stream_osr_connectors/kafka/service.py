@@ -19,7 +19,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
-from .clients import group_consumer, quieten, transactional_producer
+from .clients import explained, group_consumer, quieten, transactional_producer
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
@@ -27,6 +27,7 @@ from .partition import Outcome, Partition, step
 from .recovery import Committed, Found, ModelFile, Recovery
 from .settings import SPARE_BYTES, ServiceSettings
 from .snapshots import Snapshots
+from .topics import roles
 from .transactions import InDoubtError, Producer, Running, Transactions, close
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -172,15 +173,12 @@ class Service:
         except InDoubtError as error:
             raise ConnectorError(f"cannot begin transactions at {self.settings.brokers}: {error}") from None
         except KafkaError as error:
-            raise ConnectorError(f"cannot connect to {self.settings.brokers}: {error}") from None
+            raise ConnectorError(explained(self.settings, error)) from None
 
     def _check_topics(self, consumer: KafkaConsumer) -> None:
         """Name the topics, and make sure that they are there."""
         settings = self.settings
-        topics = {"input": settings.input, "output": settings.output, "events": settings.events}
-        topics |= {"dead_letters": settings.dead_letters}
-        if settings.labels is not None:
-            topics["labels"] = settings.labels
+        topics = roles(settings)
         logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
         for name, topic in topics.items():
             if not consumer.partitions_for_topic(topic):
