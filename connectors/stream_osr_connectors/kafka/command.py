@@ -141,10 +141,8 @@ def _work(settings: ServiceSettings, figures: Figures, told: threading.Event) ->
     watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
     _on_signals(told.set)
     service = Service(settings, figures=figures)
-    # The client leaves the sockets of failed connections to the garbage collector, which looks seldom where much
-    # lives long. Beside what lives for ever it looks often enough.
     gc.collect()
-    gc.freeze()
+    gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
     service.run(told.is_set)
     watchdog.dismiss()
 
