@@ -183,9 +183,31 @@ class ServiceSettings(BaseSettings):
             raise ValueError(
                 f"{self.label!r} is named both as the label and as a feature, which gives the answer away"
             )
+        if self.security_protocol.startswith("SASL_"):
+            self._check_login()
         if self.sasl_password is not None and self.sasl_password_file is not None:
             raise ValueError("sasl_password and sasl_password_file are both given: give one of them")
         return self
+
+    def _check_login(self) -> None:
+        """Make sure that everything is there that the mechanism needs."""
+        if self.sasl_mechanism is None:
+            raise ValueError(f"security_protocol is {self.security_protocol}: give sasl_mechanism, too")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            needed: dict[str, object] = {"sasl_token_file": self.sasl_token_file}
+        else:
+            needed = {
+                "sasl_username": self.sasl_username,
+                "sasl_password": self.sasl_password or self.sasl_password_file,
+            }
+        for name, value in needed.items():
+            if value is None:
+                raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
+
+    @property
+    def uses_tls(self) -> bool:
+        """The brokers are talked to by TLS."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def password(self) -> SecretStr | None:

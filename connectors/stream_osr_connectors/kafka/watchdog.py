@@ -22,6 +22,9 @@ HUNG = 70
 
 LOOK_SECONDS = 0.2
 
+STARTING_SECONDS = 180.0
+"""What a process may take at least until the loop first comes round."""
+
 
 class Watchdog:
     """A thread that watches the loop of this process's main thread.
@@ -53,10 +56,13 @@ class Watchdog:
 
     def _watch(self) -> None:
         since: float | None = None
+        begun = self._figures.loop
         while not self._dismissed.wait(LOOK_SECONDS):
             now = time.monotonic()
-            if now - self._figures.loop > self._longest:
-                self._end(f"the loop has not turned for {self._longest:g} s")
+            at = self._figures.loop
+            longest = max(self._longest, STARTING_SECONDS) if at == begun else self._longest
+            if now - at > longest:
+                self._end(f"the loop has not turned for {longest:g} s")
             if self._told.is_set():
                 since = now if since is None else since
                 if now - since > self._stopping:

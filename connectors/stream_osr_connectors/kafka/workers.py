@@ -20,6 +20,7 @@ from stream_osr.errors import ConnectorError
 
 from .figures import Figures
 from .settings import ServiceSettings
+from .watchdog import STARTING_SECONDS
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -131,8 +132,10 @@ class Workers:
                 self._start(slot)
             return
         if slot.process.is_alive():
-            seen = max(slot.started, slot.figures.loop)
-            if now - seen > self._settings.watchdog + SPARE_SECONDS:
+            turned = slot.figures.loop > slot.started
+            seen = slot.figures.loop if turned else slot.started
+            longest = self._settings.watchdog if turned else max(self._settings.watchdog, STARTING_SECONDS)
+            if now - seen > longest + SPARE_SECONDS:
                 logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
                 slot.process.kill()
                 slot.process.join()
