@@ -350,6 +350,9 @@ def topics(
     replicas: Annotated[
         int | None, typer.Option("--replication-factor", min=1, help="Of what is made; the brokers' default.")
     ] = None,
+    max_message_bytes: Annotated[
+        int | None, typer.Option(min=1, help="Largest record of the input, if it is to be made.")
+    ] = None,
 ) -> None:
     """Show the topics of a Kafka service and what is wrong with them; --create makes those that are missing.
 
@@ -359,7 +362,10 @@ def topics(
     """
     from stream_osr_connectors.kafka.command import topics as look
 
-    lines = look(config, context.args, create=create, partitions=partitions, replicas=replicas)
+    asked = {"partitions": partitions, "replicas": replicas}
+    if max_message_bytes is not None:
+        asked["max_message_bytes"] = max_message_bytes
+    lines = look(config, context.args, asked if create else None)
     widths = [max(len(line[column]) for line in lines) for column in range(2)]
     for line in lines:
         typer.echo(f"{line.role:<{widths[0]}}  {line.name:<{widths[1]}}  {line.found}")

@@ -1,6 +1,7 @@
 """Replay a real data set as a stream: river's ImageSegments.
 
-The model of ``stream-osr demo`` knows four of its classes. The other three appear one after the other. Nothing is downloaded.
+The model of ``stream-osr demo`` knows four of its classes. The other three appear one after the other. Nothing is
+downloaded.
 
     python examples/kafka/produce.py --brokers 127.0.0.1:9092 --topic segments --rate 200
 """

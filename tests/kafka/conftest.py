@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka.brokers import Broker
+from tests.kafka.streams import Worker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,13 +52,10 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def broker(started: Broker) -> Iterator[Broker]:
-    """The broker, up: a test that failed may have left it dead, and workers alive."""
-    from tests.kafka.streams import Worker  # without the extra, this file has to be readable all the same
-
+    """The broker, up: a test that failed may have left it dead, and workers behind."""
     started.start()
     yield started
-    for process in Worker.running:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    Worker.running.clear()
+    for worker in Worker.started:
+        if worker.process.poll() is None:
+            worker.kill()
+    Worker.started.clear()

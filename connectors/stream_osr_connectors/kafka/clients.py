@@ -23,7 +23,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_osr.errors import InvalidParameter
 
-from .settings import SPARE_BYTES, ServiceSettings
+from .settings import ServiceSettings
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
@@ -118,7 +118,6 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
         session_timeout_ms=session,
         heartbeat_interval_ms=min(3000, session // 5),
         max_poll_records=max_poll_records,
-        max_partition_fetch_bytes=max(1 << 20, settings.max_record_bytes + SPARE_BYTES),
     )
 
 
@@ -129,7 +128,6 @@ def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
 
 def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
     """Make the producer. Its id is the worker's, so that a restarted worker ends what the dead one had begun."""
-    largest = settings.max_record_bytes + SPARE_BYTES
     return KafkaProducer(
         **connection(settings),
         transactional_id=f"{settings.group}-{settings.instance}",
@@ -138,7 +136,7 @@ def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
         enable_idempotence=True,
         compression_type=None if settings.compression == "none" else settings.compression,
         batch_size=1 << 17,
-        max_request_size=largest,
+        max_request_size=1 << 26,  # what the topics take is looked at before
         max_block_ms=int(1000 * settings.transaction_deadline),
         retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
         allow_auto_create_topics=False,

@@ -25,7 +25,7 @@ from .metrics import Overview
 from .monitor import Monitor
 from .service import Service
 from .settings import ServiceSettings, load_settings
-from .topics import Line, look_after
+from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
 from .workers import Workers, report
 
@@ -51,12 +51,10 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
             _work_together(settings)
 
 
-def topics(
-    config: Path | None, flags: Sequence[str], *, create: bool, partitions: int | None, replicas: int | None
-) -> list[Line]:
-    """Look after the topics of a service; see :func:`.topics.look_after`."""
+def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
+    """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
     quieten()
-    return look_after(_without_model(config, flags), create, partitions, replicas)
+    return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
 
 
 def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
