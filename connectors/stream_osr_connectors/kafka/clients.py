@@ -29,6 +29,9 @@ BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
 
 
+REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
+
+
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
     """OAUTHBEARER token that something else keeps fresh in a file."""
 
@@ -151,7 +154,7 @@ def admin(settings: ServiceSettings) -> KafkaAdminClient:
 def explained(settings: ServiceSettings, error: Exception) -> str:
     """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
     place = f"cannot connect to {settings.brokers}"
-    if isinstance(error, SaslAuthenticationFailedError | UnsupportedSaslMechanismError):
+    if isinstance(error, REFUSALS) or (isinstance(error, KafkaTimeoutError) and _told.refused):
         who = f" as {settings.sasl_username}" if settings.sasl_username is not None else ""
         return (
             f"{place}: the broker refuses to let us in{who} by {settings.sasl_mechanism}; check sasl_mechanism, "
@@ -170,9 +173,26 @@ def explained(settings: ServiceSettings, error: Exception) -> str:
     return f"{place}: {error}"
 
 
+class _Told(logging.Handler):
+    """Hears the client's log out for the one thing that it does not raise: that a new client was not let in."""
+
+    refused = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look for a refusal among what the message is made of."""
+        if isinstance(record.args, tuple) and any(isinstance(arg, REFUSALS) for arg in record.args):
+            self.refused = True
+
+
+_told = _Told()
+
+
 def quieten() -> None:
-    """Silence the client's log: it tells of each step of every reconnection. What counts it raises, too."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    """Keep the client's log to ourselves: it tells of each step of every reconnection. What counts is raised, too."""
+    logger = logging.getLogger("kafka")
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.handlers = [_told]
 
 
 def _tls_problem(settings: ServiceSettings) -> str | None:
