@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,26 +61,25 @@ def test_other_ways_to_log_in(broker: Broker, tmp_path: Path, mechanism: str) ->
     assert stream.topic in result.output, result.exception
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN"])
-def test_a_wrong_password_is_one_line(broker: Broker, tmp_path: Path, mechanism: str) -> None:
+def test_a_wrong_password_is_one_line(broker: Broker, tmp_path: Path) -> None:
     add_user(broker.address)
-    stream = secured(broker, tmp_path, mechanism, sasl_password=WRONG)
-    line = only_line(Worker(stream))
-    assert f"refuses to let us in as {USER} by {mechanism}" in line
-    assert WRONG not in line
-    result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
-    assert isinstance(result.exception, StreamOSRError)
-    assert f"as {USER} by {mechanism}" in str(result.exception)
-    assert WRONG not in str(result.exception) + result.output
+    stream = secured(broker, tmp_path, sasl_password=WRONG, log_format="json")
+    worker = Worker(stream)
+    line = json.loads(only_line(worker))
+    assert line["level"] == "critical"
+    assert f"refuses to let us in as {USER} by SCRAM-SHA-512" in line["message"]
+    assert WRONG not in worker.log.read_text()
 
 
-def test_a_wrong_token_is_one_line(broker: Broker, tmp_path: Path) -> None:
+def test_a_wrong_password_for_plain_and_a_wrong_token(broker: Broker, tmp_path: Path) -> None:
+    said = refused(secured(broker, tmp_path, "PLAIN", sasl_password=WRONG))
+    assert f"refuses to let us in as {USER} by PLAIN" in said
     stream = secured(broker, tmp_path, "OAUTHBEARER")
     wrong = token()[:-9] + "."
     (tmp_path / "token").write_text(wrong)
-    line = only_line(Worker(stream))
-    assert "refuses to let us in by OAUTHBEARER" in line
-    assert wrong not in line
+    said = refused(stream)
+    assert "refuses to let us in by OAUTHBEARER" in said
+    assert wrong not in said
 
 
 def test_an_unknown_authority_is_one_line(broker: Broker, tmp_path: Path) -> None:
@@ -92,20 +91,26 @@ def test_an_unknown_authority_is_one_line(broker: Broker, tmp_path: Path) -> Non
     assert PASSWORD not in line
 
 
-def test_a_listener_of_another_kind_is_one_line(broker: Broker, tmp_path: Path) -> None:
-    line = only_line(Worker(secured(broker, tmp_path, brokers=broker.address)))
-    assert "check the port and security_protocol" in line
-    plain = {"security_protocol": "PLAINTEXT", "sasl_mechanism": None, "log_format": "json"}
-    line = only_line(Worker(secured(broker, tmp_path, **plain)))
-    assert '"level":"critical"' in line
-    assert "no broker answered as PLAINTEXT" in line
+def test_a_listener_of_another_kind(broker: Broker, tmp_path: Path) -> None:
+    said = refused(secured(broker, tmp_path, brokers=broker.address))
+    assert "check the port and security_protocol" in said
+    said = refused(secured(broker, tmp_path, security_protocol="PLAINTEXT", sasl_mechanism=None))
+    assert "no broker answered as PLAINTEXT" in said
+
+
+def refused(stream: Stream) -> str:
+    """Run a command that has to fail, and return what it says, which is all that is printed."""
+    result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
+    assert isinstance(result.exception, StreamOSRError)
+    assert result.output == ""
+    assert PASSWORD not in str(result.exception)
+    assert WRONG not in str(result.exception)
+    return str(result.exception)
 
 
 def only_line(worker: Worker) -> str:
     """Wait for its end, and return all that it has said: one line."""
-    begun = time.monotonic()
-    assert worker.process.wait(60) == 1
-    assert time.monotonic() - begun < 45
+    assert worker.process.wait(90) == 1
     (line,) = worker.lines()
     assert "Traceback" not in line
     return line

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr_connectors.kafka.watchdog import HUNG
@@ -53,6 +54,7 @@ def test_two_workers_share_the_work_and_come_back_when_they_die(broker: Broker, 
     check_exactly_once(stream)
 
 
+@pytest.mark.long
 def test_a_worker_that_does_not_answer_is_replaced_and_none_outlives_its_parent(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -193,6 +193,7 @@ def quieten() -> None:
     logger.setLevel(logging.WARNING)
     logger.propagate = False
     logger.handlers = [_told]
+    _told.refused = False
 
 
 def _tls_problem(settings: ServiceSettings) -> str | None:
