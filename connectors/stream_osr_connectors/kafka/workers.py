@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -161,6 +162,7 @@ class Workers:
             slot.pipe.close()
         slot.process = slot.pipe = None
         slot.figures.ready = False
+        slot.figures.partitions.clear()  # they are another's now, or nobody's
         if code == REFUSED and not slot.worked:
             raise ConnectorError(f"{slot.name} cannot begin; its last line says why")
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
@@ -207,7 +209,7 @@ class Workers:
             if slot.process.is_alive():
                 slot.process.kill()
                 slot.process.join()
-            if slot.process.exitcode != 0:
+            if slot.process.exitcode not in (0, -signal.SIGTERM):  # the latter: before it had begun
                 unclean.append(f"{slot.name} ({_ending(slot.process.exitcode)})")
         return unclean
 
