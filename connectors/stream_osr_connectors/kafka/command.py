@@ -37,18 +37,18 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
 
     Raises
     ------
-    InvalidParameter
-        If a setting is wrong.
-    SystemExit
-        With 1, after a line in the log, if it cannot begin or cannot go on without a person.
+    StreamOSRError
+        If a setting is wrong, if it cannot begin, or cannot go on without a person. When the log is JSON the latter
+        two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
     begin_logging(settings)
+    begin = _work_alone if settings.workers == 1 else _work_together
+    if settings.log_format == "text":
+        begin(settings)
+        return
     with _errors_logged():
-        if settings.workers == 1:
-            _work_alone(settings)
-        else:
-            _work_together(settings)
+        begin(settings)
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
@@ -161,7 +161,7 @@ def _on_signals(tell: Callable[[], None]) -> None:
 
 @contextmanager
 def _errors_logged() -> Iterator[None]:
-    """Turn whatever ends the process into a line of the log."""
+    """Turn whatever ends the process into a line of the log, and end it."""
     try:
         yield
     except StreamOSRError as error:

@@ -409,7 +409,8 @@ class Service:
             size = len(buffer)
         records = [buffer.popleft() for _ in range(size)]
         owned.since = now
-        return records, Boundary(records[-1].offset + 1 if records else done.offset, self._labels.end)
+        labels = max(done.labels, self._labels.end)
+        return records, Boundary(records[-1].offset + 1 if records else done.offset, labels)
 
     def _asked(self, number: int, labels: int) -> bool:
         """Somebody has named, muted or undone something in this partition; late labels wait for instances."""
