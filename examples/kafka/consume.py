@@ -17,9 +17,10 @@ from kafka import KafkaConsumer
 def shown(event: dict[str, Any]) -> str:
     """Say an event in a line."""
     if event["type"] == "SubclassEmerged":
+        like = event["explanation"]
         return (
-            f"{event['subject']} has emerged: {event['size']} instances, nearest known class "
-            f"{event['nearest_class']} at a distance of {event['distance']:.1f}"
+            f"{event['subject']} has emerged: {event['size']} instances, at a distance of {like['distance']:.1f} from "
+            f"the nearest known class, {like['nearest_class']}"
         )
     return f"{event.get('subject', '')} {event['type']}"
 

@@ -15,6 +15,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     AuthorizationError,
+    KafkaConnectionError,
     KafkaTimeoutError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
@@ -154,18 +155,19 @@ def admin(settings: ServiceSettings) -> KafkaAdminClient:
 def explained(settings: ServiceSettings, error: Exception) -> str:
     """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
     place = f"cannot connect to {settings.brokers}"
-    if isinstance(error, REFUSALS) or (isinstance(error, KafkaTimeoutError) and _told.refused):
+    if isinstance(error, AuthorizationError):
+        return f"{place}: {type(error).__name__}: {error}; the user lacks a right, which the brokers' ACLs grant"
+    late = isinstance(error, KafkaTimeoutError)
+    problem = _tls_problem(settings) if late and settings.uses_tls else None
+    if problem is not None:
+        return f"{place}: {problem}"
+    if isinstance(error, REFUSALS) or (late and settings.sasl_mechanism is not None and _told.refused):
         who = f" as {settings.sasl_username}" if settings.sasl_username is not None else ""
         return (
             f"{place}: the broker refuses to let us in{who} by {settings.sasl_mechanism}; check sasl_mechanism, "
-            "sasl_username and the password (or token)"
+            "sasl_username, the password (or token), and security_protocol"
         )
-    if isinstance(error, AuthorizationError):
-        return f"{place}: {type(error).__name__}: {error}; the user lacks a right, which the brokers' ACLs grant"
-    if isinstance(error, KafkaTimeoutError):
-        problem = _tls_problem(settings) if settings.uses_tls else None
-        if problem is not None:
-            return f"{place}: {problem}"
+    if late:
         return (
             f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check that "
             "it runs, the port, and security_protocol"
@@ -174,14 +176,18 @@ def explained(settings: ServiceSettings, error: Exception) -> str:
 
 
 class _Told(logging.Handler):
-    """Hears the client's log out for the one thing that it does not raise: that a new client was not let in."""
+    """Hears the client's log out for the one thing that it does not raise: that a new client was not let in.
+
+    Often it does not hear the broker's reason either, because the broker hangs up first.
+    """
 
     refused = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Look for a refusal among what the message is made of."""
-        if isinstance(record.args, tuple) and any(isinstance(arg, REFUSALS) for arg in record.args):
-            self.refused = True
+        for arg in record.args if isinstance(record.args, tuple) else ():
+            hung_up = isinstance(arg, KafkaConnectionError) and "socket disconnected" in str(arg)
+            self.refused |= hung_up or isinstance(arg, REFUSALS)
 
 
 _told = _Told()
