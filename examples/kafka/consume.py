@@ -19,8 +19,8 @@ def shown(event: dict[str, Any]) -> str:
     if event["type"] == "SubclassEmerged":
         like = event["explanation"]
         return (
-            f"{event['subject']} has emerged: {event['size']} instances, at a distance of {like['distance']:.1f} from "
-            f"the nearest known class, {like['nearest_class']}"
+            f"{event['subject']} has emerged: {event['size']} instances, at a distance of {like['distance']:.1f} "
+            f"from the nearest known class, {like['nearest_class']}"
         )
     return f"{event.get('subject', '')} {event['type']}"
 

@@ -208,20 +208,19 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
     for server in _servers(settings):
         host, _, port = server.rpartition(":")
         try:
-            with (
-                socket.create_connection((host.strip("[]"), int(port)), timeout=BOOTSTRAP_SECONDS) as connection,
-                context.wrap_socket(connection, server_hostname=host.strip("[]")),
-            ):
-                continue
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=BOOTSTRAP_SECONDS)
+        except (OSError, ValueError):
+            continue
+        try:
+            with connection, context.wrap_socket(connection, server_hostname=host.strip("[]")):
+                pass
         except ssl.SSLCertVerificationError as error:
             return (
                 f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
                 "authority as tls_ca, and name the host as the certificate does"
             )
-        except ssl.SSLError as error:
+        except OSError as error:
             return f"{server} does not speak TLS as we do ({_why(error)}); check the port and security_protocol"
-        except (OSError, ValueError):
-            continue
     return None
 
 
