@@ -280,14 +280,28 @@ class Service:
             return
         self._looked = now
         for number, figures in self.figures.partitions.items():
-            place, owned = TopicPartition(self.settings.input, number), self._owned[number]
-            figures.replaying = bool(owned.replay)
-            figures.end = self._consumer.highwater(place)
-            if figures.end is not None:  # the client's place counts the marks of transactions, too
-                read = self._consumer.position(place, timeout_ms=int(1000 * COMMITTED_SECONDS))
-                figures.lag = max(0, figures.end - read) + len(owned.buffer) if read is not None else None
-        if self.figures.ready and not any(figures.lag for figures in self.figures.partitions.values()):
+            figures.replaying = bool(self._owned[number].replay)
+            figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
+            figures.lag = self._lag(number, figures.end)
+        if self.figures.ready and all(figures.lag == 0 for figures in self.figures.partitions.values()):
             self.figures.progress = now
+
+    def _lag(self, number: int, end: int | None) -> int | None:
+        """Count the records that are there and have not been decided; None: not known.
+
+        The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
+        client that has lost track of a partition's leader.
+        """
+        assert self._consumer is not None
+        place = TopicPartition(self.settings.input, number)
+        if end is None:
+            return None
+        try:
+            read = self._consumer.position(place, timeout_ms=1000)
+        except KafkaError as error:
+            logger.info("the position in %s/%d is not known: %s", self.settings.input, number, error)
+            return None
+        return None if read is None else max(0, end - read) + len(self._owned[number].buffer)
 
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
