@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_osr.cli import app
-from stream_osr.errors import StreamOSRError
 from tests.kafka.brokers import Broker
 from tests.kafka.security import PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
@@ -99,13 +100,17 @@ def test_a_listener_of_another_kind(broker: Broker, tmp_path: Path) -> None:
 
 
 def refused(stream: Stream) -> str:
-    """Run a command that has to fail, and return what it says, which is all that is printed."""
-    result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
-    assert isinstance(result.exception, StreamOSRError)
-    assert result.output == ""
-    assert PASSWORD not in str(result.exception)
-    assert WRONG not in str(result.exception)
-    return str(result.exception)
+    """Run a command that has to fail, and return all that it prints: one line.
+
+    In a process of its own: the client leaves sockets of connections that failed to the garbage collector.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()", "topics"]
+    told = subprocess.run([*command, "--config", str(stream.config())], capture_output=True, text=True, timeout=90)
+    assert told.returncode == 1
+    (line,) = (told.stdout + told.stderr).splitlines()
+    assert PASSWORD not in line
+    assert WRONG not in line
+    return line
 
 
 def only_line(worker: Worker) -> str:
