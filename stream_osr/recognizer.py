@@ -22,6 +22,7 @@ from stream_osr.engine import (
     Arrived,
     Evidence,
     Glance,
+    Menu,
     Stream,
     close_batch,
     expect_known,
@@ -952,6 +953,27 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         told = Signals() if self._stream is None else self._stream.signals
         return told._replace(data_quality=self.counters["bad_rows"])
+
+    @property
+    def menu(self) -> Menu:
+        """Numbers of subclasses, and the concentrations, as they are now: cheap, for monitoring.
+
+        Raises
+        ------
+        NotTrained
+            If the training has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        >>> report = model.freeze()
+        >>> model.menu.emerging, model.menu.active
+        (0, 0)
+        """
+        return self._frozen()[1].menu
 
     def new_classes(self) -> NewClasses:
         """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.

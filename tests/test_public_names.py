@@ -135,6 +135,7 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_one",
         "load",
+        "menu",
         "mute",
         "new_classes",
         "pending",

@@ -683,3 +683,21 @@ def test_labels_are_of_one_kind_whatever_way_they_come(discovered):
             with pytest.raises(ValueError, match="label"):
                 learn(wrong)
             assert pickle.dumps(discovered) == before
+
+
+# Monitoring
+
+
+def test_the_menu_counts_what_the_summary_lists(trained, instances):
+    model = OpenSetRecognizer.from_trained(trained, batch_size=100, seed=3)
+    with pytest.raises(NotTrained):
+        _ = OpenSetRecognizer().menu
+    assert model.menu[:3] == (len({key for group in model.summary().known for key, _ in group.subclasses}), 0, 0)
+    before = model.menu.alpha0
+    for x in instances:
+        model.learn_one(x)
+    summary = model.summary()
+    assert model.menu.emerging == len(summary.emerging)
+    assert model.menu.active == sum(emerged for _, _, emerged in summary.emerging) == 1
+    assert model.menu.alpha0 not in (0, before)
+    assert model.menu.gamma > 0

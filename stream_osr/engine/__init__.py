@@ -6,7 +6,7 @@ from stream_osr.engine.discover import new_classes
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.state import Arrived, Chain, Past, Stream, Waiting, expect_known, open_stream
+from stream_osr.engine.state import Arrived, Chain, Menu, Past, Stream, Waiting, expect_known, open_stream
 
 __all__ = [
     "Arrived",
@@ -15,6 +15,7 @@ __all__ = [
     "Evidence",
     "Glance",
     "Labelling",
+    "Menu",
     "Muting",
     "Past",
     "Promotion",

@@ -69,6 +69,30 @@ class Chain(NamedTuple):
     aside: Aside
 
 
+class Menu(NamedTuple):
+    """What the first chain chooses from, in figures.
+
+    Attributes
+    ----------
+    known
+        Subclasses of the known classes.
+    emerging
+        Emerging subclasses.
+    active
+        Those of them that have been announced and are not dormant.
+    alpha0
+        Concentration of the stream's restaurant.
+    gamma
+        Concentration of the menu.
+    """
+
+    known: int
+    emerging: int
+    active: int
+    alpha0: float
+    gamma: float
+
+
 class Waiting(NamedTuple):
     """Decisions that are held back while later batches re-seat their instances.
 
@@ -134,6 +158,13 @@ class Stream(NamedTuple):
     def state(self) -> StreamState:
         """Sampler state of the first chain."""
         return self.chains[0].state
+
+    @property
+    def menu(self) -> Menu:
+        """What there is to choose from."""
+        books, ids, lives = self.state.franchise, self.state.ids.tolist(), self.life.subclasses
+        active = sum(key in lives and lives[key].emerged and not lives[key].dormant for key in ids)
+        return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
 
     @property
     def life(self) -> Lifecycle:

@@ -7,6 +7,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+from tests.kafka.security import Security
+
 SCRIPT = Path(__file__).parent / "broker" / "broker.sh"
 
 
@@ -14,14 +16,18 @@ class Broker:
     """A broker with its data in a folder; it keeps them over a kill."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
-        port, controller = _free_ports(2)
+        port, controller, secure = _free_ports(3)
         self.address = f"127.0.0.1:{port}"
+        self.security = Security(folder, secure)
+        extra = folder / "security.properties"
+        extra.write_text(self.security.properties(port, controller))
         self._environment = {
             **os.environ,
             "WORK": str(folder),
             "LIBS": str(jars / "libs"),
             "PORT": str(port),
             "CONTROLLER_PORT": str(controller),
+            "EXTRA": str(extra),
         }
 
     def start(self) -> None:

@@ -72,11 +72,19 @@ def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
 def test_secrets_are_never_shown(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("STREAM_OSR_SASL_PASSWORD", "hunter2")
     settings = load_settings(
-        **NEEDED, sasl_mechanism="PLAIN", security_protocol="SASL_SSL", tls_key_password="hunter3"
+        **NEEDED,
+        sasl_mechanism="PLAIN",
+        sasl_username="me",
+        security_protocol="SASL_SSL",
+        tls_key_password="hunter3",
+        tls_certificate=tmp_path / "none.pem",
     )
     assert "hunter" not in f"{settings} {settings!r} {settings.model_dump()} {settings.model_dump_json()}"
-    assert connection(settings)["sasl_plain_password"] == "hunter2"
-    assert connection(settings)["ssl_password"] == "hunter3"
+    plain = settings.model_copy(update={"tls_certificate": None})
+    assert connection(plain)["sasl_plain_password"] == "hunter2"
+    with pytest.raises(InvalidParameter, match="tls_certificate") as refused:
+        connection(settings)
+    assert "hunter" not in str(refused.value)
     with pytest.raises(InvalidParameter) as caught:
         load_settings(**NEEDED, sasl_password=[["hunter4"]])
     assert "hunter" not in str(caught.value)

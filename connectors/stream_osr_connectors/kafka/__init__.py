@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from stream_osr.errors import MissingExtra
 
 # crc32c: without it the client computes checksums in Python, a thousand times slower
-_missing = [name for name in ("crc32c", "kafka", "orjson", "pydantic_settings", "yaml") if find_spec(name) is None]
+_needed = ("crc32c", "kafka", "orjson", "prometheus_client", "pydantic_settings", "yaml")
+_missing = [name for name in _needed if find_spec(name) is None]
 if _missing:
     raise MissingExtra(
         f"the Kafka service needs {', '.join(_missing)}, which is not installed; "

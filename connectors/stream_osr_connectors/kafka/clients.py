@@ -6,17 +6,31 @@ The clients are given no deserializers: one that raises wedges the consumer for 
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 from pathlib import Path
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.errors import (
+    AuthorizationError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
 from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from stream_osr.errors import InvalidParameter
 
 from .settings import ServiceSettings
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
+
+
+REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
 
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
@@ -25,6 +39,11 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
+        try:
+            self.token()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            raise InvalidParameter(f"cannot read sasl_token_file {path}: {why}") from None
 
     def token(self) -> str:
         """Return the token as it is now."""
@@ -38,21 +57,14 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
 def connection(settings: ServiceSettings) -> dict[str, Any]:
     """Options that all clients share: where the brokers are, and who we are."""
     options: dict[str, Any] = {
-        "bootstrap_servers": [server.strip() for server in settings.brokers.split(",") if server.strip()],
+        "bootstrap_servers": _servers(settings),
         "client_id": f"stream-osr-{settings.group}-{settings.instance}",
         "bootstrap_timeout_ms": int(1000 * BOOTSTRAP_SECONDS),
         "reconnect_backoff_max_ms": 1000,
         "security_protocol": settings.security_protocol,
     }
-    if "SSL" in settings.security_protocol:
-        password = settings.tls_key_password
-        options |= {
-            "ssl_check_hostname": settings.tls_check_hostname,
-            "ssl_cafile": _text(settings.tls_ca),
-            "ssl_certfile": _text(settings.tls_certificate),
-            "ssl_keyfile": _text(settings.tls_key),
-            "ssl_password": None if password is None else password.get_secret_value(),
-        }
+    if settings.uses_tls:
+        options["ssl_context"] = tls_context(settings)
     if settings.sasl_mechanism is not None:
         password = settings.password
         options |= {
@@ -63,6 +75,40 @@ def connection(settings: ServiceSettings) -> dict[str, Any]:
         if settings.sasl_token_file is not None:
             options["sasl_oauth_token_provider"] = TokenFile(settings.sasl_token_file)
     return options
+
+
+def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
+    """Make what checks the brokers' certificates, and shows ours.
+
+    Raises
+    ------
+    InvalidParameter
+        If a file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = settings.tls_check_hostname
+    try:
+        if settings.tls_ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(settings.tls_ca)
+    except OSError as error:
+        raise InvalidParameter(
+            f"setting tls_ca: cannot read certificates from {settings.tls_ca} ({_why(error)})"
+        ) from None
+    if settings.tls_certificate is not None:
+        password = settings.tls_key_password
+        try:
+            context.load_cert_chain(
+                settings.tls_certificate, settings.tls_key, "" if password is None else password.get_secret_value()
+            )
+        except OSError as error:
+            raise InvalidParameter(
+                f"settings tls_certificate, tls_key and tls_key_password: cannot use {settings.tls_certificate} with "
+                f"{settings.tls_key or 'the key in it'} ({_why(error)})"
+            ) from None
+    return context
 
 
 def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaConsumer:
@@ -106,9 +152,87 @@ def admin(settings: ServiceSettings) -> KafkaAdminClient:
     return KafkaAdminClient(**connection(settings))
 
 
+def explained(settings: ServiceSettings, error: Exception) -> str:
+    """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
+    place = f"cannot connect to {settings.brokers}"
+    if isinstance(error, AuthorizationError):
+        return f"{place}: {type(error).__name__}: {error}; the user lacks a right, which the brokers' ACLs grant"
+    late = isinstance(error, KafkaTimeoutError)
+    problem = _tls_problem(settings) if late and settings.uses_tls else None
+    if problem is not None:
+        return f"{place}: {problem}"
+    if isinstance(error, REFUSALS) or (late and settings.sasl_mechanism is not None and _told.refused):
+        who = f" as {settings.sasl_username}" if settings.sasl_username is not None else ""
+        return (
+            f"{place}: the broker refuses to let us in{who} by {settings.sasl_mechanism}; check sasl_mechanism, "
+            "sasl_username, the password (or token), and security_protocol"
+        )
+    if late:
+        return (
+            f"{place}: no broker answered as {settings.security_protocol} within {BOOTSTRAP_SECONDS:g} s; check that "
+            "it runs, the port, and security_protocol"
+        )
+    return f"{place}: {error}"
+
+
+class _Told(logging.Handler):
+    """Hears the client's log out for the one thing that it does not raise: that a new client was not let in.
+
+    Often it does not hear the broker's reason either, because the broker hangs up first.
+    """
+
+    refused = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look for a refusal among what the message is made of."""
+        for arg in record.args if isinstance(record.args, tuple) else ():
+            hung_up = isinstance(arg, KafkaConnectionError) and "socket disconnected" in str(arg)
+            self.refused |= hung_up or isinstance(arg, REFUSALS)
+
+
+_told = _Told()
+
+
 def quieten() -> None:
-    """Silence the client: it logs each step of every reconnection as an error. What matters is raised, and logged."""
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    """Keep the client's log to ourselves: it tells of each step of every reconnection. What counts is raised, too."""
+    logger = logging.getLogger("kafka")
+    logger.setLevel(logging.WARNING)
+    logger.propagate = False
+    logger.handlers = [_told]
+    _told.refused = False
+
+
+def _tls_problem(settings: ServiceSettings) -> str | None:
+    """Find out why a broker cannot be talked to by TLS; the client does not tell."""
+    context = tls_context(settings)
+    for server in _servers(settings):
+        host, _, port = server.rpartition(":")
+        try:
+            connection = socket.create_connection((host.strip("[]"), int(port)), timeout=BOOTSTRAP_SECONDS)
+        except (OSError, ValueError):
+            continue
+        try:
+            with connection, context.wrap_socket(connection, server_hostname=host.strip("[]")):
+                pass
+        except ssl.SSLCertVerificationError as error:
+            return (
+                f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
+                "authority as tls_ca, and name the host as the certificate does"
+            )
+        except OSError as error:
+            return f"{server} does not speak TLS as we do ({_why(error)}); check the port and security_protocol"
+    return None
+
+
+def _servers(settings: ServiceSettings) -> list[str]:
+    return [server.strip() for server in settings.brokers.split(",") if server.strip()]
+
+
+def _why(error: OSError) -> str:
+    """Say what is wrong, in the words of the system."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "no PEM file, or a wrong password").lower().replace("_", " ")
+    return error.strerror or str(error)
 
 
 def _reading(settings: ServiceSettings) -> dict[str, Any]:
@@ -120,7 +244,3 @@ def _reading(settings: ServiceSettings) -> dict[str, Any]:
         "allow_auto_create_topics": False,
         "retry_backoff_ms": 50,
     }
-
-
-def _text(path: Any) -> str | None:
-    return None if path is None else str(path)

@@ -1,4 +1,4 @@
-"""The command that runs a worker."""
+"""The commands of the service: run it (a worker in this process, or several under it), look after it, ask of it."""
 
 from __future__ import annotations
 
@@ -6,35 +6,167 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr_connectors.values import DecodeError, label_of_text
+
+from .asking import ask
+from .clients import quieten
+from .figures import Figures
+from .logs import begin_logging
+from .metrics import Overview
+from .monitor import Monitor
 from .service import Service
-from .settings import load_settings
+from .settings import ServiceSettings, load_settings
+from .topic_setup import Line, Wanted, look_after
+from .watchdog import Watchdog
+from .workers import Workers, report
+
+logger = logging.getLogger("stream_osr.kafka")
 
 
 def serve(config: Path | None, flags: Sequence[str]) -> None:
-    """Run a worker until SIGTERM or SIGINT.
+    """Run the service until SIGTERM or SIGINT.
 
     Raises
     ------
     StreamOSRError
-        If it cannot begin, or cannot go on without a person.
+        If a setting is wrong, if it cannot begin, or cannot go on without a person. When the log is JSON the latter
+        two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
-    logging.basicConfig(
-        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
-    told = False
+    begin_logging(settings)
+    begin = _work_alone if settings.workers == 1 else _work_together
+    if settings.log_format == "text":
+        begin(settings)
+        return
+    with _errors_logged():
+        begin(settings)
 
+
+def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
+    """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
+    quieten()
+    return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
+
+
+def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
+    """Say which class the instance with a key is of."""
+    settings = _without_model(config, flags)
+    return _ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
+
+
+def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
+    """Make a subclass (part of) a known class."""
+    settings = _without_model(config, flags)
+    return _ask(settings, {"subclass": subclass, "label": _label(settings, label)})
+
+
+def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
+    """Have nothing more told of a subclass."""
+    return _ask(_without_model(config, flags), {"subclass": subclass, "mute": True})
+
+
+def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
+    """Take back what was last asked of a partition."""
+    return _ask(_without_model(config, flags), {"undo": stream})
+
+
+def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
+    """Read the settings for a command that needs no model."""
+    return load_settings(config, flags, model=Path())
+
+
+def _ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
+    quieten()
+    return ask(settings, asked)
+
+
+def _label(settings: ServiceSettings, text: str) -> str | int | None:
+    try:
+        return label_of_text(text, settings.label_type)
+    except DecodeError as error:
+        raise InvalidParameter(f"the label {error}") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter(f"the key {text!r} is not a whole number") from None
+
+
+def _work_alone(settings: ServiceSettings) -> None:
+    figures = Figures()
+    monitor = _monitor(settings, Overview(settings.input, lambda: {settings.instance: figures}, settings.watchdog))
+    try:
+        _work(settings, figures, threading.Event())
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def _work_together(settings: ServiceSettings) -> None:
+    workers = Workers(settings, work_under_parent)
+    overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
+    monitor = _monitor(settings, overview)
+    told = threading.Event()
+    _on_signals(told.set)
+    try:
+        workers.run(told.is_set)
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def work_under_parent(settings: ServiceSettings, pipe: Connection) -> None:
+    """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    begin_logging(settings)
+    figures, told = Figures(), threading.Event()
+    report(figures, pipe, gone=told.set)
+    with _errors_logged():
+        _work(settings, figures, told)
+
+
+def _work(settings: ServiceSettings, figures: Figures, told: threading.Event) -> None:
+    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
+    _on_signals(told.set)
+    service = Service(settings, figures=figures)
+    gc.collect()
+    gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
+    service.run(told.is_set)
+    watchdog.dismiss()
+
+
+def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
+    if settings.metrics_port is None:
+        return None
+    return Monitor(settings.metrics_host, settings.metrics_port, overview)
+
+
+def _on_signals(tell: Callable[[], None]) -> None:
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
+        tell()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note)
-    service = Service(settings)
-    gc.collect()
-    gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
-    service.run(lambda: told)
+
+
+@contextmanager
+def _errors_logged() -> Iterator[None]:
+    """Turn whatever ends the process into a line of the log, and end it."""
+    try:
+        yield
+    except StreamOSRError as error:
+        logger.critical("%s", error)
+        sys.exit(1)
+    except Exception:
+        logger.critical("the service has a defect", exc_info=True)
+        sys.exit(1)

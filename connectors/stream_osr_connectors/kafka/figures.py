@@ -1,13 +1,16 @@
 """What the service tells about itself while it runs: counts and moments, for metrics and health checks.
 
-Written by the loop's thread alone; others may read at any time.
+Written by the loop's thread alone; others may read at any time. Moments are those of ``time.monotonic``, one clock
+for all processes of a machine.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from stream_osr.engine import Menu
 
 
 @dataclass(slots=True)
@@ -20,16 +23,22 @@ class PartitionFigures:
         Offset after the last committed record.
     end
         Offset after the last record of the partition, as last heard; None: not heard yet.
+    lag
+        Records that are there and have not been committed; None: not heard yet.
     replaying
         A replay is under way: nothing is published.
     snapshot
-        Moment of the latest snapshot (``time.monotonic``); None: none by this worker.
+        Moment of the latest snapshot, or of the one that the partition was loaded from, as far as known.
+    menu
+        Subclasses and concentrations after the latest micro-batch; None: there was none yet.
     """
 
     position: int = 0
     end: int | None = None
+    lag: int | None = None
     replaying: bool = False
     snapshot: float | None = None
+    menu: Menu | None = None
 
 
 @dataclass(slots=True)
@@ -39,17 +48,18 @@ class Figures:
     Attributes
     ----------
     counts
-        By name and partition: ``records``, ``decisions``, ``known``, ``unknown``, ``events``, ``dead_letters``,
-        ``labelled``, ``skipped``, ``batches``, ``replayed``; by name and -1: ``transactions``, ``failed``
-        transactions, ``stuck`` ones, ``rebalances``, ``consumers`` made, ``snapshots``.
+        By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
+        ``labelled``, ``skipped``, ``batches``, ``replayed``; by name and -1: ``steps`` (micro-batches closed,
+        replayed or not), ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``rebalances``,
+        ``consumers`` made, ``snapshots``.
     partitions
         By number, those that this worker owns.
     batch_seconds, transaction_seconds, snapshot_seconds
-        Sums; their numbers are in ``counts``.
+        Sums over ``steps``, ``transactions`` and ``snapshots``.
     progress
-        Moment of the last commit, or of the last time there was nothing to do (``time.monotonic``).
+        Moment of the last commit, or of the last time there was nothing to do.
     loop
-        Moment when the loop last came round.
+        Moment when the loop last came round, or did something that shows that it will.
     ready
         Every partition that was assigned is live.
     """
@@ -66,3 +76,12 @@ class Figures:
     def add(self, name: str, partition: int = -1, by: int = 1) -> None:
         """Count something."""
         self.counts[name, partition] += by
+
+    def turn(self) -> None:
+        """Note that the loop is not stuck."""
+        self.loop = time.monotonic()
+
+    def copy(self) -> Figures:
+        """Copy them as they are now; the loop may go on meanwhile."""
+        partitions = {number: replace(partition) for number, partition in dict(self.partitions).items()}
+        return replace(self, counts=Counter(dict(self.counts)), partitions=partitions)

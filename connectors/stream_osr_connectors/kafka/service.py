@@ -20,7 +20,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
-from .clients import group_consumer, quieten, transactional_producer
+from .clients import explained, group_consumer, quieten, transactional_producer
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
@@ -41,6 +41,8 @@ FEW_STEPS = 100
 
 CLOSE_SECONDS = 3.0
 """How long closing a client may take before it is left behind."""
+
+LOOK_SECONDS = 1.0
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
@@ -96,6 +98,8 @@ class Service:
         What the operator has set.
     make_consumer, make_producer
         Makers of the clients.
+    figures
+        Where it tells how it goes; its own if not given.
 
     Raises
     ------
@@ -109,9 +113,11 @@ class Service:
         *,
         make_consumer: Callable[[ServiceSettings, int], KafkaConsumer] = group_consumer,
         make_producer: Callable[[ServiceSettings], Producer] = transactional_producer,
+        figures: Figures | None = None,
     ) -> None:
         self.settings = settings
-        self.figures = Figures()
+        self.figures = Figures() if figures is None else figures
+        self._looked = 0.0
         self._model = ModelFile.load(settings)
         self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
         self._snapshots.open()
@@ -150,12 +156,13 @@ class Service:
         try:
             self._open()
             while not stop():
-                self.figures.loop = time.monotonic()
+                self.figures.turn()
                 self._take(self._poll())
                 self._settle()
                 self._labels.refresh()
                 self._work(stop)
                 self._write_snapshots()
+                self._look()
                 self._sweep()
             self._leave_snapshots()
         finally:
@@ -174,7 +181,7 @@ class Service:
         except InDoubtError as error:
             raise ConnectorError(f"cannot begin transactions at {self.settings.brokers}: {error}") from None
         except KafkaError as error:
-            raise ConnectorError(f"cannot connect to {self.settings.brokers}: {error}") from None
+            raise ConnectorError(explained(self.settings, error)) from None
 
     def _check_topics(self, consumer: KafkaConsumer) -> None:
         """Name the topics, and make sure that they are there."""
@@ -265,29 +272,36 @@ class Service:
             if not owned.buffer:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
+
+    def _look(self) -> None:
+        """Once a second, see how far behind each partition is; with nothing left to do, that is progress, too."""
+        now = time.monotonic()
+        if self._consumer is None or now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
         for number, figures in self.figures.partitions.items():
-            assert self._consumer is not None
-            figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
             figures.replaying = bool(self._owned[number].replay)
-        if not polled and all(self._is_idle(number) for number in self._owned):
-            self.figures.progress = time.monotonic()
+            figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
+            figures.lag = self._lag(number, figures.end)
+        if self.figures.ready and all(figures.lag == 0 for figures in self.figures.partitions.values()):
+            self.figures.progress = now
 
-    def _is_idle(self, number: int) -> bool:
-        """Say whether, as far as is known, everything has been read and decided.
+    def _lag(self, number: int, end: int | None) -> int | None:
+        """Count the records that are there and have not been decided; None: not known.
 
-        Asking for the position also wakes up a client that has lost track of a partition's leader.
+        The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
+        client that has lost track of a partition's leader.
         """
         assert self._consumer is not None
         place = TopicPartition(self.settings.input, number)
-        end = self._consumer.highwater(place)
-        if self._owned[number].buffer or end is None:
-            return False
+        if end is None:
+            return None
         try:
-            position = self._consumer.position(place, timeout_ms=1000)
+            read = self._consumer.position(place, timeout_ms=1000)
         except KafkaError as error:
             logger.info("the position in %s/%d is not known: %s", self.settings.input, number, error)
-            return False
-        return position is not None and bool(position >= end)
+            return None
+        return None if read is None else max(0, end - read) + len(self._owned[number].buffer)
 
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
@@ -310,8 +324,13 @@ class Service:
             now = time.monotonic()
             self._owned[number] = Owned(found.state, deque(found.replay), list(found.snapshots), now)
             self._assigned.discard(number)
-            self.figures.partitions[number] = PartitionFigures(found.state.history.last.offset)
-        self.figures.ready = not self._assigned and not any(owned.replay for owned in self._owned.values())
+            offset, menu = found.state.history.last.offset, found.state.model.menu
+            self.figures.partitions[number] = PartitionFigures(
+                offset, replaying=bool(found.replay), snapshot=now, menu=menu
+            )
+        joined = self._consumer is not None and self._consumer.group_metadata().generation_id >= 0
+        replaying = any(owned.replay for owned in self._owned.values())
+        self.figures.ready = joined and not self._assigned and not replaying
 
     def _find(self, place: TopicPartition) -> Found | None:
         """Ask the broker where a partition stands, and find its state; a new beginning is committed at once.
@@ -356,6 +375,7 @@ class Service:
         except InDoubtError as error:
             logger.warning("a transaction failed: %s", error)
             self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
             self._recover([] if running is None else running[0], ahead, stop)
 
     def _close_ready(self) -> list[Closed]:
@@ -418,6 +438,8 @@ class Service:
         commands = self._labels.between(before.history.last.labels, end.labels)
         begun = time.perf_counter()
         after, outcome = step(before, (self.settings.input, number), records, commands, end, self._decode)
+        self.figures.turn()
+        self.figures.add("steps")
         self.figures.batch_seconds += time.perf_counter() - begun
         owned.state = after
         return Closed(number, before, after, records, outcome)
@@ -454,10 +476,9 @@ class Service:
 
     def _finish(self, closed: Sequence[Closed], running: Running) -> None:
         """Wait for a transaction, and count what it has published."""
-        begun = time.perf_counter()
         self._transactions.finish(running)
         self._committed(closed)
-        self.figures.transaction_seconds += time.perf_counter() - begun
+        self.figures.transaction_seconds += running.seconds
 
     def _committed(self, closed: Sequence[Closed]) -> None:
         figures = self.figures
@@ -467,7 +488,6 @@ class Service:
             place = self.settings.input, number
             figures.add("batches", number)
             figures.add("records", number, len(records))
-            figures.add("decisions", number, len(outcome.decisions))
             figures.add("events", number, len(outcome.events))
             figures.add("dead_letters", number, len(outcome.refused))
             figures.add("labelled", number, outcome.labelled)
@@ -479,6 +499,7 @@ class Service:
             figures.add("known", number, len(outcome.decisions) - unknown)
             if number in figures.partitions:
                 figures.partitions[number].position = after.history.last.offset
+                figures.partitions[number].menu = after.model.menu
             for received, refusal in outcome.refused:
                 why = type(refusal.error).__name__
                 logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, received.offset, refusal.stage, why)
@@ -495,6 +516,7 @@ class Service:
             self._put_back(one)
         numbers = sorted({one.number for one in doubtful})
         while not stop():
+            self.figures.turn()
             try:
                 self._transactions.open()
                 truth = {number: self._truth(number) for number in numbers}

@@ -114,6 +114,17 @@ class ServiceSettings(BaseSettings):
         Seconds, Field(description="Seconds without a sign of life after which partitions go to other workers.")
     ] = 30.0
     stop_timeout: Annotated[Seconds, Field(description="Seconds that stopping may take.")] = 30.0
+    watchdog: Annotated[
+        Seconds,
+        Field(description="Seconds without a turn of the loop after which a worker ends itself."),
+    ] = 300.0
+    metrics_port: Annotated[
+        int | None, Field(description="Port of /metrics, /healthz and /readyz; none if not given.", ge=0, le=65535)
+    ] = None
+    metrics_host: Annotated[str, Field(description="Address that this port listens at.")] = "127.0.0.1"
+    log_format: Annotated[
+        Literal["text", "json"], Field(description="Lines of text, or a JSON object on each line.")
+    ] = "text"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="Least severity of what is logged.")
     ] = "info"
@@ -166,9 +177,31 @@ class ServiceSettings(BaseSettings):
             raise ValueError(
                 f"{self.label!r} is named both as the label and as a feature, which gives the answer away"
             )
+        if self.security_protocol.startswith("SASL_"):
+            self._check_login()
         if self.sasl_password is not None and self.sasl_password_file is not None:
             raise ValueError("sasl_password and sasl_password_file are both given: give one of them")
         return self
+
+    def _check_login(self) -> None:
+        """Make sure that everything is there that the mechanism needs."""
+        if self.sasl_mechanism is None:
+            raise ValueError(f"security_protocol is {self.security_protocol}: give sasl_mechanism, too")
+        if self.sasl_mechanism == "OAUTHBEARER":
+            needed: dict[str, object] = {"sasl_token_file": self.sasl_token_file}
+        else:
+            needed = {
+                "sasl_username": self.sasl_username,
+                "sasl_password": self.sasl_password or self.sasl_password_file,
+            }
+        for name, value in needed.items():
+            if value is None:
+                raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
+
+    @property
+    def uses_tls(self) -> bool:
+        """The brokers are talked to by TLS."""
+        return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
     def password(self) -> SecretStr | None:

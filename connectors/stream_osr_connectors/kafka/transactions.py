@@ -38,10 +38,18 @@ class TooManyStuckError(ConnectorError):
 
 
 class Running:
-    """A transaction under way."""
+    """A transaction under way.
+
+    Attributes
+    ----------
+    seconds
+        How long it took, once it has ended.
+    """
 
     def __init__(self, work: Callable[[], None], deadline: float) -> None:
-        self._ends = time.monotonic() + deadline
+        self.seconds = 0.0
+        self._begun = time.monotonic()
+        self._ends = self._begun + deadline
         self._done = threading.Event()
         self._error: BaseException | None = None
         threading.Thread(target=self._run, args=(work,), daemon=True, name="transaction").start()
@@ -52,6 +60,7 @@ class Running:
         except BaseException as error:  # it is raised where somebody waits for it
             self._error = error
         finally:
+            self.seconds = time.monotonic() - self._begun
             self._done.set()
 
     def wait(self) -> None:

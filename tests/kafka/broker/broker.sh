@@ -3,7 +3,7 @@
 #   jars   collect the jars with Maven (needs a Maven repository)   start  format once, start, wait until ready
 #   stop   clean shutdown      kill  SIGKILL (crash test; start again keeps the data)      wipe  stop and delete the data
 #   run    start in the foreground
-# Environment: KAFKA_VERSION, PORT, CONTROLLER_PORT, WORK (default: ./work beside this script), LIBS, JAVA, HEAP
+# Environment: KAFKA_VERSION, PORT, CONTROLLER_PORT, WORK (default: ./work beside this script), LIBS, JAVA, HEAP, EXTRA (a file of more properties)
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 WORK="${WORK:-$here/work}"; PORT="${PORT:-9092}"; CONTROLLER_PORT="${CONTROLLER_PORT:-$((PORT + 1))}"
@@ -29,6 +29,7 @@ prepare() {
   [ -d "$LIBS" ] || jars
   mkdir -p "$DATA"
   sed -e "s#@PORT@#$PORT#g" -e "s#@CONTROLLER_PORT@#$CONTROLLER_PORT#g" -e "s#@DATA@#$DATA#g" "$here/server.properties.in" > "$PROPS"
+  if [ -n "${EXTRA:-}" ]; then cat "$EXTRA" >> "$PROPS"; fi   # what is said later wins
   "$JAVA" "${log4j[@]}" -cp "$LIBS/*" kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$PROPS"
 }
 start() {
@@ -50,7 +51,7 @@ start() {
   done
   echo "not ready after 60 s" >&2; tail -30 "$LOG" >&2; return 1
 }
-halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 60); do alive || break; sleep 0.5; done; rm -f "$PIDF"; }
+halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 60); do alive || break; sleep 0.5; done; if alive; then kill -KILL "$(cat "$PIDF")"; fi; rm -f "$PIDF"; }
 case "${1:-start}" in
   jars) jars;; start) start;; stop) halt TERM;; kill) halt KILL;;
   wipe) halt TERM; rm -rf "$DATA";;

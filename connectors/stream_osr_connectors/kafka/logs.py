@@ -1,0 +1,54 @@
+"""What the service logs: a line of text, or of JSON, for each thing that happened; never the content of a record."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from .clients import quieten
+from .settings import ServiceSettings
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ``time``, ``level``, ``logger``, ``instance``, ``message``, perhaps ``error``.
+
+    Examples
+    --------
+    >>> record = logging.makeLogRecord({"levelname": "INFO", "name": "a", "msg": "3 read", "created": 0})
+    >>> JsonLines("w").format(record)
+    '{"time":"1970-01-01T00:00:00.000Z","level":"info","logger":"a","instance":"w","message":"3 read"}'
+    """
+
+    def __init__(self, instance: str) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as a line."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "instance": self._instance,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def begin_logging(settings: ServiceSettings) -> None:
+    """Log to standard error, as the settings say."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_format == "json":
+        handler.setFormatter(JsonLines(settings.instance))
+    else:
+        name = settings.instance.replace("%", "%%")
+        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {name} %(message)s"))
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    quieten()

@@ -1,0 +1,198 @@
+"""The topics of a service: what is there, what is wrong with it, and making what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import KafkaError
+
+from stream_osr.errors import ConnectorError, InvalidParameter
+
+from .clients import admin, explained
+from .settings import ServiceSettings
+from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, topics_of
+
+DEAD_LETTER_DAYS = 30
+SNAPSHOTS_IN_RETENTION = 10
+"""The input has to keep its records for at least so many intervals between snapshots."""
+
+DAY = 24 * 3600 * 1000
+
+
+class Topic(NamedTuple):
+    """A topic as it is.
+
+    Attributes
+    ----------
+    partitions, replicas
+        How many.
+    configs
+        Its settings, as text.
+    """
+
+    partitions: int
+    replicas: int
+    configs: Mapping[str, str]
+
+    def number(self, name: str) -> int:
+        """Read a setting that is a number."""
+        return int(self.configs[name])
+
+
+class Line(NamedTuple):
+    """What is to be said of a topic.
+
+    Attributes
+    ----------
+    role
+        What the service calls it.
+    name
+        What the broker calls it.
+    found
+        How it is.
+    problems
+        What has to be changed before the service may be trusted.
+    """
+
+    role: str
+    name: str
+    found: str
+    problems: tuple[str, ...]
+
+
+class Wanted(NamedTuple):
+    """What topics that are made shall be like.
+
+    Attributes
+    ----------
+    partitions
+        Of the input; the other topics follow it.
+    replicas
+        Of all; None: what the broker gives.
+    max_message_bytes
+        Of the input.
+    """
+
+    partitions: int | None
+    replicas: int | None = None
+    max_message_bytes: int = USUAL_BYTES
+
+
+def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
+    """Make the topics that are missing, if asked to, and say how all of them are.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    wanted
+        Make what is missing, like this; None: make nothing.
+
+    Raises
+    ------
+    ConnectorError
+        If the broker does not answer or refuses.
+    InvalidParameter
+        If the input is missing, and nobody has said how many partitions it should have.
+    """
+    try:
+        client = admin(settings)
+    except KafkaError as error:
+        raise ConnectorError(explained(settings, error)) from None
+    try:
+        found = _found(client, settings)
+        made = {} if wanted is None else _missing(settings, found, wanted)
+        if made:
+            client.create_topics(made, wait_for_metadata=True)
+            found = _found(client, settings)
+        return [_line(settings, role, name, found, name in made) for role, name in topics_of(settings).items()]
+    except KafkaError as error:
+        raise ConnectorError(explained(settings, error)) from None
+    finally:
+        client.close()
+
+
+def _found(client: KafkaAdminClient, settings: ServiceSettings) -> dict[str, Topic]:
+    """Ask for the topics that are there."""
+    there = set(client.list_topics())
+    names = [name for name in topics_of(settings).values() if name in there]
+    if not names:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+    configs = client.describe_configs(resources, config_filter="all")["topic"]
+    return {
+        topic["name"]: Topic(
+            len(topic["partitions"]),
+            min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
+            {key: config["value"] for key, config in configs[topic["name"]].items()},
+        )
+        for topic in client.describe_topics(names)
+    }
+
+
+def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Wanted) -> dict[str, dict[str, Any]]:
+    """Describe the topics that are to be made."""
+    partitions, largest = wanted.partitions, wanted.max_message_bytes
+    if settings.input in found:
+        partitions, largest = found[settings.input].partitions, found[settings.input].number("max.message.bytes")
+    elif partitions is None:
+        raise InvalidParameter(
+            f"topic {settings.input} does not exist: give --partitions with the number that it shall have. It bounds "
+            "the number of workers that share the work, and must not change later"
+        )
+    safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
+    configs = {
+        "input": {"max.message.bytes": str(largest)},
+        "dead_letters": {
+            "max.message.bytes": str(largest + SPARE_BYTES),
+            "retention.ms": str(DEAD_LETTER_DAYS * DAY),
+        },
+        "labels": {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"},
+    }
+    return {
+        name: {
+            "num_partitions": 1 if role == "labels" else partitions,
+            "replication_factor": -1 if wanted.replicas is None else wanted.replicas,
+            "configs": {**safe, **configs.get(role, {})},
+        }
+        for role, name in topics_of(settings).items()
+        if name not in found
+    }
+
+
+def _line(settings: ServiceSettings, role: str, name: str, found: Mapping[str, Topic], new: bool) -> Line:
+    topic = found.get(name)
+    if topic is None:
+        return Line(role, name, "missing", ("it does not exist; --create makes it",))
+    text = f"{'created: ' if new else ''}{_count(topic.partitions, 'partition')}, {_count(topic.replicas, 'replica')}"
+    text += f", records up to {topic.number('max.message.bytes')} bytes"
+    return Line(role, name, text, tuple(_problems(settings, role, topic, found.get(settings.input))))
+
+
+def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic | None) -> Iterator[str]:
+    """Find what would go wrong, sooner or later."""
+    largest, retention = topic.number("max.message.bytes"), topic.number("retention.ms")
+    compacted = "compact" in topic.configs["cleanup.policy"]
+    if role == "labels":
+        if topic.partitions != 1:
+            yield "it needs one partition, so that all workers see the same order"
+        if compacted or retention != -1:
+            yield "a replay needs all of it: set cleanup.policy=delete and retention.ms=-1"
+    elif role == "input":
+        if compacted:
+            yield "it is compacted, and a replay needs all records since the last snapshot: set cleanup.policy=delete"
+        elif 0 <= retention < SNAPSHOTS_IN_RETENTION * 1000 * settings.snapshot_interval:
+            yield f"it keeps records for {retention / 1000:g} s only: a replay needs those since the last snapshot"
+    elif given is not None:
+        needed = given.number("max.message.bytes") + SPARE_BYTES if role == "dead_letters" else LEAST_BYTES
+        if largest < needed:
+            yield f"what is published may have {needed} bytes: set max.message.bytes to that or more"
+        if topic.partitions > given.partitions:
+            yield f"it has more partitions than the input ({given.partitions}): those beyond stay empty"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,24 @@
+"""A decoder as a user may bring one."""
+
+from __future__ import annotations
+
+import time
+
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.messages import Decoder, Received, json_decoder
+from stream_osr_connectors.kafka.settings import ServiceSettings
+
+HANG = b"hang"
+
+
+def hanging(settings: ServiceSettings) -> Decoder:
+    """JSON, but the record with the key ``hang`` never ends."""
+    decode = json_decoder(JsonFields(), settings.max_instance_bytes)
+
+    def decode_or_hang(received: Received) -> Record:
+        while received.key == HANG:
+            time.sleep(0.1)
+        return decode(received)
+
+    return decode_or_hang

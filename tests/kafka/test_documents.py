@@ -1,0 +1,96 @@
+"""What is written about the service agrees with it: settings, metrics, the example."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream_osr.engine import Menu
+from stream_osr_connectors.kafka.figures import Figures, PartitionFigures
+from stream_osr_connectors.kafka.metrics import Overview
+from stream_osr_connectors.kafka.settings import ServiceSettings
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "kafka"
+PAGE = (ROOT / "docs" / "kafka.md").read_text()
+
+
+def exposed() -> dict[str, set[str]]:
+    """Names of all samples, and their labels."""
+    figures = Figures(partitions={0: PartitionFigures(lag=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))})
+    for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
+        figures.add(name, 0)
+    registry = CollectorRegistry()
+    registry.register(Overview("in", lambda: {"w": figures}, 1.0))
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+def named(text: str) -> set[str]:
+    """Metrics that a text names."""
+    return set(re.findall(r"\bstream_osr_[a-z0-9_]+", text))
+
+
+def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
+    there = exposed()
+    rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
+    expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
+    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [each["query"] for each in dashboard["templating"]["list"]]
+    found = {name for expression in expressions for name in named(expression)}
+    assert len(found) > 20
+    assert found <= there.keys()
+    own = set().union(*there.values()) | {"job"}
+    for expression in expressions:
+        for names in re.findall(r"(?:by|on) \(([^)]*)\)", expression):
+            assert {name.strip() for name in names.split(",")} <= own, expression
+
+
+def test_the_page_lists_the_metrics() -> None:
+    assert {name for name in exposed() if name not in named(PAGE)} == set()
+    assert {name for name in named(PAGE) if name not in exposed()} == set()
+
+
+def test_the_page_lists_the_settings() -> None:
+    rows = [row for row in PAGE.splitlines() if row.startswith("| `") and row.count("|") == 4]
+    own = "\n".join(row for row in rows if row.split("`")[1] in ServiceSettings.model_fields)
+    assert own == settings_table(), "the table of settings should be:\n" + settings_table()
+
+
+def test_the_settings_of_the_example_are_settings() -> None:
+    settings = yaml.safe_load((EXAMPLE / "service.yaml").read_text())
+    assert ServiceSettings(**settings).dead_letters == "segments.dlq"
+    compose = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())
+    for service in compose["services"].values():
+        for name in service["environment"]:
+            known = (
+                name.startswith("KAFKA_") or name.removeprefix("STREAM_OSR_").lower() in ServiceSettings.model_fields
+            )
+            assert known, name
+
+
+def settings_table() -> str:
+    """The settings as rows of a table."""
+    return "\n".join(
+        f"| `{name}` | {_default(field)} | {field.description} |"
+        for name, field in ServiceSettings.model_fields.items()
+    )
+
+
+def _default(field: Any) -> str:
+    if field.is_required():
+        return "required"
+    if field.default_factory is not None:
+        return "the host's name"
+    if field.default is None or field.default == "":
+        return ""
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    return f"{field.default:g}" if isinstance(field.default, float) else str(field.default)

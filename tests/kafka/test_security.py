@@ -1,0 +1,121 @@
+"""TLS and logging in, against the real broker: what is right works, what is wrong is one line without the secret."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_osr.cli import app
+from tests.kafka.brokers import Broker
+from tests.kafka.security import PASSWORD, USER, add_user, token
+from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
+
+WRONG = "wrong-horse-battery"
+
+
+def secured(broker: Broker, folder: Path, mechanism: str = "SCRAM-SHA-512", **settings: Any) -> Stream:
+    """A stream whose service talks to the listener that asks for a password."""
+    login = {"sasl_username": USER, "sasl_password": PASSWORD}
+    if mechanism == "OAUTHBEARER":
+        (folder / "token").write_text(token())
+        login = {"sasl_token_file": str(folder / "token")}
+    return Stream(
+        broker.address,
+        folder,
+        2,
+        small_model(),
+        **{
+            "brokers": broker.security.address,
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": mechanism,
+            "tls_ca": str(broker.security.authority),
+            **login,
+            **settings,
+        },
+    )
+
+
+def test_scram_over_tls(broker: Broker, tmp_path: Path) -> None:
+    add_user(broker.address)
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD + "\n")
+    stream = secured(broker, tmp_path, sasl_password=None, sasl_password_file=str(secret), labels=None)
+    stream.send(instances(200, 2))
+    worker = Worker(stream)
+    stream.wait()
+    assert worker.stop() == 0
+    check_exactly_once(stream)
+    assert PASSWORD not in worker.log.read_text()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"])
+def test_other_ways_to_log_in(broker: Broker, tmp_path: Path, mechanism: str) -> None:
+    add_user(broker.address)
+    stream = secured(broker, tmp_path, mechanism)
+    result = CliRunner().invoke(app, ["topics", "--config", str(stream.config())])
+    assert stream.topic in result.output, result.exception
+
+
+def test_a_wrong_password_is_one_line(broker: Broker, tmp_path: Path) -> None:
+    add_user(broker.address)
+    stream = secured(broker, tmp_path, sasl_password=WRONG, log_format="json")
+    worker = Worker(stream)
+    line = json.loads(only_line(worker))
+    assert line["level"] == "critical"
+    assert f"refuses to let us in as {USER} by SCRAM-SHA-512" in line["message"]
+    assert WRONG not in worker.log.read_text()
+
+
+def test_a_wrong_password_for_plain_and_a_wrong_token(broker: Broker, tmp_path: Path) -> None:
+    said = refused(secured(broker, tmp_path, "PLAIN", sasl_password=WRONG))
+    assert f"refuses to let us in as {USER} by PLAIN" in said
+    stream = secured(broker, tmp_path, "OAUTHBEARER")
+    wrong = token()[:-9] + "."
+    (tmp_path / "token").write_text(wrong)
+    said = refused(stream)
+    assert "refuses to let us in by OAUTHBEARER" in said
+    assert wrong not in said
+
+
+def test_an_unknown_authority_is_one_line(broker: Broker, tmp_path: Path) -> None:
+    add_user(broker.address)
+    stream = secured(broker, tmp_path, tls_ca=str(broker.security.other_authority))
+    line = only_line(Worker(stream))
+    assert f"the certificate of {broker.security.address} is not trusted" in line
+    assert "tls_ca" in line
+    assert PASSWORD not in line
+
+
+def test_a_listener_of_another_kind(broker: Broker, tmp_path: Path) -> None:
+    said = refused(secured(broker, tmp_path, brokers=broker.address))
+    assert "check the port and security_protocol" in said
+    said = refused(secured(broker, tmp_path, security_protocol="PLAINTEXT", sasl_mechanism=None))
+    assert "no broker answered as PLAINTEXT" in said
+
+
+def refused(stream: Stream) -> str:
+    """Run a command that has to fail, and return all that it prints: one line.
+
+    In a process of its own: the client leaves sockets of connections that failed to the garbage collector.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()", "topics"]
+    told = subprocess.run([*command, "--config", str(stream.config())], capture_output=True, text=True, timeout=90)
+    assert told.returncode == 1
+    (line,) = (told.stdout + told.stderr).splitlines()
+    assert PASSWORD not in line
+    assert WRONG not in line
+    return line
+
+
+def only_line(worker: Worker) -> str:
+    """Wait for its end, and return all that it has said: one line."""
+    assert worker.process.wait(90) == 1
+    (line,) = worker.lines()
+    assert "Traceback" not in line
+    return line
