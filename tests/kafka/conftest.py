@@ -14,10 +14,15 @@ from tests.kafka.brokers import Broker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share the broker in one process (``--dist loadgroup``)."""
+    """Keep the tests that share the broker in one process (``--dist loadgroup``).
+
+    kafka-python leaves sockets to the garbage collector when a broker does not answer: no business of these tests.
+    """
     for item in items:
         if "broker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("kafka"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

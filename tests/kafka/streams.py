@@ -68,7 +68,7 @@ class Stream:
                 name: {
                     "num_partitions": partitions,
                     "replication_factor": 1,
-                    "configs": {"max.message.bytes": str(largest)},
+                    "configs": {"max.message.bytes": str(largest), "retention.ms": "-1"},  # the timestamps are old
                 }
                 for name, largest in topics.items()
             },

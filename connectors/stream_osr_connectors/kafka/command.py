@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import sys
@@ -33,4 +34,7 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note)
-    Service(settings).run(lambda: told)
+    service = Service(settings)
+    gc.collect()
+    gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
+    service.run(lambda: told)

@@ -6,6 +6,7 @@ fails had advanced is forgotten, and the records go back into the buffer. Partit
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections import deque
@@ -33,6 +34,7 @@ logger = logging.getLogger("stream_osr.kafka")
 
 POLL_SECONDS = 0.1
 RETRY_SECONDS = 0.5
+SWEEP_SECONDS = 30.0
 FEW_STEPS = 100
 """Their text always fits."""
 
@@ -119,6 +121,7 @@ class Service:
         self._owned: dict[int, Owned] = {}
         self._assigned: set[int] = set()  # by the group, and not loaded yet
         self._lost: set[int] = set()
+        self._swept = time.monotonic()
         self._publisher = Publisher(
             group=settings.group,
             instance=settings.instance,
@@ -148,6 +151,7 @@ class Service:
                 self._labels.refresh()
                 self._work(stop)
                 self._write_snapshots()
+                self._sweep()
             self._leave_snapshots()
         finally:
             self._close()
@@ -188,6 +192,13 @@ class Service:
         consumer.subscribe([self.settings.input], listener=_Listener(consumer, self._assigned, self._lost))
         self.figures.add("consumers")
         return consumer
+
+    def _sweep(self) -> None:
+        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        now = time.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            gc.collect()
 
     def _leave_snapshots(self) -> None:
         """Write what is committed, so that the next start has nothing to replay; half of the time is for that."""

@@ -190,4 +190,12 @@ def close(work: Callable[[], None], timeout: float) -> None:
 
 
 def _let_go(producer: Producer, timeout: float) -> None:
-    close(lambda: producer.close(timeout=timeout), timeout + 1.0)
+    """Close a producer. It gives up halfway when records cannot be sent, and its thread would go on trying."""
+
+    def work() -> None:
+        try:
+            producer.close(timeout=timeout)
+        finally:
+            producer._sender.force_close()
+
+    close(work, timeout + 1.0)

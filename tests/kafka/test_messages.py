@@ -1,0 +1,159 @@
+"""Bytes in, bytes out: decoding, envelopes, dead letters, and the schemas that are published."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.messages import Message, Publisher, Refusal, json_decoder, origin_of
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import KNOWN, around, fitted, stream_part
+
+PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+
+
+def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Message:
+    return Message("in", 3, 17, 1_700_000_000_500, key, value, [])._replace(**changes)
+
+
+def validator(name: str) -> Draft202012Validator:
+    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def stream_with_names() -> OpenSetRecognizer:
+    """A stream in which everything happens that events tell of, short of drift."""
+    model = fitted(batch_size=32, chains=1)
+    for number, (x, _) in enumerate(stream_part(400)):
+        model.learn_one(x, key=f"k{number}", t=float(number))
+    emerged = model.new_classes().candidates[0].subclasses[0]
+    model.mute([emerged])
+    model.undo()
+    model.promote([emerged], "third")
+    for x in around(KNOWN["left"], 64, np.random.default_rng(3)):
+        model.learn_one(x)
+    return model
+
+
+def test_decisions_and_events_are_as_their_schemas_say() -> None:
+    model = stream_with_names()
+    check = {"decision": validator("decision"), "event": validator("event")}
+    kinds = set()
+    for decision in model.drain():
+        value = orjson.loads(PUBLISHER.decision(3, origin_of(message(b"")), decision._replace(key="k")).value)
+        check["decision"].validate(value)
+    for n, event in enumerate(model.drain_events()):
+        value = orjson.loads(PUBLISHER.event(3, f"17-{n}", 5, event).value)
+        check["event"].validate(value)
+        kinds.add(value["type"])
+    assert kinds >= {"SubclassEmerged", "SubclassGrew", "SubclassMuted", "NamingUndone", "SubclassPromoted"}
+    for name in ("label", "probability", "offset"):
+        broken = {
+            key: item
+            for key, item in orjson.loads(PUBLISHER.decision(3, origin_of(message(b"")), decision).value).items()
+            if key != name
+        }
+        assert not check["decision"].is_valid(broken)
+
+
+@pytest.mark.parametrize(
+    ("value", "valid"),
+    [
+        ({"a": 1.0, "note": "ok"}, True),
+        ({"features": {"a": 1, "b": None}}, True),
+        ({"features": {"a": "high"}}, False),
+        ({"features": {"a": 1e200}}, False),
+        ([1.0], False),
+    ],
+)
+def test_schema_of_instances(value: Any, valid: bool) -> None:
+    assert validator("instance").is_valid(value) == valid
+
+
+@given(st.binary(max_size=60) | st.text(max_size=30).map(str.encode) | st.none())
+def test_whatever_comes_is_an_instance_or_a_reason(value: bytes | None) -> None:
+    decode = json_decoder(JsonFields(features=["a"]), max_bytes=50)
+    with suppress(DecodeError):
+        assert set(decode(message(value)).features) == {"a"}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_whatever_json_comes(value: Any) -> None:
+    decode = json_decoder(JsonFields(key="k", time="t", label="y"), max_bytes=10_000)
+    with suppress(DecodeError):
+        decode(message(json.dumps({"k": value, "t": value, "y": value, "features": value}).encode()))
+
+
+def test_key_and_time_come_from_the_record_unless_fields_hold_them() -> None:
+    fields = JsonFields(key="id", time="at", features=["a"])
+    decode = json_decoder(fields, 1000)
+    assert decode(message(b'{"a": 1}'))[1:3] == ("k", 1_700_000_000.5)
+    assert decode(message(b'{"a": 1, "id": 7, "at": 2.5}'))[1:3] == (7, 2.5)
+    assert decode(message(b'{"a": 1}', key=None)).key == "in-3-17"
+    assert decode(message(b'{"a": 1}', key=b"\xff")).key == "in-3-17"
+    assert decode(message(b'{"a": 1}', timestamp=-1)).time is None
+
+
+def test_what_is_passed_through_and_what_is_not() -> None:
+    headers = [
+        ("trace", b"1"),
+        ("trace", b"2"),
+        ("ce_id", b"theirs"),
+        ("content-type", b"text/plain"),
+        ("none", None),
+    ]
+    assert origin_of(message(b"", headers=headers)).headers == (("trace", b"1"), ("trace", b"2"), ("none", b""))
+
+
+def test_dead_letters_keep_what_they_were() -> None:
+    refused = PUBLISHER.dead_letter(
+        message(b"\x00", headers=[("ce_id", b"x")]), Refusal("DECODE", DecodeError("why"))
+    )
+    assert (refused.topic, refused.partition, refused.key, refused.value) == ("in.dlq", 3, b"k", b"\x00")
+    assert refused.headers[0] == ("ce_id", b"x")
+    told = dict(refused.headers)
+    assert told["__connect.errors.offset"] == b"17"
+    assert told["__connect.errors.exception.message"] == b"why"
+    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.values.DecodeError"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sent", "note"),
+    [
+        (None, None, (None, b""), b"null"),
+        (b"k", None, (b"k", None), None),
+        (b"k", b"x" * 20_000, (b"k", None), b"too large"),
+        (b"k" * 20_000, b"x", (b"", None), b"too large"),
+    ],
+)
+def test_dead_letters_that_cannot_be_sent_as_they_were(key: Any, value: Any, sent: Any, note: Any) -> None:
+    letter = PUBLISHER.dead_letter(message(value, key=key), Refusal("DECODE", DecodeError("why")))
+    assert (letter.key, letter.value) == sent
+    assert dict(letter.headers).get("stream-osr.value") == note
+
+
+def test_ids_of_outputs_differ() -> None:
+    model = stream_with_names()
+    events = list(model.drain_events())
+    names = [dict(PUBLISHER.event(3, f"17-{n}", 5, event).headers)["ce_id"] for n, event in enumerate(events)]
+    names += [
+        dict(PUBLISHER.decision(3, origin_of(message(b"")), d).headers)["ce_id"] for d in list(model.drain())[:1]
+    ]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,307 @@
+"""One partition as a value: steps, snapshots, and coming back by replay."""
+
+from __future__ import annotations
+
+import json
+import logging
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import labelling
+from stream_osr_connectors.kafka.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.messages import Message, json_decoder
+from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.recovery import Committed, ModelFile, Recovery
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.snapshots import Snapshots
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import fitted, stream_part
+
+DECODE = json_decoder(JsonFields(label="y", features=["a", "b"]), 1000)
+PLACE = ("in", 3)
+
+
+def records(n: int, begin: int = 0, seed: int = 0) -> list[Message]:
+    return [
+        Message("in", 3, begin + i, 1000 * (begin + i), b"k%d" % (begin + i), json.dumps(x).encode(), [("h", b"1")])
+        for i, (x, _) in enumerate(stream_part(n, seed))
+    ]
+
+
+def advance(
+    partition: Partition, batches: list[list[Message]], commands: Any = ()
+) -> tuple[Partition, list[Outcome]]:
+    outcomes = []
+    for batch in batches:
+        partition, outcome = step(partition, PLACE, batch, commands, Boundary(batch[-1].offset + 1), DECODE)
+        outcomes.append(outcome)
+    return partition, outcomes
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> ServiceSettings:
+    fitted(chains=1, decision_delay=20, seed=5).save(tmp_path / "model.osr")
+    return ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
+
+
+@pytest.fixture
+def model(settings: ServiceSettings) -> ModelFile:
+    return ModelFile.load(settings)
+
+
+@pytest.fixture
+def snapshots(settings: ServiceSettings) -> Snapshots:
+    folder = Snapshots(settings.state, keep=2)
+    folder.open()
+    return folder
+
+
+def test_a_step_leaves_the_partition_before_it_alone(model: ModelFile) -> None:
+    before = begin(model.recognizer(*PLACE), Boundary(0))
+    one, outcomes = advance(before, [records(40)])
+    assert before.model.pending == 0
+    again, repeated = advance(before, [records(40)])
+    assert outcomes == repeated
+    assert len(outcomes[0].decisions) == 20, "the others are held back"
+    assert len(one.waiting) == len(again.waiting) == 20
+    after, outcomes = advance(one, [records(40, begin=40, seed=1)])
+    assert [origin.offset for origin, _ in outcomes[0].decisions] == list(range(20, 60))
+    assert [decision.key for _, decision in outcomes[0].decisions] == [f"k{n}" for n in range(20, 60)]
+    assert after.history.last == Boundary(80)
+
+
+def test_each_partition_has_randomness_of_its_own(model: ModelFile) -> None:
+    seeds = {model.recognizer("in", n).seed for n in range(100)} | {
+        model.recognizer("other", 0).seed,
+        seed_of(6, "in", 0),
+    }
+    assert len(seeds) == 102
+
+
+def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
+    batch = records(40)
+    batch[3] = batch[3]._replace(value=b"{")
+    batch[7] = batch[7]._replace(value=b'{"a": "high", "b": 1}')
+    batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
+    after, (outcome,) = advance(begin(model.recognizer(*PLACE), Boundary(0)), [batch])
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(3, "DECODE"), (7, "VALIDATE")]
+    assert outcome.labelled == 1
+    assert len(outcome.decisions) + len(after.waiting) == 37
+    assert after.history.last == Boundary(40)
+
+
+def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: Any, caplog: Any) -> None:
+    before, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(40)])
+
+    def fail(self: OpenSetRecognizer) -> None:
+        raise FloatingPointError("by order of the test")
+
+    batch = records(40, begin=40)
+    batch[3] = batch[3]._replace(value=b"{")
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenSetRecognizer, "close_batch", fail)
+        after, (outcome,) = advance(before, [batch])
+    assert [r.offset for r, _ in outcome.refused] == list(range(40, 80))
+    assert {refusal.stage for _, refusal in outcome.refused} == {"DECODE", "PROCESS"}
+    assert outcome.decisions == []
+    assert "micro-batch that ends at 80 failed" in caplog.text
+    on, (outcome,) = advance(after, [records(40, begin=80)])
+    assert len(outcome.decisions) == 40
+    assert len(on.waiting) == 20
+
+
+def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
+    skipping = OpenSetRecognizer.from_trained(model.trained, **{**model.arguments, "on_missing": "skip"})
+    batch = records(4)
+    batch[1] = batch[1]._replace(value=b'{"a": 1}')
+    _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])
+    assert (outcome.skipped, outcome.refused) == (1, [])
+
+
+# What people ask
+
+
+def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
+    partition, outcomes = advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(64), records(64, 64, 1)])
+    emerged = next(
+        e.subclass_id for outcome in outcomes for e in outcome.events if type(e).__name__ == "SubclassEmerged"
+    )
+    name = f"in/3:{emerged}"
+    asked = [
+        {"subclass": name, "mute": True},
+        {"undo": "in/3"},
+        {"subclass": f"in/4:{emerged}", "label": "elsewhere"},
+        {"subclass": f"other/3:{emerged}", "label": "elsewhere"},
+        {"subclass": "in/3:99999", "label": "nothing"},
+        {"subclass": name, "label": "third"},
+        {"key": "k100", "label": "left"},
+        {"key": "never seen", "label": "left"},
+    ]
+    asked_for = ["SubclassMuted", "NamingUndone", "SubclassPromoted"]
+    commands = [labelling.parse(json.dumps(each).encode()) for each in asked]
+    after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 8), DECODE)
+    kinds = [type(e).__name__ for e in outcome.events]
+    assert [kind for kind in kinds if kind in asked_for] == asked_for
+    assert caplog.text.count("is left") == 1
+    assert "third" in after.model.summary().known[-1]
+    assert after.history.last == Boundary(192, 8)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, b"", b"{", b"[]", b"{}", b'{"key": "a"}', b'{"label": "a"}', b'{"subclass": "in/3:1"}'),
+        *(b'{"undo": true}', b'{"undo": "in/3:4"}', b'{"subclass": "in/3", "label": "a"}'),
+        *(b'{"subclass": "in:3", "label": "a"}', b'{"subclass": 3, "label": "a"}'),
+        *(b'{"subclass": "/3:1", "label": "a"}', b'{"key": [1], "label": "a"}', b'{"key": "a", "label": {}}'),
+    ],
+)
+def test_what_cannot_be_asked(value: bytes | None) -> None:
+    with pytest.raises(DecodeError):
+        labelling.parse(value)
+
+
+# Coming back
+
+
+def batches(sizes: list[int]) -> list[list[Message]]:
+    everything, at, out = records(sum(sizes)), 0, []
+    for size in sizes:
+        out.append(everything[at : at + size])
+        at += size
+    return out
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 5])
+def test_a_partition_comes_back_by_replay(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, at: int
+) -> None:
+    """A snapshot after ``at`` micro-batches (0: none) and the rest replayed: the same bits from then on."""
+    recovery = Recovery(settings, model, snapshots)
+    portions = batches([32, 32, 7, 32, 1])
+    state = begin(model.recognizer(*PLACE), Boundary(0))
+    for number, portion in enumerate(portions, start=1):
+        state, _ = advance(state, [portion])
+        if number == at:
+            snapshots.write(*PLACE, state)
+    text = recovery.progress(state).text()
+    found = recovery.find(3, Committed(104, text, 0, 200), 0)
+    assert found.state.history.last.offset == sum(map(len, portions[:at]))
+    back = found.state
+    for end in found.replay:
+        taken = [r for portion in portions for r in portion if back.history.last.offset <= r.offset < end.offset]
+        back, _ = step(back, PLACE, taken, (), end, DECODE)
+    assert (back.lineage, back.history.last) == (state.lineage, state.history.last)
+    following = [records(64, begin=104, seed=9)]
+    assert advance(back, following)[1] == advance(state, following)[1]
+
+
+def test_old_snapshots_are_let_go_and_broken_ones_left_aside(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any
+) -> None:
+    recovery = Recovery(settings, model, snapshots)
+    state = begin(model.recognizer(*PLACE), Boundary(0))
+    paths = []
+    for portion in batches([32, 32, 32]):
+        state, _ = advance(state, [portion])
+        paths.append(snapshots.write(*PLACE, state))
+    assert [path.exists() for path in paths] == [False, True, True]
+    assert snapshots.boundaries("in", 30, state.lineage) == snapshots.boundaries("n", 3, state.lineage) == []
+    paths[2].write_bytes(paths[2].read_bytes()[:-100])
+    found = recovery.find(3, Committed(96, recovery.progress(state).text(), 0, 96), 0)
+    assert (found.state.history.last, found.replay) == (Boundary(64), (Boundary(96),))
+    assert "snapshot left aside" in caplog.text
+
+
+def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any) -> None:
+    caplog.set_level(logging.WARNING)
+    recovery = Recovery(settings, model, snapshots)
+    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
+    state = state._replace(history=state.history.since(Boundary(32)))
+    text = recovery.progress(state).text()
+    lost = {
+        "no snapshot leads to offset 64": Committed(64, text, 0, 100),
+        "committed by something else": Committed(64, "", 0, 100),
+        "did not write": Committed(64, "theirs", 0, 100),
+        "with the micro-batches up to 64": Committed(63, text, 0, 100),
+        "holds 70 to 100": Committed(64, text, 70, 100),
+        "holds 0 to 50": Committed(64, text, 0, 50),
+    }
+    for message, committed in lost.items():
+        with pytest.raises(ConnectorError, match=message):
+            recovery.find(3, committed, 0)
+        cold = Recovery(settings.model_copy(update={"on_lost_state": "cold"}), model, snapshots)
+        found = cold.find(3, committed, 7)
+        assert found.new
+        assert found.state.history.base.labels == 7
+        assert committed.first <= found.state.history.last.offset <= committed.end
+        assert message in caplog.text
+
+
+def test_replays_need_the_records(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
+    recovery = Recovery(settings, model, snapshots)
+    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
+    text = recovery.progress(state).text()
+    with pytest.raises(ConnectorError, match="no snapshot leads to offset 64, with records since 10"):
+        recovery.find(3, Committed(64, text, 10, 100), 0)
+    snapshots.write(*PLACE, state)
+    assert recovery.find(3, Committed(64, text, 64, 100), 0).replay == ()
+
+
+def test_snapshots_of_another_run_are_not_used(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
+) -> None:
+    recovery = Recovery(settings, model, snapshots)
+    old, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    snapshots.write(*PLACE, old)
+    new, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([32, 32]))
+    found = recovery.find(3, Committed(64, recovery.progress(new).text(), 0, 64), 0)
+    assert found.replay == (Boundary(32), Boundary(64))
+
+
+def test_another_model_is_never_mixed_in(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
+    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    text = Recovery(settings, model, snapshots).progress(state).text()
+    committed = Committed(64, text, 0, 100)
+    for changes in ({"seed": 6}, {"on_missing": "skip"}):
+        other = ModelFile.load(settings.model_copy(update=changes))
+        with pytest.raises(ConnectorError, match=r"has run the model .*, and this one"):
+            Recovery(settings, other, snapshots).find(3, committed, 0)
+        cold = settings.model_copy(update={"on_model_change": "cold"})
+        found = Recovery(cold, other, snapshots).find(3, committed, 0)
+        assert (found.new, found.state.history.last) == (True, Boundary(64))
+    same = ModelFile.load(settings.model_copy(update={"threads": 2, "min_probability": 0.9}))
+    assert Recovery(settings, same, snapshots).find(3, committed, 0).replay == (Boundary(64),)
+
+
+def test_a_partition_that_comes_straight_back_is_taken_as_it_was(
+    model: ModelFile, settings: ServiceSettings, snapshots: Snapshots
+) -> None:
+    recovery = Recovery(settings, model, snapshots)
+    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    committed = Committed(64, recovery.progress(state).text(), 0, 100)
+    recovery.remember(3, state)
+    assert recovery.find(3, committed, 0).state is state
+    assert recovery.find(3, committed, 0).state is not state
+    ahead, _ = advance(state, [records(10, begin=64)])
+    recovery.remember(3, ahead)
+    assert recovery.find(3, committed, 0).replay == (Boundary(64),)
+
+
+def test_where_a_new_group_begins(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
+    nothing = Committed(None, "", 10, 100)
+    assert Recovery(settings, model, snapshots).find(3, nothing, 5).state.history.last == Boundary(10, 5)
+    late = settings.model_copy(update={"start": "latest"})
+    assert Recovery(late, model, snapshots).find(3, nothing, 5).state.history.last == Boundary(100, 5)
+
+
+def test_a_fork_of_the_recognizer_shares_the_trained_part(model: ModelFile) -> None:
+    one = model.recognizer(*PLACE)
+    assert copy(one).trained is one.trained is model.recognizer("in", 4).trained
+    assert Progress(model.identity, "aa", begin(one, Boundary(0)).history).text().split()[1] == model.identity

@@ -1,0 +1,91 @@
+"""Settings from file, environment and flags; secrets stay secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.kafka.clients import connection
+from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
+
+NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: Any) -> None:
+    config = tmp_path / "service.yaml"
+    config.write_text("model: m.osr\nbrokers: b:1\ninput: in\nbatch_size: 10\ncommit_batches: 11\nseed: 12\n")
+    monkeypatch.setenv("STREAM_OSR_COMMIT_BATCHES", "21")
+    monkeypatch.setenv("STREAM_OSR_SEED", "22")
+    monkeypatch.setenv("STREAM_OSR_DATA", "/somewhere")  # of others
+    settings = load_settings(config, ["--seed", "32", "--features", "a,b"])
+    assert (settings.batch_size, settings.commit_batches, settings.seed) == (10, 21, 32)
+    assert settings.features == ("a", "b")
+    assert (settings.output, settings.events, settings.dead_letters) == ("in.decisions", "in.events", "in.dlq")
+
+
+def test_flags_and_environment_alone_are_enough(monkeypatch: Any) -> None:
+    monkeypatch.setenv("STREAM_OSR_BROKERS", "b:1,c:2")
+    settings = load_settings(None, ["--model", "m.osr", "--input=in", "--output", "decided"])
+    assert (settings.brokers, settings.output) == ("b:1,c:2", "decided")
+    assert connection(settings)["bootstrap_servers"] == ["b:1", "c:2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"input": None}, "setting input: "),
+        ({"batch_size": 0}, "setting batch_size: .*greater than or equal to 1"),
+        ({"batchsize": 3}, "setting batchsize: there is no such setting"),
+        ({"output": "in"}, "output and input are the same topic|input and output are the same topic"),
+        ({"transaction_deadline": 40.0}, "transaction_timeout is 30 s and transaction_deadline 40 s"),
+        ({"label": "y", "features": ["y"]}, "gives the answer away"),
+        ({"sasl_password": "x", "sasl_password_file": "y"}, "both given"),
+        ({"sasl_mechanism": "PLAYN"}, "setting sasl_mechanism: "),
+    ],
+)
+def test_what_does_not_fit_is_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        load_settings(**{**NEEDED, **given})
+
+
+def test_what_is_missing_is_named_with_the_ways_to_give_it() -> None:
+    with pytest.raises(
+        InvalidParameter, match=r"setting brokers: it is missing; .* --brokers, or as STREAM_OSR_BROKERS"
+    ):
+        load_settings(model="m.osr", input="in")
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "a: [", "just text", "\x00"])
+def test_files_that_are_no_settings(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "service.yaml"
+    config.write_text(text)
+    with pytest.raises(InvalidParameter, match=r"service\.yaml (holds no settings|is not YAML)"):
+        load_settings(config)
+    with pytest.raises(InvalidParameter, match=r"cannot read .*: No such file"):
+        load_settings(tmp_path / "other.yaml")
+
+
+def test_secrets_are_never_shown(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("STREAM_OSR_SASL_PASSWORD", "hunter2")
+    settings = load_settings(
+        **NEEDED, sasl_mechanism="PLAIN", security_protocol="SASL_SSL", tls_key_password="hunter3"
+    )
+    assert "hunter" not in f"{settings} {settings!r} {settings.model_dump()} {settings.model_dump_json()}"
+    assert connection(settings)["sasl_plain_password"] == "hunter2"
+    assert connection(settings)["ssl_password"] == "hunter3"
+    with pytest.raises(InvalidParameter) as caught:
+        load_settings(**NEEDED, sasl_password=[["hunter4"]])
+    assert "hunter" not in str(caught.value)
+
+
+def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2\n")
+    settings = ServiceSettings(**NEEDED, sasl_password_file=tmp_path / "password")
+    assert settings.password == SecretStr("hunter2")
+    missing = ServiceSettings(**NEEDED, sasl_password_file=tmp_path / "other")
+    with pytest.raises(InvalidParameter, match=r"cannot read sasl_password_file .*other: No such file"):
+        _ = missing.password
