@@ -331,6 +331,20 @@ def serve(
     serve_kafka(config, context.args)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def reconcile(
+    context: typer.Context,
+    config: Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")] = None,
+) -> None:
+    """Join the emerging subclasses of all partitions of a Kafka service under global ids. Needs the extra kafka.
+
+    Example: stream-osr reconcile --config service.yaml
+    """
+    from stream_osr_connectors.kafka.reconciling import run_reconciler
+
+    run_reconciler(config, context.args)
+
+
 app.command(name="report")(report_command)
 
 

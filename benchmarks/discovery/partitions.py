@@ -1,16 +1,16 @@
 """One new class, many partitions: their subclasses joined by what sums them up, against one recognizer of everything.
 
-The test part in random order at the highest openness, dealt out to four partitions, each with a recognizer of its own
-over the same trained model, seeded as the Kafka service does it. After every micro-batch of 64, partition by partition,
-they say what it would publish (`stream_osr.engine.summaries`), and that is reconciled
-(`stream_osr.discovery.reconcile`). Beside it one recognizer sees the whole stream, in micro-batches of 64 too. Defaults
-otherwise.
+The test part in random order at the highest openness, dealt out to four partitions, each with a recognizer of its
+own over the same trained model, seeded as the Kafka service does it. After every micro-batch of 64, partition by
+partition, they say what it would publish (`stream_osr.engine.summaries`), and that is reconciled
+(`stream_osr.discovery.reconcile`). Beside it one recognizer sees the whole stream, in micro-batches of 64 too.
+Defaults otherwise.
 
 *Subclasses*: emerged ones alive at the end; those of the four partitions together, global ones, those of the one
 recognizer. *Told*: subclasses announced, global ones and those of the one recognizer. NMI is over all instances of
 unknown classes: each in the subclass that its decision named, or in which that has ended, those taken for known by
-class. What a partition has not announced is a subclass of its own. *Same*: the identities are the same when everything
-is reconciled again, and when it is stopped in each tenth of the way and goes on from what is stored.
+class. What a partition has not announced is a subclass of its own. *Same*: the identities are the same when
+everything is reconciled again, stopped at each tenth of the way, and goes on from what is stored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STOPS = 10
 
 
 class Heard(NamedTuple):
-    """What a recognizer told: decisions and events, what it said of its subclasses after each batch, how many live."""
+    """What a recognizer told: decisions, events, what it said of subclasses after each batch, how many are alive."""
 
     decisions: list[Decision]
     events: list[Event]
@@ -98,7 +98,7 @@ def join_all(summaries: Sequence[Summary], given: Problem, stops: Sequence[int] 
     state, told = Reconciled(), 0
     for at, summary in enumerate(summaries):
         if at in stops:
-            state = restore(state.said, state.links, state.merged, state.next_id, known.prior)
+            state = restore(summaries[:at], state.links, state.merged, state.next_id, known.prior)
         state, changes = reconcile(state, summary, known.prior, known.location)
         told += len(changes.emerged)
     return state, told

@@ -99,24 +99,22 @@ class Changes(NamedTuple):
 
 
 def restore(
-    said: Mapping[Local, Statistics],
-    links: Mapping[Local, int],
-    merged: Mapping[int, int],
-    next_id: int,
-    prior: Prior,
+    summaries: Iterable[Summary], links: Mapping[Local, int], merged: Mapping[int, int], next_id: int, prior: Prior
 ) -> Reconciled:
     """Put a state together again from what is stored of it.
 
     Parameters
     ----------
-    said
-        Latest statistics of each subclass that is alive; one that has no link counts nowhere until it is said again.
+    summaries
+        What was said, in order; what was replaced later may be missing.
     links, merged, next_id
-        As they were.
+        As they were. They are taken at their word: a subclass that has no link counts nowhere until it is said again.
     prior
         Base measure.
     """
-    state = Reconciled(dict(said), dict(links), {}, dict(merged), next_id)
+    state = Reconciled(links=dict(links), merged=dict(merged), next_id=next_id)
+    for summary in summaries:
+        state = state._replace(said=_said(state, summary))
     return _add_up(state, set(links.values()), prior)
 
 
@@ -186,7 +184,7 @@ def reconcile(
     return state, Changes(linked, emerged, merged)
 
 
-def _say(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
+def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
     """Put what is said in the place of what was said before; an earlier run of the recognizer has ended."""
     local = summary.local
     said = {
@@ -196,8 +194,13 @@ def _say(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
     }
     if summary.statistics is not None:
         said[local] = summary.statistics
-    touched = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
-    return _add_up(state._replace(said=said), touched, prior)
+    return said
+
+
+def _say(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
+    said = _said(state, summary)
+    gone = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
+    return _add_up(state._replace(said=said), gone, prior)
 
 
 def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:

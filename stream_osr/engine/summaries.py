@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery import events as ev
+from stream_osr.discovery.explain import explain
 from stream_osr.engine.state import Stream
-from stream_osr.hdp.marginal import Statistics, of_slots, statistics_of
+from stream_osr.hdp.dishes import empty_dishes
+from stream_osr.hdp.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.hdp.prior import FULL, Prior, statistics_shape
+from stream_osr.trained import TrainedModel
 
 GROWN = 1.25
 """A subclass is said again when its size passes a power of this, up or down."""
@@ -76,3 +80,56 @@ def to_say(
 
 def _level(statistics: Statistics) -> int:
     return math.floor(math.log(max(int(statistics.size[0]), 1), GROWN))
+
+
+def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
+    """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
+
+    With full covariances row i holds the sums of ``x_i x_j`` for j up to i and, the last one, those of ``x_j`` and the
+    number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one the sums
+    of ``x_j``.
+    """
+    sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
+    return [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+
+
+def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Statistics:
+    """Read what :func:`as_sums` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the sums are not of this shape, or not finite.
+
+    Examples
+    --------
+    >>> from stream_osr.hdp.prior import make_prior
+    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> written = [[5.0], [1.0, 2.0], [3.0, -1.0, 4.0]]
+    >>> as_sums(from_sums(4, written, prior), prior) == written
+    True
+    """
+    matrix = np.zeros(statistics_shape(prior))
+    if len(sums) != len(matrix) or size < 1:
+        raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
+    for i, row in enumerate(sums):
+        if prior.covariance == FULL:
+            matrix[i, : i + 1] = matrix[: i + 1, i] = _vector(row, i + 1)
+        else:
+            matrix[i] = _vector(row, matrix.shape[1])
+    return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None])
+
+
+def _vector(row: Sequence[float], length: int) -> np.ndarray:
+    vector = np.array(row, float)
+    if vector.shape != (length,) or not np.isfinite(vector).all():
+        raise ValueError(f"a row of sums does not hold {length} finite numbers")
+    return vector
+
+
+def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Explanation:
+    """Say what a subclass is like that is known by its statistics alone."""
+    known = trained.known
+    dishes = empty_dishes(1, known.prior)
+    pour(dishes, 0, statistics, known.prior)
+    return explain(dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels)

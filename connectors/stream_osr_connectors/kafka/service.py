@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError
 
+from stream_osr.discovery.reconcile import Local
+from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
@@ -28,6 +30,7 @@ from .partition import Outcome, Partition, step
 from .recovery import Committed, Found, ModelFile, Recovery
 from .settings import SPARE_BYTES, ServiceSettings
 from .snapshots import Snapshots
+from .subclasses import largest_summary, summary
 from .transactions import InDoubtError, Producer, Running, Transactions, close
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -178,6 +181,14 @@ class Service:
         topics |= {"dead_letters": settings.dead_letters}
         if settings.labels is not None:
             topics["labels"] = settings.labels
+        if settings.subclasses is not None:
+            topics["subclasses"] = settings.subclasses
+            if largest_summary(self._model.trained) > settings.max_record_bytes:
+                raise ConnectorError(
+                    f"max_record_bytes is {settings.max_record_bytes}, and summaries of subclasses may have "
+                    f"{largest_summary(self._model.trained)} bytes; raise it and max.message.bytes of the topic "
+                    f"{settings.subclasses}, or train with a PCA"
+                )
         logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
         for name, topic in topics.items():
             if not consumer.partitions_for_topic(topic):
@@ -406,6 +417,7 @@ class Service:
                 state.history.last.offset, text, -1
             )
         messages = [message for one in closed for message in self._messages(one.number, one.outcome)]
+        messages += [message for one in closed for message in self._said(one)]
         self._transactions.open()
         return self._transactions.begin(messages, offsets, self._consumer.group_metadata())
 
@@ -417,6 +429,19 @@ class Service:
             yield publish.event(number, f"{outcome.place}-{n}", outcome.timestamp, event)
         for received, refusal in outcome.refused:
             yield publish.dead_letter(received, refusal)
+
+    def _said(self, one: Closed) -> Iterator[Outgoing]:
+        """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
+        topic = self.settings.subclasses
+        if topic is None:
+            return
+        before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
+        source = f"/{self.settings.group}/{self.settings.input}/{one.number}"
+        for said in to_say(before, after, one.outcome.events):
+            local = Local(f"{self.settings.input}/{one.number}", one.after.lineage, said.id)
+            name = f"{self.settings.input}-{one.number}-{one.outcome.place}-{said.id}"
+            timestamp = one.outcome.timestamp
+            yield summary(self._model.trained, topic, local, said, id=name, source=source, timestamp=timestamp)
 
     def _finish(self, closed: Sequence[Closed], running: Running) -> None:
         """Wait for a transaction, and count what it has published."""
