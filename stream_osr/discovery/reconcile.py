@@ -220,9 +220,12 @@ def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
 def _same(
     state: Reconciled, one: Statistics, apart_from: Iterable[int], prior: Prior, location: Location
 ) -> int | None:
-    """Find the global subclass that one is most probably the same as, if there is one."""
-    least = prior.n_features
-    keys = [key for key in sorted(state.sums) if key not in apart_from and int(state.sums[key].size[0]) >= least]
+    """Find the global subclass that one is most probably the same as, if there is one.
+
+    No least number of instances is asked for, as it is where subclasses of one recognizer are joined: those are two
+    because the sampler has found so, and here nothing but this test has compared them.
+    """
+    keys = [key for key in sorted(state.sums) if key not in apart_from]
     if not keys:
         return None
     others = Statistics(
@@ -236,10 +239,7 @@ def _same(
 
 def _merge_same(state: Reconciled, key: int, prior: Prior, location: Location) -> Reconciled:
     """Merge a global subclass with the one that it is most probably the same as, until there is none."""
-    while int(state.sums[key].size[0]) >= prior.n_features:
-        other = _same(state, state.sums[key], {key}, prior, location)
-        if other is None:
-            break
+    while (other := _same(state, state.sums[key], {key}, prior, location)) is not None:
         state = _merge(state, key, other, prior)
         key = min(key, other)
     return state

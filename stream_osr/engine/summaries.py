@@ -85,9 +85,9 @@ def _level(statistics: Statistics) -> int:
 def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
     """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
 
-    With full covariances row i holds the sums of ``x_i x_j`` for j up to i and, the last one, those of ``x_j`` and the
-    number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one the sums
-    of ``x_j``.
+    With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
+    the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
+    there are the sums of ``x_j``.
     """
     sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
     return [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums

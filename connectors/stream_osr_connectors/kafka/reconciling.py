@@ -262,8 +262,8 @@ def _next_id(metadata: str) -> int:
     version, _, number = metadata.partition(" ")
     if version != VERSION or not number.isdecimal():
         raise ConnectorError(
-            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write; take another "
-            "group"
+            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write; take "
+            "another group"
         )
     return int(number)
 
