@@ -58,10 +58,17 @@ def committed(stream: Stream) -> int:
 
 def wait_until_done(stream: Stream) -> None:
     last = read(stream, "subclasses")[-1].offset
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 180
     while committed(stream) <= last:
         assert time.monotonic() < ends, f"committed {committed(stream)} of {last + 1}"
         time.sleep(0.3)
+
+
+def wait_for_transaction(worker: Worker, seconds: float) -> None:
+    """Wait until one is open, or none comes: everything may have been said."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and not worker.in_transaction():
+        time.sleep(0.001)
 
 
 def expected(stream: Stream, trained: TrainedModel) -> tuple[Reconciled, list[int], dict[int, int]]:
@@ -91,20 +98,22 @@ def stored(stream: Stream) -> dict[Local, int]:
 
 def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
-    worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
+    worker, reconciler, inside = Worker(stream), Worker(stream, "r", "reconcile"), []
     for part in range(6):
         stream.send(instances(400, PARTITIONS, seed=part, begin=400 * part))
         if part in (1, 2, 4):
-            reconciler.await_line("transaction committed")
+            wait_for_transaction(reconciler, 30)
             reconciler.kill()
+            inside.append(reconciler.in_transaction())
             reconciler = Worker(stream, "r", "reconcile")
         if part == 3:
             worker.kill()
             worker = Worker(stream)
-    stream.wait()
+    stream.wait(seconds=180)
     wait_until_done(stream)
-    assert worker.stop() == 0
-    assert reconciler.stop() == 0
+    print(f"{len(inside)} kills, {sum(inside)} of them inside a transaction")
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
     check_exactly_once(stream)
     state, emerged, merged = expected(stream, stream.model.trained)
     told = [json.loads(record.value) for record in read(stream, "global-events")]
@@ -121,11 +130,11 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
     stream.send(instances(1200, PARTITIONS))
     worker = Worker(stream)
-    stream.wait()
-    assert worker.stop() == 0
+    stream.wait(seconds=180)
+    assert worker.stop(120) == 0
     reconciler = Worker(stream, "r", "reconcile")
     wait_until_done(stream)
-    assert reconciler.stop() == 0
+    assert reconciler.stop(120) == 0
     before, events = stored(stream), read(stream, "global-events")
     reconciler = Worker(stream, "r", "reconcile")
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
@@ -133,10 +142,10 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     admin.close()
     worker = Worker(stream)
     stream.send(instances(1200, PARTITIONS, seed=1, begin=1200))
-    stream.wait()
+    stream.wait(seconds=180)
     wait_until_done(stream)
-    assert worker.stop() == 0
-    assert reconciler.stop() == 0
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
     after = stored(stream)
     assert before.items() <= after.items()
     assert len(read(stream, "global-events")) == len(events)
@@ -153,7 +162,7 @@ def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:
     producer.close()
     reconciler = Worker(stream, "r", "reconcile")
     wait_until_done(stream)
-    assert reconciler.stop() == 0
+    assert reconciler.stop(120) == 0
     assert read(stream, "links") == []
     assert sum("is left" in line for line in reconciler.lines()) == 3
 
@@ -161,5 +170,5 @@ def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:
 def test_without_a_topic_it_says_what_to_set(broker: Broker, tmp_path: Path) -> None:
     stream = Stream(broker.address, tmp_path, 1, small_model())
     reconciler = Worker(stream, "r", "reconcile")
-    assert reconciler.process.wait(60) == 1
+    assert reconciler.process.wait(120) == 1
     assert any("set subclasses" in line for line in reconciler.lines())
