@@ -10,19 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr_connectors.kafka.clients import quieten
 from tests.kafka.brokers import Broker
+from tests.kafka.streams import Worker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share the broker in one process (``--dist loadgroup``).
-
-    kafka-python leaves sockets to the garbage collector when a broker does not answer: no business of these tests.
-    """
+    """Keep the tests that share the broker in one process (``--dist loadgroup``)."""
     for item in items:
         if "broker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("kafka"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quiet_client() -> None:
+    """A failure is to be read without thousands of lines about reconnections."""
+    quieten()
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +53,11 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def broker(started: Broker) -> Broker:
-    """The broker, up: a test that failed may have left it dead."""
+def broker(started: Broker) -> Iterator[Broker]:
+    """The broker, up: a test that failed may have left it dead, and workers behind."""
     started.start()
-    return started
+    yield started
+    for worker in Worker.started:
+        if worker.process.poll() is None:
+            worker.kill()
+    Worker.started.clear()

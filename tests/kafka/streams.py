@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -39,7 +39,13 @@ class Stream:
     """An input topic with its outputs on a broker, and the settings of a service for it."""
 
     def __init__(
-        self, address: str, folder: Path, partitions: int, model: OpenSetRecognizer, **settings: Any
+        self,
+        address: str,
+        folder: Path,
+        partitions: int,
+        model: OpenSetRecognizer,
+        limits: dict[str, int] | None = None,
+        **settings: Any,
     ) -> None:
         self.address = address
         self.folder = folder
@@ -53,24 +59,28 @@ class Stream:
             "input": self.topic,
             "group": f"group-of-{self.topic}",
             "state": str(folder / "state"),
-            "max_record_bytes": LARGEST,
             "session_timeout": 6.0,
             "max_wait": 0.3,
             "log_level": "debug",
             **settings,
         }
+        takes = {
+            "": LARGEST,
+            ".decisions": LARGEST,
+            ".events": LARGEST,
+            ".dlq": LARGEST + (1 << 16),
+            **(limits or {}),
+        }
         model.save(folder / "model.osr")
         admin = KafkaAdminClient(bootstrap_servers=address)
-        topics = {self.topic: LARGEST, f"{self.topic}.decisions": LARGEST, f"{self.topic}.events": LARGEST}
-        topics[f"{self.topic}.dlq"] = LARGEST + (1 << 16)
         admin.create_topics(
             {
-                name: {
+                f"{self.topic}{suffix}": {
                     "num_partitions": partitions,
                     "replication_factor": 1,
                     "configs": {"max.message.bytes": str(largest), "retention.ms": "-1"},  # the timestamps are old
                 }
-                for name, largest in topics.items()
+                for suffix, largest in takes.items()
             },
             wait_for_metadata=True,
         )
@@ -136,6 +146,7 @@ class Worker:
     """A worker process and its log."""
 
     numbers = itertools.count()
+    started: ClassVar[list[Worker]] = []
 
     def __init__(self, stream: Stream, instance: str = "w", subcommand: str = "run", **environment: str) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
@@ -143,6 +154,7 @@ class Worker:
         command += [subcommand, "--config", str(stream.config()), "--instance", instance]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})
+        self.started.append(self)
 
     def kill(self) -> None:
         """SIGKILL."""

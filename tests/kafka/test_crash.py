@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 
 PARTITIONS = 4
+LEAST_INSIDE = 10
+"""Kills inside an open transaction: on a busy machine a worker may die before it has begun one."""
 
 
 def test_kills_leave_no_trace(broker: Broker, tmp_path: Path) -> None:
@@ -36,11 +39,12 @@ def crash(broker: Broker, folder: Path, *, size: int, kills: int, seed: int) -> 
         transaction_deadline=5.0,
     )
     portion = size // kills
-    feed = instances(portion * kills, PARTITIONS, seed)
     workers = {name: Worker(stream, name) for name in ("one", "two")}
     inside, dead = [], 0
-    for number in range(kills):
-        stream.send(feed[number * portion : (number + 1) * portion])
+    for number in itertools.count():
+        if number >= kills and (sum(inside) >= LEAST_INSIDE or number >= 3 * kills):
+            break
+        stream.send(instances(portion, PARTITIONS, seed + number, begin=number * portion))
         for name, worker in workers.items():
             if worker.process.poll() is not None:  # it found no broker when it started, say
                 assert worker.process.returncode == 1, "\n".join(worker.lines()[-30:])
@@ -55,7 +59,7 @@ def crash(broker: Broker, folder: Path, *, size: int, kills: int, seed: int) -> 
         name = str(rng.choice(list(workers)))
         worker = workers[name]
         if rng.random() < 0.8:
-            wait_for_transaction(worker, seconds=10)
+            wait_for_transaction(worker, seconds=30)
             time.sleep(rng.uniform(0, 0.01))
         else:
             time.sleep(rng.uniform(0, 3))
@@ -63,12 +67,13 @@ def crash(broker: Broker, folder: Path, *, size: int, kills: int, seed: int) -> 
         inside.append(worker.in_transaction())
         workers[name] = Worker(stream, name)
     print(f"{len(inside)} kills of workers, {sum(inside)} of them inside a transaction, {dead} of the broker")
-    stream.wait(lambda: restarted(stream, workers), 180)
+    stream.wait(lambda: restarted(stream, workers), 60 + size / 200)
     for worker in workers.values():
         assert worker.stop() == 0
-    assert sum(inside) >= 10
+    assert sum(inside) >= LEAST_INSIDE
     assert len(inside) + dead >= 20
-    assert min(check_exactly_once(stream)) >= portion * kills // PARTITIONS // 40
+    assert sum(map(len, stream.sent)) >= portion * kills
+    check_exactly_once(stream)
 
 
 def wait_for_transaction(worker: Worker, seconds: float) -> None:

@@ -149,6 +149,14 @@ def test_dead_letters_that_cannot_be_sent_as_they_were(key: Any, value: Any, sen
     assert dict(letter.headers).get("stream-osr.value") == note
 
 
+def test_dead_letters_with_headers_that_are_too_large() -> None:
+    large = message(b"x", headers=[("h", b"y" * 20_000)])
+    letter = PUBLISHER.dead_letter(large, Refusal("DECODE", DecodeError("why")))
+    assert (letter.key, letter.value) == (b"k", None)
+    assert {name for name, _ in letter.headers} >= {"__connect.errors.offset", "stream-osr.value"}
+    assert "h" not in dict(letter.headers)
+
+
 def test_ids_of_outputs_differ() -> None:
     model = stream_with_names()
     events = list(model.drain_events())

@@ -149,7 +149,7 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
     kinds = [type(e).__name__ for e in outcome.events]
     assert [kind for kind in kinds if kind in asked_for] == asked_for
     assert caplog.text.count("is left") == 1
-    assert "third" in after.model.summary().known[-1]
+    assert after.model.summary().known[-1].name == "third"
     assert after.history.last == Boundary(192, 8)
 
 

@@ -34,6 +34,8 @@ POISON = {
     "headers of ours": (Sent(b"p", b"{", (("ce_id", b"theirs"), ("__connect.errors.topic", b"old"))), "DECODE", ""),
     "an empty header": (Sent(b"p", b"{", (("h", b""),)), "DECODE", ""),
     "a key that is no text": (Sent(b"\xff\xfe", b"{"), "DECODE", ""),
+    "a long key": (Sent(b"p" * 5000, GOOD), "DECODE", "the key has 5000 bytes"),
+    "long headers": (Sent(b"p", GOOD, (("h", b"x" * 70_000),)), "DECODE", "the headers have"),
     "before 1970": (Sent(b"p", b"{", (), 0), "DECODE", ""),
 }
 
@@ -65,14 +67,16 @@ def test_poison_is_set_aside_with_its_reason(broker: Broker, tmp_path: Path) -> 
 
 def test_records_that_the_client_cannot_send_as_they_are(broker: Broker, tmp_path: Path) -> None:
     """Neither key nor value, or larger than the topic of dead letters takes: the place of the original is told."""
-    stream = Stream(broker.address, tmp_path, 1, small_model(), max_record_bytes=1000)
-    large = Sent(b"large", b"x" * 200_000)
-    stream.send([*instances(40, 1), (0, large), *instances(40, 1, 1, begin=40)])
+    stream = Stream(broker.address, tmp_path, 1, small_model(), {".dlq": 300_000})
+    large = Sent(b"large", b"x" * 1_000_000)
+    empty = Sent(b"", None)
+    stream.send([*instances(40, 1), (0, large), (0, empty), *instances(40, 1, 1, begin=40)])
     worker = Worker(stream)
     stream.wait()
     assert worker.stop() == 0
     (dead,) = stream.read("dlq")
-    assert [(record.key, record.value) for record in dead] == [(b"large", None)]
+    assert [(record.key, record.value) for record in dead] == [(b"large", None), (b"", None)]
+    assert any("the largest dead letters have no value" in line for line in worker.lines())
     assert dict(dead[0].headers)["stream-osr.value"] == b"too large"
     assert dict(dead[0].headers)["__connect.errors.offset"] == b"40"
     check_exactly_once(stream)

@@ -21,5 +21,7 @@ if _missing:
 
 from .service import Service  # noqa: E402
 from .settings import ServiceSettings, load_settings  # noqa: E402
+from .sink import KafkaSink  # noqa: E402
+from .source import KafkaSource  # noqa: E402
 
-__all__ = ["Service", "ServiceSettings", "load_settings"]
+__all__ = ["KafkaSink", "KafkaSource", "Service", "ServiceSettings", "load_settings"]

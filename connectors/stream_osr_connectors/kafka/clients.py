@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from .settings import SPARE_BYTES, ServiceSettings
+from .settings import ServiceSettings
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
@@ -76,7 +76,6 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
         session_timeout_ms=session,
         heartbeat_interval_ms=min(3000, session // 5),
         max_poll_records=max_poll_records,
-        max_partition_fetch_bytes=max(1 << 20, settings.max_record_bytes + SPARE_BYTES),
     )
 
 
@@ -87,7 +86,6 @@ def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
 
 def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
     """Make the producer. Its id is the worker's, so that a restarted worker ends what the dead one had begun."""
-    largest = settings.max_record_bytes + SPARE_BYTES
     return KafkaProducer(
         **connection(settings),
         transactional_id=f"{settings.group}-{settings.instance}",
@@ -96,7 +94,7 @@ def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
         enable_idempotence=True,
         compression_type=None if settings.compression == "none" else settings.compression,
         batch_size=1 << 17,
-        max_request_size=largest,
+        max_request_size=1 << 26,  # what the topics take is looked at before
         max_block_ms=int(1000 * settings.transaction_deadline),
         retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
         allow_auto_create_topics=False,
@@ -109,8 +107,8 @@ def admin(settings: ServiceSettings) -> KafkaAdminClient:
 
 
 def quieten() -> None:
-    """Let the client's log begin at errors: it warns at each step of every reconnection."""
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    """Silence the client: it logs each step of every reconnection as an error. What matters is raised, and logged."""
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 
 def _reading(settings: ServiceSettings) -> dict[str, Any]:

@@ -119,7 +119,11 @@ class LabelLog:
         self._consumer.close()
 
     def _read(self, timeout_ms: int) -> None:
-        for received in self._consumer.poll(timeout_ms=timeout_ms, max_records=500).get(self._partition, ()):
+        try:
+            polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=500)
+        except Exception as error:  # after any error the client may be wedged
+            raise ConnectorError(f"the topic of labels, {self._topic}, cannot be read: {error}") from error
+        for received in polled.get(self._partition, ()):
             try:
                 command = parse(received.value)
             except DecodeError as error:

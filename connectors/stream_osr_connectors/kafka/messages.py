@@ -28,6 +28,10 @@ EVENT = "stream-osr.event.v1"
 _OURS = ("ce_", "content-type", "__connect.errors.")
 """Headers that are about the message itself: ours replace those of the input."""
 
+MOST_KEY_BYTES = 4096
+MOST_HEADER_BYTES = 1 << 16
+"""Of what is passed through: longer ones are dead letters, so that decisions and events always fit."""
+
 _ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -209,7 +213,7 @@ class Publisher(NamedTuple):
     model
         Fingerprint of the trained model.
     largest
-        Bytes that a message may have.
+        Bytes that a dead letter may have.
     """
 
     group: str
@@ -243,8 +247,9 @@ class Publisher(NamedTuple):
     def dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
         """Publish what was read, byte for byte, with Kafka Connect's headers that say why.
 
-        A record that is too large for the topic, or that has neither key nor value, cannot be sent as it is: then its
-        value is left out, or empty, and the header ``stream-osr.value`` says so. It lies where the headers tell.
+        A record that is too large for the topic, or that has neither key nor value, cannot be sent as it is: what
+        does not fit is left out, and the header ``stream-osr.value`` says why. The original lies where the headers
+        tell.
         """
         error = refusal.error
         told = {
@@ -258,17 +263,17 @@ class Publisher(NamedTuple):
             "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
             "exception.message": str(error)[:2000],
         }
-        headers = [(name, value or b"") for name, value in received.headers]
-        headers += [(f"__connect.errors.{name}", _utf8(text)) for name, text in told.items()]
+        ours = [(f"__connect.errors.{name}", _utf8(text)) for name, text in told.items()]
+        headers = [*((name, item or b"") for name, item in received.headers), *ours]
         key, value = received.key, received.value
         if key is None and value is None:
-            value, note = b"", "null"
-        elif value is not None and _size(key, value, headers) > self.largest:
-            key, value, note = (key if key is not None and len(key) < 1024 else b""), None, "too large"
-        else:
-            note = ""
-        if note:
-            headers.append(("stream-osr.value", note.encode()))
+            value = b""
+            headers.append(("stream-osr.value", b"null"))
+        elif _size(key, value, headers) > self.largest:
+            key, value = b"" if key is None or len(key) > MOST_KEY_BYTES else key, None
+            headers.append(("stream-osr.value", b"too large"))
+            if _size(key, value, headers) > self.largest:
+                headers = [*ours, headers[-1]]
         return Outgoing(self.dead_letters, received.partition, key, value, headers, _timestamp(received.timestamp))
 
     def _envelope(self, name: str, kind: str, partition: int, timestamp: int) -> list[tuple[str, bytes]]:
@@ -284,6 +289,20 @@ class Publisher(NamedTuple):
             moment = datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
             headers.append(("ce_time", moment.replace("+00:00", "Z").encode()))
         return headers
+
+
+def check_envelope(received: Received) -> None:
+    """Refuse keys and headers that nobody can mean: they are passed through, and keys are remembered.
+
+    Raises
+    ------
+    DecodeError
+        With what is too long.
+    """
+    if received.key is not None and len(received.key) > MOST_KEY_BYTES:
+        raise DecodeError(f"the key has {len(received.key)} bytes; {MOST_KEY_BYTES} are allowed")
+    if received.headers and (size := _size(None, None, received.headers)) > MOST_HEADER_BYTES:
+        raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
 
 
 def origin_of(received: Received) -> Origin:
@@ -314,6 +333,8 @@ def _timestamp(timestamp: int) -> int | None:
     return timestamp if timestamp >= 0 else None
 
 
-def _size(key: bytes | None, value: bytes, headers: Headers) -> int:
-    """Bytes that a record takes at most, as the producer estimates it."""
-    return 128 + len(key or b"") + len(value) + sum(10 + len(name.encode()) + len(item) for name, item in headers)
+def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes that a record takes at most."""
+    return (
+        128 + len(key or b"") + len(value or b"") + sum(10 + len(name.encode()) + len(item) for name, item in headers)
+    )

@@ -11,10 +11,11 @@ from copy import copy
 from typing import NamedTuple
 
 from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr_connectors.values import DecodeError
 
 from .boundaries import Boundary, History
 from .labelling import Command, apply
-from .messages import Decoder, Origin, Received, Refusal, origin_of
+from .messages import MOST_KEY_BYTES, Decoder, Origin, Received, Refusal, check_envelope, origin_of
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -125,7 +126,10 @@ def step(
         stage = "DECODE"
         pending = model.pending
         try:
+            check_envelope(received)
             record = decode(received)
+            if isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
+                raise DecodeError(f"the key has {len(record.key)} characters; {MOST_KEY_BYTES} are allowed")
             stage = "VALIDATE"
             model.learn_one(record.features, record.label, t=record.time, key=record.key)
         except MemoryError:

@@ -121,8 +121,10 @@ class Reconciler:
         self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, self._assigned, self._lost))
 
     def _poll(self) -> list[Received]:
-        assert self._consumer is not None
         try:
+            if self._consumer is None:
+                self._subscribe()
+            assert self._consumer is not None
             polled: dict[Any, list[Received]] = self._consumer.poll(timeout_ms=int(1000 * POLL_SECONDS))
             return polled.get(self._place, [])
         except FencedInstanceIdError:
@@ -133,16 +135,11 @@ class Reconciler:
         except Exception as error:  # after any error the client may be wedged: a new one is not
             logger.warning("the consumer failed and is replaced: %s: %s", type(error).__name__, error)
         _let_go(self._consumer)
-        self._state = None
+        self._consumer = self._state = None
         self._assigned.clear()
         self._lost.clear()
-        while True:
-            try:
-                self._subscribe()
-                return []
-            except KafkaError as error:
-                logger.warning("no broker at %s: %s", self.settings.brokers, error)
-                time.sleep(RETRY_SECONDS)
+        time.sleep(RETRY_SECONDS)
+        return []
 
     # Where it stands.
 
@@ -161,9 +158,13 @@ class Reconciler:
         """Ask where it stands; read what is stored, up to there; say what was left out for want of the model."""
         consumer = self._consumer
         assert consumer is not None
-        committed = consumer.committed(self._place, metadata=True, timeout_ms=int(1000 * COMMITTED_SECONDS))
-        first = consumer.beginning_offsets([self._place])[self._place]
+        milliseconds = int(1000 * COMMITTED_SECONDS)
+        committed = consumer.committed(self._place, metadata=True, timeout_ms=milliseconds)
+        first = consumer.beginning_offsets([self._place], timeout_ms=milliseconds)[self._place]
+        end = consumer.end_offsets([self._place], timeout_ms=milliseconds)[self._place]
         at = first if committed is None else committed.offset
+        if at > end:
+            raise InDoubtError(f"offset {at} was committed, and the topic ends at {end}")
         next_id = 0 if committed is None else _next_id(committed.metadata or "")
         stored = Links({}, {})
         for received in self._read(self.settings.links):

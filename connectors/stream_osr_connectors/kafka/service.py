@@ -28,9 +28,10 @@ from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
 from .partition import Outcome, Partition, step
 from .recovery import Committed, Found, ModelFile, Recovery
-from .settings import SPARE_BYTES, ServiceSettings
+from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .subclasses import largest_summary, summary
+from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -44,7 +45,10 @@ FEW_STEPS = 100
 CLOSE_SECONDS = 3.0
 """How long closing a client may take before it is left behind."""
 
-COMMITTED_SECONDS = 5.0
+BEHIND_SECONDS = 60.0
+"""How long a partition may end before the committed offset until records count as lost."""
+
+COMMITTED_SECONDS = 2.0
 """How long one question for committed offsets may take."""
 
 
@@ -124,6 +128,7 @@ class Service:
         self._owned: dict[int, Owned] = {}
         self._assigned: set[int] = set()  # by the group, and not loaded yet
         self._lost: set[int] = set()
+        self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._swept = time.monotonic()
         self._publisher = Publisher(
             group=settings.group,
@@ -133,7 +138,7 @@ class Service:
             events=settings.events,
             dead_letters=settings.dead_letters,
             model=self._model.trained.fingerprint,
-            largest=settings.max_record_bytes + SPARE_BYTES,
+            largest=USUAL_BYTES,
         )
 
     def run(self, stop: Callable[[], bool]) -> None:
@@ -176,19 +181,7 @@ class Service:
 
     def _check_topics(self, consumer: KafkaConsumer) -> None:
         """Name the topics, and make sure that they are there."""
-        settings = self.settings
-        topics = {"input": settings.input, "output": settings.output, "events": settings.events}
-        topics |= {"dead_letters": settings.dead_letters}
-        if settings.labels is not None:
-            topics["labels"] = settings.labels
-        if settings.subclasses is not None:
-            topics["subclasses"] = settings.subclasses
-            if largest_summary(self._model.trained) > settings.max_record_bytes:
-                raise ConnectorError(
-                    f"max_record_bytes is {settings.max_record_bytes}, and summaries of subclasses may have "
-                    f"{largest_summary(self._model.trained)} bytes; raise it and max.message.bytes of the topic "
-                    f"{settings.subclasses}, or train with a PCA"
-                )
+        settings, topics = self.settings, topics_of(self.settings)
         logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
         for name, topic in topics.items():
             if not consumer.partitions_for_topic(topic):
@@ -196,6 +189,13 @@ class Service:
                     f"{name}: topic {topic} does not exist at {settings.brokers}; create it "
                     "(`stream-osr topics --create`), or correct the name"
                 )
+        limits = message_limits(settings)
+        if settings.subclasses is not None and limits[settings.subclasses] < largest_summary(self._model.trained):
+            raise ConnectorError(
+                f"subclasses: topic {settings.subclasses} takes messages of {limits[settings.subclasses]} bytes at "
+                f"most; set its max.message.bytes to {largest_summary(self._model.trained)}, or train with a PCA"
+            )
+        self._publisher = self._publisher._replace(largest=limits[settings.dead_letters])
 
     def _subscribe(self) -> KafkaConsumer:
         most = max(500, self.settings.commit_batches * self._batch_size)
@@ -226,7 +226,9 @@ class Service:
     # Reading.
 
     def _poll(self) -> dict[TopicPartition, list[Received]]:
-        assert self._consumer is not None
+        if self._consumer is None:
+            self._replace_consumer()
+            return {}
         try:
             polled: dict[TopicPartition, list[Received]] = self._consumer.poll(timeout_ms=int(1000 * POLL_SECONDS))
         except FencedInstanceIdError:
@@ -241,22 +243,19 @@ class Service:
         return polled
 
     def _replace_consumer(self) -> None:
+        """Begin with a new consumer; with none, the loop tries again."""
         _let_go(self._consumer)
-        self._owned.clear()
+        self._consumer = None
+        self._lost.update(self._owned)
         self._assigned.clear()
-        self._lost.clear()
-        self.figures.partitions.clear()
-        while True:
-            try:
-                self._consumer = self._subscribe()
-                return
-            except KafkaError as error:
-                logger.warning("no broker at %s: %s", self.settings.brokers, error)
-                time.sleep(RETRY_SECONDS)
+        try:
+            self._consumer = self._subscribe()
+        except KafkaError as error:
+            logger.warning("no broker at %s: %s", self.settings.brokers, error)
+        time.sleep(RETRY_SECONDS)
 
     def _take(self, polled: dict[TopicPartition, list[Received]]) -> None:
         """Buffer what was read of partitions that are ours, after letting go of those that are not any more."""
-        assert self._consumer is not None
         for number in sorted(self._lost):
             owned = self._owned.pop(number, None)
             self.figures.partitions.pop(number, None)
@@ -275,31 +274,39 @@ class Service:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
         for number, figures in self.figures.partitions.items():
+            assert self._consumer is not None
             figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
             figures.replaying = bool(self._owned[number].replay)
 
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
-        assert self._consumer is not None
         for number in sorted(self._assigned):
             if number in self._owned:
                 continue
+            assert self._consumer is not None
             place = TopicPartition(self.settings.input, number)
             try:
                 found = self._find(place)
-                self._consumer.seek(place, found.state.history.last.offset)
-                self._consumer.resume(place)
+                if found is not None:
+                    self._consumer.seek(place, found.state.history.last.offset)
+                    self._consumer.resume(place)
             except (KafkaError, InDoubtError) as error:
                 logger.info("%s/%d cannot be loaded yet: %s", self.settings.input, number, error)
                 continue
+            if found is None:
+                continue
+            self._behind.pop(number, None)
             now = time.monotonic()
             self._owned[number] = Owned(found.state, deque(found.replay), list(found.snapshots), now)
             self._assigned.discard(number)
             self.figures.partitions[number] = PartitionFigures(found.state.history.last.offset)
         self.figures.ready = not self._assigned and not any(owned.replay for owned in self._owned.values())
 
-    def _find(self, place: TopicPartition) -> Found:
-        """Ask the broker where a partition stands, and find its state; a new beginning is committed at once."""
+    def _find(self, place: TopicPartition) -> Found | None:
+        """Ask the broker where a partition stands, and find its state; a new beginning is committed at once.
+
+        Just after another broker has become the leader, it may not yet know how far the partition goes: None.
+        """
         consumer = self._consumer
         assert consumer is not None
         milliseconds = int(1000 * COMMITTED_SECONDS)
@@ -307,6 +314,10 @@ class Service:
         first = consumer.beginning_offsets([place], timeout_ms=milliseconds)[place]
         end = consumer.end_offsets([place], timeout_ms=milliseconds)[place]
         offset, metadata = (None, "") if committed is None else (committed.offset, committed.metadata or "")
+        if offset is not None and offset > end:
+            since = self._behind.setdefault(place.partition, time.monotonic())
+            if time.monotonic() - since < BEHIND_SECONDS:
+                return None
         found = self._recovery.find(place.partition, Committed(offset, metadata, first, end), self._labels.end)
         if found.new:
             self._transactions.open()
@@ -381,7 +392,8 @@ class Service:
             size = len(buffer)
         records = [buffer.popleft() for _ in range(size)]
         owned.since = now
-        return records, Boundary(records[-1].offset + 1 if records else done.offset, self._labels.end)
+        labels = max(done.labels, self._labels.end)
+        return records, Boundary(records[-1].offset + 1 if records else done.offset, labels)
 
     def _asked(self, number: int, labels: int) -> bool:
         """Somebody has named, muted or undone something in this partition; late labels wait for instances."""

@@ -29,9 +29,6 @@ PREFIX = "STREAM_OSR_"
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 
-SPARE_BYTES = 64 * 1024
-"""What headers may add to a dead letter beyond the largest instance."""
-
 
 class ServiceSettings(BaseSettings):
     """Settings of ``stream-osr run --config``; what each means is its description.
@@ -88,9 +85,6 @@ class ServiceSettings(BaseSettings):
     max_instance_bytes: Annotated[
         AtLeastOne, Field(description="Longest value that is decoded; longer ones are dead letters.")
     ] = 1_000_000
-    max_record_bytes: Annotated[
-        AtLeastOne, Field(description="Longest record that the input may hold (its max.message.bytes).")
-    ] = 1_048_588
 
     batch_size: Annotated[AtLeastOne | None, Field(description="Records of a micro-batch; the model's.")] = None
     max_wait: Annotated[

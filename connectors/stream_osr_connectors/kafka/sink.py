@@ -1,0 +1,132 @@
+"""A topic as a sink of records, for programs that keep their own positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.base import Position
+from stream_osr_connectors.values import plain
+
+
+class KafkaSink:
+    """Records as JSON objects, under their ``key``; the service has its own, transactional way out.
+
+    Delivery: at least once for a writer that repeats itself. What was sent to a topic cannot be taken back, so a run
+    that writes to it cannot be resumed (:meth:`truncate`).
+
+    Parameters
+    ----------
+    topic
+        Name of the topic.
+    brokers
+        Comma-separated host:port of brokers to begin with.
+    client
+        Further options of kafka-python's producer.
+
+    Raises
+    ------
+    ConnectorError
+        If no broker answers, or there is no such topic.
+    """
+
+    def __init__(self, topic: str, *, brokers: str, **client: Any) -> None:
+        self._topic, self._brokers = topic, brokers
+        self._sent: list[Any] = []
+        self._flushed = 0
+        self._closed = False
+        try:
+            self._producer: KafkaProducer = KafkaProducer(
+                **{
+                    "bootstrap_servers": [server.strip() for server in brokers.split(",")],
+                    "acks": "all",
+                    "enable_idempotence": True,
+                    "linger_ms": 5,
+                    "allow_auto_create_topics": False,
+                    "bootstrap_timeout_ms": 5000,
+                    "max_block_ms": 10_000,
+                    "reconnect_backoff_max_ms": 1000,
+                    **client,
+                }
+            )
+            self._producer.partitions_for(topic)
+        except KafkaError as error:
+            raise ConnectorError(f"cannot write to topic {topic} at {brokers}: {error}") from None
+
+    def write(self, record: Mapping[str, object]) -> None:
+        """Send one record; it is durable after `flush`.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot be sent, or what was sent before has failed.
+        """
+        if self._closed:
+            raise ConnectorError(f"topic {self._topic} is closed; open it again to write")
+        key = record.get("key")
+        try:
+            value = orjson.dumps(plain(record), option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
+            self._sent.append(self._producer.send(self._topic, value, None if key is None else str(key).encode()))
+        except (KafkaError, TypeError) as error:
+            raise ConnectorError(f"cannot write to topic {self._topic} at {self._brokers}: {error}") from None
+        if len(self._sent) >= 10_000:
+            self.flush()
+
+    def flush(self) -> None:
+        """Wait until everything has been acknowledged.
+
+        Raises
+        ------
+        ConnectorError
+            If something has not.
+        """
+        try:
+            self._producer.flush(60)
+            for sent in self._sent:
+                sent.get(0)
+        except KafkaError as error:
+            raise ConnectorError(f"cannot write to topic {self._topic} at {self._brokers}: {error}") from None
+        self._flushed += len(self._sent)
+        self._sent.clear()
+
+    def position(self) -> Position:
+        """Say how many records had been written at the last `flush`, by this sink."""
+        return {"written": self._flushed}
+
+    def truncate(self, position: Position | None) -> None:
+        """Take nothing back.
+
+        Raises
+        ------
+        ConnectorError
+            If something was written after the position: a topic keeps what it has.
+        """
+        if (0 if position is None else position.get("written")) != self._flushed + len(self._sent):
+            raise ConnectorError(
+                f"topic {self._topic} cannot take back what was written to it; for exactly once there is the service "
+                "(`stream-osr serve`), for resuming write to a file"
+            )
+
+    def close(self) -> None:
+        """Flush and let go; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.flush()
+        finally:
+            self._producer.close(timeout=5)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
