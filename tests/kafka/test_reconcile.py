@@ -24,7 +24,8 @@ def reconciled_stream(broker: Broker, folder: Path) -> Stream:
     topic = stream.topic
     stream.settings["subclasses"] = f"{topic}.subclasses"
     compacted = {"cleanup.policy": "compact"}
-    topics = {f"{topic}.subclasses": compacted, f"{topic}.links": compacted, f"{topic}.global-events": {}}
+    deletable = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # a broker deletes nothing else on demand
+    topics = {f"{topic}.subclasses": deletable, f"{topic}.links": compacted, f"{topic}.global-events": {}}
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.create_topics(
         {name: {"num_partitions": 1, "replication_factor": 1, "configs": c} for name, c in topics.items()},

@@ -452,8 +452,7 @@ class Service:
         for said in to_say(before, after, one.outcome.events):
             local = Local(f"{self.settings.input}/{one.number}", one.after.lineage, said.id)
             name = f"{self.settings.input}-{one.number}-{one.outcome.place}-{said.id}"
-            timestamp = one.outcome.timestamp
-            yield summary(self._model.trained, topic, local, said, id=name, source=source, timestamp=timestamp)
+            yield summary(self._model.trained, topic, local, said, id=name, source=source)
 
     def _finish(self, closed: Sequence[Closed], running: Running) -> None:
         """Wait for a transaction, and count what it has published."""

@@ -45,10 +45,11 @@ def name_of(local: Local) -> str:
     return f"{local.place}:{local.id}"
 
 
-def summary(
-    trained: TrainedModel, topic: str, local: Local, said: Said, *, id: str, source: str, timestamp: int
-) -> Outgoing:
-    """Publish what a worker says of a subclass; a tombstone when it has ended."""
+def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: str, source: str) -> Outgoing:
+    """Publish what a worker says of a subclass; a tombstone when it has ended.
+
+    The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
+    """
     place, _, partition = local.place.rpartition("/")
     value = None
     if said.statistics is not None:
@@ -63,7 +64,7 @@ def summary(
             "sums": as_sums(said.statistics, trained.known.prior),
             "absorbed": said.absorbed,
         }
-    return _outgoing(topic, name_of(local), value, SUMMARY, id, source, timestamp)
+    return _outgoing(topic, name_of(local), value, SUMMARY, id, source, -1)
 
 
 def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> Summary | None:
