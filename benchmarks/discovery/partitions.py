@@ -70,8 +70,8 @@ def in_turn(partitions: Sequence[Heard]) -> list[Summary]:
         Summary(Local(str(number), "", said.id), said.statistics, said.absorbed)
         for batch in range(most)
         for number, heard in enumerate(partitions)
-        for said in heard.said[batch : batch + 1]
-        for said in said
+        for after_batch in heard.said[batch : batch + 1]
+        for said in after_batch
     ]
 
 

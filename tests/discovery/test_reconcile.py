@@ -149,6 +149,14 @@ def test_the_older_identity_goes_on_when_two_have_grown_together() -> None:
     assert changes.emerged == (2,), "1 is not given again"
 
 
+def test_an_identity_that_has_ended_leads_to_the_one_that_goes_on_now() -> None:
+    apart = [Summary(of(at, 1), drawn(centre, 12)) for at, centre in enumerate([(0, 0), (9, 0), (0, 30)])]
+    state = take_all([*apart, Summary(of(2, 1), drawn((9, 0), 60, seed=1))])
+    assert state.merged == {2: 1}
+    state = take_all([Summary(of(2, 1), None), Summary(of(1, 1), drawn((0, 0), 60, seed=1))], state)
+    assert state.merged == {2: 0, 1: 0}
+
+
 def test_a_merge_of_a_recognizers_own_is_followed() -> None:
     apart = [Summary(of(0, 1), drawn((0, 0), 30)), Summary(of(0, 2), drawn((9, 0), 30))]
     state = take_all(apart)
