@@ -36,10 +36,10 @@ demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
 test: $(VENV)/.dev   ## run the tests (those marked long excepted)
-	$(BIN)/pytest -n $(WORKERS) -m 'not long'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not long'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
-	$(BIN)/pytest -n $(WORKERS) -m long
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m long
 
 check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -277,6 +277,25 @@ class Service:
             assert self._consumer is not None
             figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
             figures.replaying = bool(self._owned[number].replay)
+        if not polled and all(self._is_idle(number) for number in self._owned):
+            self.figures.progress = time.monotonic()
+
+    def _is_idle(self, number: int) -> bool:
+        """Say whether, as far as is known, everything has been read and decided.
+
+        Asking for the position also wakes up a client that has lost track of a partition's leader.
+        """
+        assert self._consumer is not None
+        place = TopicPartition(self.settings.input, number)
+        end = self._consumer.highwater(place)
+        if self._owned[number].buffer or end is None:
+            return False
+        try:
+            position = self._consumer.position(place, timeout_ms=1000)
+        except KafkaError as error:
+            logger.info("the position in %s/%d is not known: %s", self.settings.input, number, error)
+            return False
+        return position is not None and bool(position >= end)
 
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""

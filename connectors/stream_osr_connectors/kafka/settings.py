@@ -215,7 +215,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
     InvalidParameter
         Naming the setting, what was expected, and where it may come from; values of secrets are not in it.
     """
-    if config is not None:
+    if config is not None and "--help" not in flags:
         _check_yaml(config)
 
     class Sources(ServiceSettings):
