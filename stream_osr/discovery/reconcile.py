@@ -185,15 +185,16 @@ def reconcile(
 
 
 def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
-    """Put what is said in the place of what was said before; an earlier run of the recognizer has ended."""
-    local = summary.local
-    said = {
-        one: statistics
-        for one, statistics in state.said.items()
-        if one != local and not (one.place == local.place and (one.run != local.run or one.id in summary.absorbed))
-    }
-    if summary.statistics is not None:
-        said[local] = summary.statistics
+    """Put what is said in the place of what was said before; with it an earlier run of the recognizer has ended."""
+    local, statistics, absorbed = summary
+    ended = {local.id, *absorbed}
+
+    def stays(one: Local) -> bool:
+        return one.place != local.place or (one.id not in ended and (statistics is None or one.run == local.run))
+
+    said = {one: its for one, its in state.said.items() if stays(one)}
+    if statistics is not None:
+        said[local] = statistics
     return said
 
 
