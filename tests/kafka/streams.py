@@ -162,7 +162,8 @@ class Worker:
         self.process.wait()
 
     def stop(self, seconds: float = 40) -> int:
-        """SIGTERM; return the exit code."""
+        """SIGTERM, when it has got so far as to hear it; return the exit code."""
+        self.await_line("topics: ")
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
