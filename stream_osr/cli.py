@@ -436,6 +436,20 @@ def undo(
     typer.echo(ask(config, context.args, stream=stream))
 
 
+@app.command(context_settings=_SETTINGS)
+def reconcile(
+    context: typer.Context,
+    config: ConfigOption = None,
+) -> None:
+    """Join the emerging subclasses of all partitions of a Kafka service under global ids. Needs the extra kafka.
+
+    Example: stream-osr reconcile --config service.yaml
+    """
+    from stream_osr_connectors.kafka.reconciling import run_reconciler
+
+    run_reconciler(config, context.args)
+
+
 app.command(name="report")(report_command)
 
 

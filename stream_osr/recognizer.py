@@ -32,6 +32,7 @@ from stream_osr.engine import (
     promote,
     undo,
 )
+from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -51,6 +52,7 @@ from stream_osr.features import (
     key_of,
     time_of,
 )
+from stream_osr.hdp.marginal import Statistics
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
@@ -1004,6 +1006,26 @@ class OpenSetRecognizer(MiniBatchClassifier):
             raise NotTrained("there are no new classes before anything was learnt")
         found, self._measured = new_classes(self._stream, self._measured)
         return found
+
+    def emerged_statistics(self) -> dict[int, Statistics]:
+        """Return the statistics of each emerged subclass, by identity: what it is compared and joined with others by.
+
+        They are those of whitened rows, so recognizers over one trained model can be compared
+        (:mod:`stream_osr.discovery.reconcile`). Subclasses that were set aside or muted are among them.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal([15, 20], size=(64, 2)):
+        ...     model.learn_one({"a": a, "b": b})
+        >>> [statistics.size.tolist() for statistics in model.emerged_statistics().values()]
+        [[64]]
+        """
+        return {} if self._stream is None else emerged_statistics(self._stream)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""

@@ -126,6 +126,7 @@ def test_members_of_the_recognizer():
         "close_batch",
         "drain",
         "drain_events",
+        "emerged_statistics",
         "flush",
         "freeze",
         "from_state",

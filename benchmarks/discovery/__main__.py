@@ -24,6 +24,7 @@ from benchmarks.discovery import (
     grouping,
     million,
     opened,
+    partitions,
     recurrence,
     streamndr,
     switched,
@@ -52,6 +53,7 @@ SETTINGS = {
     "recurrence": Setting(recurrence.measure, recurrence.table, recurrence.DATASETS),
     "ageing": Setting(ageing.measure, ageing.table, ageing.DATASETS, seeds=1),
     "million": Setting(million.measure, million.table, seeds=1),
+    "partitions": Setting(partitions.measure, partitions.table, partitions.DATASETS),
     "drift": Setting(drift.measure, drift.table, drift.DATASETS),
 }
 

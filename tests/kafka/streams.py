@@ -148,10 +148,10 @@ class Worker:
     numbers = itertools.count()
     started: ClassVar[list[Worker]] = []
 
-    def __init__(self, stream: Stream, instance: str = "w", **environment: str) -> None:
+    def __init__(self, stream: Stream, instance: str = "w", subcommand: str = "run", **environment: str) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
         command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()"]
-        command += ["run", "--config", str(stream.config()), "--instance", instance]
+        command += [subcommand, "--config", str(stream.config()), "--instance", instance]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})
         self.started.append(self)

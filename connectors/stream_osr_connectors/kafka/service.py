@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError
 
+from stream_osr.discovery.reconcile import Local
+from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
@@ -28,6 +30,7 @@ from .partition import Outcome, Partition, step
 from .recovery import Committed, Found, ModelFile, Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
+from .subclasses import largest_summary, summary
 from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
 
@@ -194,6 +197,11 @@ class Service:
                     "(`stream-osr topics --create`), or correct the name"
                 )
         limits = message_limits(settings)
+        if settings.subclasses is not None and limits[settings.subclasses] < largest_summary(self._model.trained):
+            raise ConnectorError(
+                f"subclasses: topic {settings.subclasses} takes messages of {limits[settings.subclasses]} bytes at "
+                f"most; set its max.message.bytes to {largest_summary(self._model.trained)}, or train with a PCA"
+            )
         self._publisher = self._publisher._replace(largest=limits[settings.dead_letters])
 
     def _subscribe(self) -> KafkaConsumer:
@@ -462,6 +470,7 @@ class Service:
                 state.history.last.offset, text, -1
             )
         messages = [message for one in closed for message in self._messages(one.number, one.outcome)]
+        messages += [message for one in closed for message in self._said(one)]
         self._transactions.open()
         return self._transactions.begin(messages, offsets, self._consumer.group_metadata())
 
@@ -473,6 +482,18 @@ class Service:
             yield publish.event(number, f"{outcome.place}-{n}", outcome.timestamp, event)
         for received, refusal in outcome.refused:
             yield publish.dead_letter(received, refusal)
+
+    def _said(self, one: Closed) -> Iterator[Outgoing]:
+        """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
+        topic = self.settings.subclasses
+        if topic is None:
+            return
+        before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
+        source = f"/{self.settings.group}/{self.settings.input}/{one.number}"
+        for said in to_say(before, after, one.outcome.events):
+            local = Local(f"{self.settings.input}/{one.number}", one.after.lineage, said.id)
+            name = f"{self.settings.input}-{one.number}-{one.outcome.place}-{said.id}"
+            yield summary(self._model.trained, topic, local, said, id=name, source=source)
 
     def _finish(self, closed: Sequence[Closed], running: Running) -> None:
         """Wait for a transaction, and count what it has published."""

@@ -53,6 +53,14 @@ class ServiceSettings(BaseSettings):
     labels: Annotated[
         str | None, Field(description="Topic of names, mutes and late labels, of one partition; none if not given.")
     ] = None
+    subclasses: Annotated[
+        str | None,
+        Field(
+            description="Topic of one partition, compacted, of what `stream-osr reconcile` reads; none if not given."
+        ),
+    ] = None
+    links: Annotated[str, Field(description="Topic of its links, compacted; INPUT.links if not given.")] = ""
+    global_events: Annotated[str, Field(description="Topic of its events; INPUT.global-events if not given.")] = ""
 
     group: Annotated[str, Field(description="Consumer group.", min_length=1)] = "stream-osr"
     instance: Annotated[
@@ -155,6 +163,7 @@ class ServiceSettings(BaseSettings):
     def _fill_in(cls, values: dict[str, Any]) -> dict[str, Any]:
         topic = values.get("input")
         names = {"output": "decisions", "events": "events", "dead_letters": "dlq"}
+        names |= {"links": "links", "global_events": "global-events"}
         given = {name: values.get(name) or f"{topic}.{suffix}" for name, suffix in names.items()}
         features = values.get("features")
         if isinstance(features, str):
@@ -163,7 +172,8 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> ServiceSettings:
-        topics = {name: getattr(self, name) for name in ("input", "output", "events", "dead_letters", "labels")}
+        named = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
+        topics = {name: getattr(self, name) for name in named}
         for name, topic in topics.items():
             others = [other for other, its in topics.items() if its == topic and other != name]
             if topic is not None and others:

@@ -32,7 +32,8 @@ def topics_of(settings: ServiceSettings) -> dict[str, str]:
         "events": settings.events,
         "dead_letters": settings.dead_letters,
     }
-    return topics if settings.labels is None else {**topics, "labels": settings.labels}
+    further = {"labels": settings.labels, "subclasses": settings.subclasses}
+    return topics | {name: topic for name, topic in further.items() if topic is not None}
 
 
 def message_limits(settings: ServiceSettings) -> dict[str, int]:

@@ -1,0 +1,194 @@
+"""One new class, many partitions: their subclasses joined by what sums them up, against one recognizer of everything.
+
+The test part in random order at the highest openness, dealt out to four partitions, each with a recognizer of its
+own over the same trained model, seeded as the Kafka service does it. After every micro-batch of 64, partition by
+partition, they say what it would publish (`stream_osr.engine.summaries`), and that is reconciled
+(`stream_osr.discovery.reconcile`). Beside it one recognizer sees the whole stream, in micro-batches of 64 too.
+Defaults otherwise.
+
+*Subclasses*: emerged ones alive at the end; those of the four partitions together, global ones, those of the one
+recognizer. *Told*: subclasses announced, global ones and those of the one recognizer. NMI is over all instances of
+unknown classes: each in the subclass that its decision named, or in which that has ended, those taken for known by
+class. What a partition has not announced is a subclass of its own. *Same*: the identities are the same when
+everything is reconciled again, stopped at each tenth of the way, and goes on from what is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import normalized_mutual_info_score
+
+from benchmarks.discovery.closed import BATCH
+from benchmarks.discovery.grouping import IN_NO_SUBCLASS, clusters
+from benchmarks.discovery.streams import Problem, announced, prepare, recognizer
+from stream_osr import Decision, OpenSetRecognizer
+from stream_osr.discovery.events import Event, SubclassMerged
+from stream_osr.discovery.reconcile import Local, Reconciled, Summary, reconcile, restore
+from stream_osr.engine.summaries import Said, to_say
+from stream_osr_connectors.kafka.partition import seed_of
+
+DATASETS = ("PENDIGITS",)
+PARTITIONS = 4
+STOPS = 10
+
+
+class Heard(NamedTuple):
+    """What a recognizer told: decisions, events, what it said of subclasses after each batch, how many are alive."""
+
+    decisions: list[Decision]
+    events: list[Event]
+    said: list[list[Said]]
+    alive: int
+
+
+def listen(model: OpenSetRecognizer, X: np.ndarray) -> Heard:
+    """Run rows of shape (n, p) through a recognizer in micro-batches."""
+    heard = Heard([], [], [], 0)
+    names = list(model.trained.names)
+    statistics = model.emerged_statistics()
+    for begin in range(0, len(X), BATCH):
+        before = statistics
+        model.learn_many(pd.DataFrame(X[begin : begin + BATCH], columns=names))
+        model.close_batch()
+        statistics = model.emerged_statistics()
+        events = list(model.drain_events())
+        heard.decisions.extend(model.drain())
+        heard.events.extend(events)
+        heard.said.append(to_say(before, statistics, events))
+    return heard._replace(alive=len(statistics))
+
+
+def in_turn(partitions: Sequence[Heard]) -> list[Summary]:
+    """Return the summaries in the order in which they are reconciled: batch by batch, partition by partition."""
+    most = max(len(heard.said) for heard in partitions)
+    return [
+        Summary(Local(str(number), "", said.id), said.statistics, said.absorbed)
+        for batch in range(most)
+        for number, heard in enumerate(partitions)
+        for after_batch in heard.said[batch : batch + 1]
+        for said in after_batch
+    ]
+
+
+def ends_in(events: Sequence[Event]) -> dict[int, int]:
+    """Say where identities went that have ended in another."""
+    into: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, SubclassMerged):
+            into = {was: event.into if now == event.subclass_id else now for was, now in into.items()}
+            into[event.subclass_id] = event.into
+    return into
+
+
+def named(heard: Heard) -> list[int]:
+    """Return the subclass that each decision named, or in which it has ended."""
+    into = ends_in(heard.events)
+    ids = (IN_NO_SUBCLASS if d.subclass_id is None else d.subclass_id for d in heard.decisions)
+    return [into.get(key, key) for key in ids]
+
+
+def join_all(summaries: Sequence[Summary], given: Problem, stops: Sequence[int] = ()) -> tuple[Reconciled, int]:
+    """Reconcile; stop at some places, and go on from what a service stores. Return also how many were announced."""
+    known = given.trained.known
+    state, told = Reconciled(), 0
+    for at, summary in enumerate(summaries):
+        if at in stops:
+            state = restore(summaries[:at], state.links, state.merged, state.next_id, known.prior)
+        state, changes = reconcile(state, summary, known.prior, known.location)
+        told += len(changes.emerged)
+    return state, told
+
+
+def global_clusters(
+    partitions: Sequence[Heard], links: Mapping[Local, int], labels: Sequence[Any], n: int
+) -> np.ndarray:
+    """Return the cluster of each instance: a global subclass, or one of a partition's, or a known class."""
+    out = np.empty(n, np.int64)
+    own: dict[Local, int] = {}
+    for number, heard in enumerate(partitions):
+        seats = []
+        for key in named(heard):
+            local = Local(str(number), "", key)
+            if key == IN_NO_SUBCLASS or local in links:
+                seats.append(links.get(local, key))
+            else:
+                seats.append(own.setdefault(local, len(links) + len(own)))
+        out[number :: len(partitions)] = clusters(heard.decisions, seats, labels)
+    return out
+
+
+def run(dataset: str, seed: int) -> dict[str, Any]:
+    """Measure one seed."""
+    given = prepare(dataset, seed)
+    at = np.random.default_rng([seed, len(given.y)]).permutation(len(given.y))
+    X, y = given.X[at], given.y[at]
+    one = listen(recognizer(given, seed, batch_size=len(X) + 1), X)
+    several = [
+        listen(recognizer(given, seed_of(seed, dataset, number), batch_size=len(X) + 1), X[number::PARTITIONS])
+        for number in range(PARTITIONS)
+    ]
+    return {"dataset": dataset, "seed": seed, **scores(given, y, one, several)}
+
+
+def scores(given: Problem, y: np.ndarray, one: Heard, several: Sequence[Heard]) -> dict[str, Any]:
+    """Compare partitions, reconciled, with one recognizer."""
+    labels = given.trained.labels
+    new = ~np.isin(y, np.array(labels))
+    summaries = in_turn(several)
+    state, told = join_all(summaries, given)
+    again, _ = join_all(summaries, given, [len(summaries) * stop // STOPS for stop in range(STOPS)])
+    alone = global_clusters(several, {}, labels, len(y))
+    joined = global_clusters(several, state.links, labels, len(y))
+    return {
+        "instances": len(y),
+        "local": sum(heard.alive for heard in several),
+        "global": len(state.sums),
+        "single": one.alive,
+        "summaries": len(summaries),
+        "told": told,
+        "told by one": len(announced(one.events)),
+        "NMI local": _nmi(y[new], alone[new]),
+        "NMI global": _nmi(y[new], joined[new]),
+        "NMI single": _nmi(y[new], clusters(one.decisions, named(one), labels)[new]),
+        "same": state.links == again.links,
+    }
+
+
+def _nmi(truth: np.ndarray, group: np.ndarray) -> float:
+    return float(normalized_mutual_info_score(truth, group))
+
+
+def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterator[dict[str, Any]]:
+    """Yield the figures of each data set and seed."""
+    for dataset in datasets:
+        for seed in seeds:
+            yield run(dataset, seed)
+
+
+def table(figures: Sequence[dict[str, Any]]) -> str:
+    """Return the figures of each seed, and means; ratio: of the numbers of subclasses."""
+    columns = ("local", "global", "single", "ratio", "told", "by one", "NMI local", "global", "single", "less")
+    lines = [f"{'':<15}" + "".join(f"{name:>10}" for name in columns) + "  same"]
+    for dataset in dict.fromkeys(one["dataset"] for one in figures):
+        found = [one for one in figures if one["dataset"] == dataset]
+        lines += [_line(f"{dataset} {one['seed']}", [one]) for one in found]
+        lines.append(_line(f"{dataset} mean", found))
+    return "\n".join(lines)
+
+
+def _line(label: str, found: Sequence[dict[str, Any]]) -> str:
+    def mean(name: str) -> float:
+        return fmean(one[name] for one in found)
+
+    counts = "".join(f"{mean(name):10.1f}" for name in ("local", "global", "single"))
+    ratio = fmean(one["global"] / one["single"] for one in found)
+    told = "".join(f"{mean(name):10.1f}" for name in ("told", "told by one"))
+    nmi = "".join(f"{mean(name):10.3f}" for name in ("NMI local", "NMI global", "NMI single"))
+    less = mean("NMI single") - mean("NMI global")
+    same = "yes" if all(one["same"] for one in found) else "NO"
+    return f"{label:<15}{counts}{ratio:10.2f}{told}{nmi}{less:10.3f}  {same}"

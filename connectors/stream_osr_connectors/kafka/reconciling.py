@@ -1,0 +1,292 @@
+"""The loop that joins the subclasses of all partitions under global identities, exactly once like the service's own.
+
+Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
+next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
+small topics. Links are taken at their word: whatever compaction has removed of the summaries, an identity stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import FencedInstanceIdError, KafkaError
+
+from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, restore
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.values import DecodeError
+
+from .clients import group_consumer, plain_consumer, quieten, transactional_producer
+from .messages import Outgoing, Received
+from .recovery import ModelFile
+from .service import CLOSE_SECONDS, COMMITTED_SECONDS, POLL_SECONDS, RETRY_SECONDS, _let_go, _Listener
+from .settings import ServiceSettings, load_settings
+from .subclasses import Links, changes_told, name_of, parse_summary
+from .transactions import InDoubtError, Transactions
+
+logger = logging.getLogger("stream_osr.kafka")
+
+VERSION = "1"
+MOST_RECORDS = 100
+
+
+class Reconciler:
+    """One consumer of the summaries.
+
+    Parameters
+    ----------
+    settings
+        Those of the service; its group is followed by ``-reconcile``.
+
+    Raises
+    ------
+    ConnectorError
+        If no topic of summaries is named.
+    PersistenceError
+        If the model cannot be used.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        if settings.subclasses is None:
+            raise ConnectorError(
+                "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
+            )
+        self.settings = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
+        self._topic: str = settings.subclasses
+        self._place = TopicPartition(self._topic, 0)
+        self._trained = ModelFile.load(settings).trained
+        self._consumer: KafkaConsumer | None = None
+        self._transactions = Transactions(
+            lambda: transactional_producer(self.settings), settings.transaction_deadline
+        )
+        self._assigned: set[int] = set()  # by the group, and not loaded yet
+        self._lost: set[int] = set()
+        self._state: Reconciled | None = None
+        self._runs: dict[str, str] = {}
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        quieten()
+        try:
+            self._open()
+            while not stop():
+                polled = self._poll()
+                if self._lost:
+                    self._lost.clear()
+                    self._state = None
+                if self._assigned:
+                    self._try_load()
+                elif polled and self._state is not None:
+                    self._work(self._state, polled)
+        finally:
+            _let_go(self._consumer)
+            self._transactions.close(CLOSE_SECONDS)
+
+    def _open(self) -> None:
+        settings = self.settings
+        try:
+            self._subscribe()
+            assert self._consumer is not None
+            topics = {"subclasses": self._topic, "links": settings.links, "global_events": settings.global_events}
+            logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
+            for name, topic in topics.items():
+                count = len(self._consumer.partitions_for_topic(topic) or ())
+                if not count:
+                    raise ConnectorError(f"{name}: topic {topic} does not exist at {settings.brokers}; create it")
+                if count > 1 and name == "subclasses":
+                    raise ConnectorError(
+                        f"{name}: topic {topic} has {count} partitions; it needs one, so that a replay has one order"
+                    )
+            self._transactions.open()
+        except InDoubtError as error:
+            raise ConnectorError(f"cannot begin transactions at {settings.brokers}: {error}") from None
+        except KafkaError as error:
+            raise ConnectorError(f"cannot connect to {settings.brokers}: {error}") from None
+
+    def _subscribe(self) -> None:
+        self._consumer = group_consumer(self.settings, MOST_RECORDS)
+        self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, self._assigned, self._lost))
+
+    def _poll(self) -> list[Received]:
+        try:
+            if self._consumer is None:
+                self._subscribe()
+            assert self._consumer is not None
+            polled: dict[Any, list[Received]] = self._consumer.poll(timeout_ms=int(1000 * POLL_SECONDS))
+            return polled.get(self._place, [])
+        except FencedInstanceIdError:
+            raise ConnectorError(
+                f"another process of group {self.settings.group} has the name {self.settings.instance}; "
+                "give each its own instance"
+            ) from None
+        except Exception as error:  # after any error the client may be wedged: a new one is not
+            logger.warning("the consumer failed and is replaced: %s: %s", type(error).__name__, error)
+        _let_go(self._consumer)
+        self._consumer = self._state = None
+        self._assigned.clear()
+        self._lost.clear()
+        time.sleep(RETRY_SECONDS)
+        return []
+
+    # Where it stands.
+
+    def _try_load(self) -> None:
+        assert self._consumer is not None
+        try:
+            self._transactions.open()
+            self._load()
+        except (KafkaError, InDoubtError) as error:
+            logger.info("%s cannot be loaded yet: %s", self._topic, error)
+            time.sleep(RETRY_SECONDS)
+            return
+        self._assigned.clear()
+
+    def _load(self) -> None:
+        """Ask where it stands; read what is stored, up to there; say what was left out for want of the model."""
+        consumer = self._consumer
+        assert consumer is not None
+        milliseconds = int(1000 * COMMITTED_SECONDS)
+        committed = consumer.committed(self._place, metadata=True, timeout_ms=milliseconds)
+        first = consumer.beginning_offsets([self._place], timeout_ms=milliseconds)[self._place]
+        end = consumer.end_offsets([self._place], timeout_ms=milliseconds)[self._place]
+        at = first if committed is None else committed.offset
+        if at > end:
+            raise InDoubtError(f"offset {at} was committed, and the topic ends at {end}")
+        next_id = 0 if committed is None else _next_id(committed.metadata or "")
+        stored = Links({}, {})
+        for received in self._read(self.settings.links):
+            stored.read(received)
+        if next_id and not stored.links:
+            raise ConnectorError(
+                f"links: {next_id} identities were given and {self.settings.links} holds none of them; "
+                "bring the topic back (cleanup.policy=compact), or take another group"
+            )
+        self._runs = {}
+        summaries = [s for s in map(self._parse, self._read(self._topic, at)) if s is not None]
+        self._state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
+        logger.info("%d subclasses alive in %d global ones at %d", len(self._state.said), len(self._state.sums), at)
+        left = sorted(local for local in self._state.said if local not in self._state.links)
+        if left:
+            logger.info("%d summaries were left by another model and are taken in now", len(left))
+            state, messages = self._state, []
+            for local in left:
+                again = Summary(local, state.said[local])
+                state, more = self._take_in(state, again, f"{at}-{name_of(local)}", -1)
+                messages += more
+            self._publish(state, messages, at)
+        consumer.seek(self._place, at)
+        consumer.resume(self._place)
+
+    def _read(self, topic: str, end: int | None = None) -> Iterator[Received]:
+        """Read the committed records of a topic, or of its one partition up to an offset."""
+        consumer = plain_consumer(self.settings)
+        try:
+            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            consumer.assign(places)
+            ends = consumer.end_offsets(places) if end is None else dict.fromkeys(places, end)
+            consumer.seek_to_beginning(*places)
+            while any(consumer.position(place) < ends[place] for place in places):
+                for place, records in consumer.poll(timeout_ms=200).items():
+                    yield from (record for record in records if record.offset < ends[place])
+        finally:
+            consumer.close()
+
+    def _parse(self, received: Received) -> Summary | None:
+        """Read a summary; None: it cannot be used now, which the log says."""
+        try:
+            summary = parse_summary(received, self._runs, self._trained)
+        except DecodeError as error:
+            logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
+            return None
+        if summary is None:
+            logger.warning("%s at %d is left: it is of another model", self._topic, received.offset)
+        elif summary.statistics is not None:
+            self._runs[summary.local.place] = summary.local.run
+        return summary
+
+    # One transaction.
+
+    def _work(self, state: Reconciled, polled: Sequence[Received]) -> None:
+        """Take in what was read, and publish what it changes with the offset that it reaches."""
+        assert self._consumer is not None
+        messages: list[Outgoing] = []
+        try:
+            for received in polled:
+                summary = self._parse(received)
+                if summary is not None:
+                    state, more = self._take_in(state, summary, str(received.offset), received.timestamp)
+                    messages += more
+            self._publish(state, messages, polled[-1].offset + 1)
+        except InDoubtError as error:
+            logger.warning("a transaction failed: %s", error)
+            self._state = None
+            if self._place in self._consumer.assignment():
+                self._consumer.pause(self._place)
+                self._assigned.add(0)
+
+    def _take_in(
+        self, state: Reconciled, summary: Summary, at: str, timestamp: int
+    ) -> tuple[Reconciled, list[Outgoing]]:
+        known = self._trained.known
+        state, changes = reconcile(state, summary, known.prior, known.location)
+        for key in changes.emerged:
+            logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
+        topics = self.settings.links, self.settings.global_events
+        source = f"/{self.settings.group}/{self._topic}"
+        name = f"{self._topic}-0-{at}"
+        return state, changes_told(
+            self._trained, topics, summary.local, state, changes, id=name, source=source, timestamp=timestamp
+        )
+
+    def _publish(self, state: Reconciled, messages: list[Outgoing], at: int) -> None:
+        assert self._consumer is not None
+        self._transactions.open()
+        offsets = {self._place: OffsetAndMetadata(at, f"{VERSION} {state.next_id}", -1)}
+        self._transactions.finish(self._transactions.begin(messages, offsets, self._consumer.group_metadata()))
+        self._state = state
+
+
+def _next_id(metadata: str) -> int:
+    version, _, number = metadata.partition(" ")
+    if version != VERSION or not number.isdecimal():
+        raise ConnectorError(
+            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write; take "
+            "another group"
+        )
+    return int(number)
+
+
+def run_reconciler(config: Path | None, flags: Sequence[str]) -> None:
+    """Reconcile until SIGTERM or SIGINT.
+
+    Raises
+    ------
+    StreamOSRError
+        If it cannot begin, or cannot go on without a person.
+    """
+    settings = load_settings(config, flags)
+    logging.basicConfig(
+        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
+    )
+    told = False
+
+    def note(number: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, note)
+    Reconciler(settings).run(lambda: told)

@@ -1,0 +1,265 @@
+"""The same new class in several recognizers: their emerged subclasses joined under global identities.
+
+Recognizers over one trained model, one for each partition of a stream, say, find the same new class each under an
+identity of its own. A subclass is summed up by statistics that add up, so what it would be together with one of
+another recognizer can be said without any instance. Values in, values out: the same summaries in the same order give
+the same identities. A global identity is given once and never to anything else; the one that a subclass was given
+stays, but for two global subclasses that turn out to be one: then the older goes on for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.hdp.location import CONJUGATE, Location
+from stream_osr.hdp.marginal import Statistics, log_ratios_together, of_nobody
+from stream_osr.hdp.prior import Prior
+
+
+class Local(NamedTuple):
+    """An emerged subclass as its recognizer knows it.
+
+    Attributes
+    ----------
+    place
+        Names the recognizer.
+    run
+        Names the run of that recognizer: one that has begun anew uses its identities again.
+    id
+        Identity of the subclass there.
+    """
+
+    place: str
+    run: str
+    id: int
+
+
+class Summary(NamedTuple):
+    """What a recognizer says of an emerged subclass; it replaces what was said before.
+
+    Attributes
+    ----------
+    local
+        The subclass.
+    statistics
+        Of all its instances, of a single subclass; None: it is no longer an emerging one (forgotten, promoted, or
+        merged into another).
+    absorbed
+        Identities of the same recognizer that have ended in this one since the summary before.
+    """
+
+    local: Local
+    statistics: Statistics | None
+    absorbed: tuple[int, ...] = ()
+
+
+class Reconciled(NamedTuple):
+    """What has been said, and the identities that have been given.
+
+    Attributes
+    ----------
+    said
+        Latest statistics of each subclass that is alive.
+    links
+        Global identity of each that there ever was.
+    sums
+        Statistics of each global subclass that has one alive: the sum of what was last said of those.
+    merged
+        For each global identity that has ended: the one that goes on.
+    next_id
+        Identity of the next global subclass.
+    """
+
+    said: Mapping[Local, Statistics] = {}
+    links: Mapping[Local, int] = {}
+    sums: Mapping[int, Statistics] = {}
+    merged: Mapping[int, int] = {}
+    next_id: int = 0
+
+
+class Changes(NamedTuple):
+    """What a summary has changed.
+
+    Attributes
+    ----------
+    linked
+        Subclasses that have a global identity now, or another one because two were merged.
+    emerged
+        Global identities that are new.
+    merged
+        For each global identity that has ended: the one that goes on.
+    """
+
+    linked: dict[Local, int]
+    emerged: tuple[int, ...]
+    merged: dict[int, int]
+
+
+def restore(
+    summaries: Iterable[Summary], links: Mapping[Local, int], merged: Mapping[int, int], next_id: int, prior: Prior
+) -> Reconciled:
+    """Put a state together again from what is stored of it.
+
+    Parameters
+    ----------
+    summaries
+        What was said, in order; what was replaced later may be missing.
+    links, merged, next_id
+        As they were. They are taken at their word: a subclass that has no link counts nowhere until it is said again.
+    prior
+        Base measure.
+    """
+    state = Reconciled(links=dict(links), merged=dict(merged), next_id=next_id)
+    for summary in summaries:
+        state = state._replace(said=_said(state, summary))
+    return _add_up(state, set(links.values()), prior)
+
+
+def reconcile(
+    state: Reconciled, summary: Summary, prior: Prior, location: Location = CONJUGATE
+) -> tuple[Reconciled, Changes]:
+    """Take in one summary.
+
+    A subclass that is new gets the identity of the global one that it is most probably the same as, by the ratio of
+    the marginal likelihoods of both as one and as two, or else a new one. A global subclass that has changed is
+    compared with the others in the same way, and merged with the best of them, again and again.
+
+    Parameters
+    ----------
+    state
+        Before; it does not change.
+    summary
+        What a recognizer says.
+    prior, location
+        Base measure of the trained model that all recognizers share, and where it places new subclasses.
+
+    Returns
+    -------
+    The state after it, and what has changed.
+
+    Examples
+    --------
+    Two recognizers find the same class, a third one another:
+
+    >>> from stream_osr.hdp.dishes import empty_dishes, refill
+    >>> from stream_osr.hdp.marginal import statistics_of
+    >>> from stream_osr.hdp.prior import homogeneous, make_prior
+    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
+    >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
+    >>> dishes = empty_dishes(3, prior)
+    >>> refill(dishes, np.repeat([0, 1, 2], 20), rows, prior)
+    >>> state = Reconciled()
+    >>> for number in range(3):
+    ...     local = Local(f"sensors/{number}", "", 7)
+    ...     summary = Summary(local, statistics_of(dishes, np.array([number])))
+    ...     state, changes = reconcile(state, summary, prior)
+    ...     print(list(changes.linked.values()), changes.emerged)
+    [0] (0,)
+    [0] ()
+    [1] (1,)
+    >>> int(state.sums[0].size[0])
+    40
+    """
+    local = summary.local
+    before = state
+    state = _say(state, summary, prior)
+    emerged: tuple[int, ...] = ()
+    if local in state.said:
+        if local not in state.links:
+            key = _same(state, state.said[local], {}, prior, location)
+            if key is None:
+                key = state.next_id
+                emerged = (key,)
+                state = state._replace(next_id=key + 1)
+            state = state._replace(links={**state.links, local: key})
+        state = _add_up(state, {state.links[local]}, prior)
+        state = _follow_absorbed(state, summary, prior)
+        state = _merge_same(state, state.links[local], prior, location)
+    linked = {one: key for one, key in state.links.items() if before.links.get(one) != key}
+    merged = {one: key for one, key in state.merged.items() if before.merged.get(one) != key}
+    return state, Changes(linked, emerged, merged)
+
+
+def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
+    """Put what is said in the place of what was said before; with it an earlier run of the recognizer has ended."""
+    local, statistics, absorbed = summary
+    ended = {local.id, *absorbed}
+
+    def stays(one: Local) -> bool:
+        return one.place != local.place or (one.id not in ended and (statistics is None or one.run == local.run))
+
+    said = {one: its for one, its in state.said.items() if stays(one)}
+    if statistics is not None:
+        said[local] = statistics
+    return said
+
+
+def _say(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
+    said = _said(state, summary)
+    gone = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
+    return _add_up(state._replace(said=said), gone, prior)
+
+
+def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
+    """Add up some global subclasses, in a fixed order: sums do not depend on what was before."""
+    sums = dict(state.sums)
+    nobody = of_nobody(prior)
+    for key in keys:
+        own = [state.said[one] for one in sorted(state.said) if state.links.get(one) == key]
+        sums.pop(key, None)
+        if own:
+            size = sum((one.size for one in own), np.zeros(1, np.int64))
+            matrix = sum((one.matrix - nobody for one in own), nobody[None])
+            sums[key] = Statistics(size, matrix)
+    return state._replace(sums=sums)
+
+
+def _same(
+    state: Reconciled, one: Statistics, apart_from: Iterable[int], prior: Prior, location: Location
+) -> int | None:
+    """Find the global subclass that one is most probably the same as, if there is one.
+
+    No least number of instances is asked for, as it is where subclasses of one recognizer are joined: those are two
+    because the sampler has found so, and here nothing but this test has compared them.
+    """
+    keys = [key for key in sorted(state.sums) if key not in apart_from]
+    if not keys:
+        return None
+    others = Statistics(
+        np.concatenate([state.sums[key].size for key in keys]),
+        np.concatenate([state.sums[key].matrix for key in keys]),
+    )
+    ratios = log_ratios_together(one, others, prior, location)
+    best = int(ratios.argmax())
+    return keys[best] if ratios[best] > 0.0 else None
+
+
+def _merge_same(state: Reconciled, key: int, prior: Prior, location: Location) -> Reconciled:
+    """Merge a global subclass with the one that it is most probably the same as, until there is none."""
+    while (other := _same(state, state.sums[key], {key}, prior, location)) is not None:
+        state = _merge(state, key, other, prior)
+        key = min(key, other)
+    return state
+
+
+def _follow_absorbed(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
+    """Let the identities follow a merge of the recognizer's own, where nothing else is alive under them."""
+    local = summary.local
+    for ended in summary.absorbed:
+        key, own = state.links.get(local._replace(id=ended)), state.links[local]
+        if key is not None and key != own and key not in state.sums:
+            state = _merge(state, key, own, prior)
+    return state
+
+
+def _merge(state: Reconciled, one: int, other: int, prior: Prior) -> Reconciled:
+    """Let the older of two global identities go on for both."""
+    older, younger = min(one, other), max(one, other)
+    names = {younger: older}
+    links = {local: names.get(key, key) for local, key in state.links.items()}
+    merged = {ended: names.get(key, key) for ended, key in state.merged.items()} | names
+    return _add_up(state._replace(links=links, merged=merged), {one, other}, prior)

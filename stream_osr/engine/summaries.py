@@ -1,0 +1,135 @@
+"""What sums up the emerged subclasses of a stream, for others to compare with, and when to say it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.explain import explain
+from stream_osr.engine.state import Stream
+from stream_osr.hdp.dishes import empty_dishes
+from stream_osr.hdp.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.hdp.prior import FULL, Prior, statistics_shape
+from stream_osr.trained import TrainedModel
+
+GROWN = 1.25
+"""A subclass is said again when its size passes a power of this, up or down."""
+
+
+class Said(NamedTuple):
+    """What is to be said of an emerged subclass.
+
+    Attributes
+    ----------
+    id
+        Its identity.
+    statistics
+        Of all its instances, of a single subclass; None: it is no longer an emerging one.
+    absorbed
+        Identities that have ended in it.
+    """
+
+    id: int
+    statistics: Statistics | None
+    absorbed: tuple[int, ...] = ()
+
+
+def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
+    """Return the statistics of the subclasses that have emerged, those set aside and those muted included.
+
+    Those of the first chain, which is told of; by identity, in ascending order.
+    """
+    chain = stream.chains[0]
+    own = chain.state.ids.tolist()
+    found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
+    found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
+    lives = chain.life.subclasses
+    return {key: found[key] for key in sorted(found) if key in lives and (lives[key].emerged or lives[key].muted)}
+
+
+def to_say(
+    before: Mapping[int, Statistics], after: Mapping[int, Statistics], events: Iterable[ev.Event]
+) -> list[Said]:
+    """Choose of which subclasses a micro-batch has made something new to say; those that have ended come last.
+
+    Nothing has to be remembered but the statistics before and after it, so a replay says the same again.
+
+    Parameters
+    ----------
+    before, after
+        Statistics of the emerged subclasses.
+    events
+        What was told after the micro-batch: whatever is told of is said, too.
+    """
+    told: set[int] = set()
+    absorbed: dict[int, tuple[int, ...]] = {}
+    for event in events:
+        if isinstance(event, ev.SubclassMerged):
+            absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
+        told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
+    out = []
+    for key, now in after.items():
+        if key in told or key not in before or _level(before[key]) != _level(now):
+            out.append(Said(key, now, absorbed.get(key, ())))
+    return [*out, *(Said(key, None) for key in before if key not in after)]
+
+
+def _level(statistics: Statistics) -> int:
+    return math.floor(math.log(max(int(statistics.size[0]), 1), GROWN))
+
+
+def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
+    """Write the statistics of one subclass as plain sums over its whitened rows, the prior's part left out.
+
+    With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
+    the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
+    there are the sums of ``x_j``.
+    """
+    sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
+    return [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+
+
+def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Statistics:
+    """Read what :func:`as_sums` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the sums are not of this shape, or not finite.
+
+    Examples
+    --------
+    >>> from stream_osr.hdp.prior import make_prior
+    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> written = [[5.0], [1.0, 2.0], [3.0, -1.0, 4.0]]
+    >>> as_sums(from_sums(4, written, prior), prior) == written
+    True
+    """
+    matrix = np.zeros(statistics_shape(prior))
+    if len(sums) != len(matrix) or size < 1:
+        raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
+    for i, row in enumerate(sums):
+        if prior.covariance == FULL:
+            matrix[i, : i + 1] = matrix[: i + 1, i] = _vector(row, i + 1)
+        else:
+            matrix[i] = _vector(row, matrix.shape[1])
+    return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None])
+
+
+def _vector(row: Sequence[float], length: int) -> np.ndarray:
+    vector = np.array(row, float)
+    if vector.shape != (length,) or not np.isfinite(vector).all():
+        raise ValueError(f"a row of sums does not hold {length} finite numbers")
+    return vector
+
+
+def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Explanation:
+    """Say what a subclass is like that is known by its statistics alone."""
+    known = trained.known
+    dishes = empty_dishes(1, known.prior)
+    pour(dishes, 0, statistics, known.prior)
+    return explain(dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels)

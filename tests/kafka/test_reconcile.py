@@ -1,0 +1,175 @@
+"""Global identities of the subclasses of all partitions: told once, and the same over kills and starts."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
+from stream_osr.trained import TrainedModel
+from stream_osr_connectors.kafka.subclasses import parse_summary
+from tests.kafka.brokers import Broker
+from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances, small_model
+
+PARTITIONS = 4
+
+
+def reconciled_stream(broker: Broker, folder: Path) -> Stream:
+    stream = Stream(broker.address, folder, PARTITIONS, small_model(), snapshot_interval=3.0)
+    topic = stream.topic
+    stream.settings["subclasses"] = f"{topic}.subclasses"
+    compacted = {"cleanup.policy": "compact"}
+    deletable = {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # a broker deletes nothing else on demand
+    topics = {f"{topic}.subclasses": deletable, f"{topic}.links": compacted, f"{topic}.global-events": {}}
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_topics(
+        {name: {"num_partitions": 1, "replication_factor": 1, "configs": c} for name, c in topics.items()},
+        wait_for_metadata=True,
+    )
+    admin.close()
+    return stream
+
+
+def read(stream: Stream, suffix: str) -> list[Any]:
+    """All committed records of a topic of one partition."""
+    consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
+    place = TopicPartition(f"{stream.topic}.{suffix}", 0)
+    consumer.assign([place])
+    end, records = consumer.end_offsets([place])[place], []
+    while consumer.position(place) < end:
+        for polled in consumer.poll(timeout_ms=200).values():
+            records.extend(polled)
+    consumer.close()
+    return records
+
+
+def committed(stream: Stream) -> int:
+    group = f"{stream.settings['group']}-reconcile"
+    consumer = KafkaConsumer(bootstrap_servers=stream.address, group_id=group, **CONSUMER)
+    try:
+        return consumer.committed(TopicPartition(f"{stream.topic}.subclasses", 0)) or 0
+    finally:
+        consumer.close()
+
+
+def wait_until_done(stream: Stream) -> None:
+    last = read(stream, "subclasses")[-1].offset
+    ends = time.monotonic() + 180
+    while committed(stream) <= last:
+        assert time.monotonic() < ends, f"committed {committed(stream)} of {last + 1}"
+        time.sleep(0.3)
+
+
+def wait_for_transaction(worker: Worker, seconds: float) -> None:
+    """Wait until one is open, or none comes: everything may have been said."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and not worker.in_transaction():
+        time.sleep(0.001)
+
+
+def expected(stream: Stream, trained: TrainedModel) -> tuple[Reconciled, list[int], dict[int, int]]:
+    """Reconcile the summaries in this process, without a stop."""
+    state, runs, emerged, merged = Reconciled(), dict[str, str](), list[int](), dict[int, int]()
+    for received in read(stream, "subclasses"):
+        summary = parse_summary(received, runs, trained)
+        assert summary is not None
+        runs[summary.local.place] = summary.local.run
+        state, changes = reconcile(state, summary, trained.known.prior, trained.known.location)
+        emerged.extend(changes.emerged)
+        merged.update(changes.merged)
+    return state, emerged, merged
+
+
+def stored(stream: Stream) -> dict[Local, int]:
+    """The links as a reader of the topic sees them."""
+    out: dict[Local, int] = {}
+    for record in read(stream, "links"):
+        value = json.loads(record.value)
+        if "subclass" in value:
+            place, _, number = value["subclass"].rpartition(":")
+            out[Local(place, value["run"], int(number))] = value["global"]
+            assert record.key == value["subclass"].encode()
+    return out
+
+
+def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    worker, reconciler, inside = Worker(stream), Worker(stream, "r", "reconcile"), []
+    for part in range(6):
+        stream.send(instances(400, PARTITIONS, seed=part, begin=400 * part))
+        if part in (1, 2, 4):
+            wait_for_transaction(reconciler, 30)
+            reconciler.kill()
+            inside.append(reconciler.in_transaction())
+            reconciler = Worker(stream, "r", "reconcile")
+        if part == 3:
+            worker.kill()
+            worker = Worker(stream)
+    stream.wait(seconds=180)
+    wait_until_done(stream)
+    print(f"{len(inside)} kills, {sum(inside)} of them inside a transaction")
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
+    check_exactly_once(stream)
+    state, emerged, merged = expected(stream, stream.model.trained)
+    told = [json.loads(record.value) for record in read(stream, "global-events")]
+    assert [event["global"] for event in told if event["type"] == "SubclassEmerged"] == emerged
+    assert {e["global"]: e["into"] for e in told if e["type"] == "SubclassMerged"}.keys() == merged.keys()
+    assert stored(stream) == state.links
+    assert {local.place for local in state.links} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
+    assert len(state.sums) == 1, "one new class in four partitions is one global subclass"
+    assert told[0]["explanation"]["mean"]["b"] == pytest.approx(14, abs=2)
+
+
+def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
+    """What compaction may do: the earlier summaries are gone, the links are not."""
+    stream = reconciled_stream(broker, tmp_path)
+    stream.send(instances(1200, PARTITIONS))
+    worker = Worker(stream)
+    stream.wait(seconds=180)
+    assert worker.stop(120) == 0
+    reconciler = Worker(stream, "r", "reconcile")
+    wait_until_done(stream)
+    assert reconciler.stop(120) == 0
+    before, events = stored(stream), read(stream, "global-events")
+    reconciler = Worker(stream, "r", "reconcile")
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.delete_records({TopicPartition(f"{stream.topic}.subclasses", 0): committed(stream)})
+    admin.close()
+    worker = Worker(stream)
+    stream.send(instances(1200, PARTITIONS, seed=1, begin=1200))
+    stream.wait(seconds=180)
+    wait_until_done(stream)
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
+    after = stored(stream)
+    assert before.items() <= after.items()
+    assert len(read(stream, "global-events")) == len(events)
+
+
+def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    producer = KafkaProducer(bootstrap_servers=broker.address)
+    topic = f"{stream.topic}.subclasses"
+    producer.send(topic, key=b"no place", value=b"{}")
+    producer.send(topic, key=f"{stream.topic}/0:1".encode(), value=b'{"model": "another"}')
+    producer.send(topic, key=f"{stream.topic}/0:1".encode(), value=b'["nothing"]')
+    producer.flush()
+    producer.close()
+    reconciler = Worker(stream, "r", "reconcile")
+    wait_until_done(stream)
+    assert reconciler.stop(120) == 0
+    assert read(stream, "links") == []
+    assert sum("is left" in line for line in reconciler.lines()) == 3
+
+
+def test_without_a_topic_it_says_what_to_set(broker: Broker, tmp_path: Path) -> None:
+    stream = Stream(broker.address, tmp_path, 1, small_model())
+    reconciler = Worker(stream, "r", "reconcile")
+    assert reconciler.process.wait(120) == 1
+    assert any("set subclasses" in line for line in reconciler.lines())

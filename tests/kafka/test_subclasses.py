@@ -1,0 +1,103 @@
+"""Summaries, links and events of global subclasses as bytes."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import numpy as np
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
+from stream_osr.engine.summaries import Said
+from stream_osr_connectors.kafka.messages import Message, Outgoing
+from stream_osr_connectors.kafka.subclasses import Links, changes_told, largest_summary, parse_summary, summary
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import fitted, stream_part
+
+LOCAL = Local("in/3", "77aa", 0)
+
+
+@pytest.fixture(scope="module")
+def model() -> OpenSetRecognizer:
+    model = fitted(batch_size=64, chains=1, seed=5)
+    for key, (x, _) in enumerate(stream_part(256)):
+        model.learn_one(x, key=key)
+    return model
+
+
+def received(message: Outgoing) -> Message:
+    return Message(message.topic, 0, 5, 1_700_000_000_000, message.key, message.value, message.headers)
+
+
+def check(name: str, message: Outgoing) -> None:
+    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(orjson.loads(message.value or b""))
+
+
+def said(model: OpenSetRecognizer) -> tuple[Outgoing, Summary]:
+    key, statistics = next(iter(model.emerged_statistics().items()))
+    local = LOCAL._replace(id=key)
+    message = summary(model.trained, "in.subclasses", local, Said(key, statistics, (4,)), id="i", source="s")
+    return message, Summary(local, statistics, (4,))
+
+
+def test_a_summary_is_read_as_it_was_said(model: OpenSetRecognizer) -> None:
+    message, expected = said(model)
+    check("subclass", message)
+    parsed = parse_summary(received(message), {}, model.trained)
+    assert parsed is not None
+    assert expected.statistics is not None
+    assert parsed.statistics is not None
+    assert (parsed.local, parsed.absorbed) == (expected.local, (4,))
+    assert parsed.statistics.size == expected.statistics.size
+    np.testing.assert_allclose(parsed.statistics.matrix, expected.statistics.matrix, rtol=1e-12)
+    assert message.timestamp is None
+    assert len(message.value or b"") <= largest_summary(model.trained)
+
+
+def test_a_tombstone_belongs_to_the_latest_run(model: OpenSetRecognizer) -> None:
+    message = summary(model.trained, "in.subclasses", LOCAL, Said(0, None), id="i", source="s")
+    assert message.value is None
+    assert parse_summary(received(message), {"in/3": "77aa"}, model.trained) == Summary(LOCAL, None)
+
+
+def test_another_models_summary_is_none_and_junk_an_error(model: OpenSetRecognizer) -> None:
+    message = received(said(model)[0])
+    value = orjson.loads(message.value or b"")
+    other = message._replace(value=orjson.dumps({**value, "model": "00"}))
+    assert parse_summary(other, {}, model.trained) is None
+    junk = [{"sums": [[1.0]]}, {"sums": "x"}, {"size": 0}, {"size": None}, {"run": None, "sums": None}]
+    for change in junk:
+        with pytest.raises(DecodeError):
+            parse_summary(message._replace(value=orjson.dumps({**value, **change})), {}, model.trained)
+    for change in ({"key": b"in:3"}, {"key": None}, {"value": b"\xff"}, {"value": b"[]"}):
+        with pytest.raises(DecodeError):
+            parse_summary(message._replace(**change), {}, model.trained)
+
+
+def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenSetRecognizer) -> None:
+    known = model.trained.known
+    first = said(model)[1]
+    state, changes = reconcile(Reconciled(), first, known.prior, known.location)
+    assert changes.emerged == (0,)
+    changes = Changes({**changes.linked, LOCAL._replace(id=99): 0}, (0,), {1: 0})
+    topics = "in.links", "in.global-events"
+    messages = changes_told(
+        model.trained, topics, first.local, state, changes, id="in.subclasses-0-5", source="s", timestamp=7
+    )
+    stored = Links({}, {})
+    for message in messages:
+        check("link" if message.topic == topics[0] else "global-event", message)
+        if message.topic == topics[0]:
+            stored.read(received(message))
+    assert stored == Links(changes.linked, changes.merged)
+    told = [orjson.loads(m.value or b"") for m in messages if m.topic == topics[1]]
+    assert [(event["type"], event["global"]) for event in told] == [("SubclassMerged", 1), ("SubclassEmerged", 0)]
+    assert len({dict(message.headers)["ce_id"] for message in messages}) == len(messages)
+    with pytest.raises(DecodeError, match="no link"):
+        stored.read(received(messages[0])._replace(value=b"{}"))
