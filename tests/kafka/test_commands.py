@@ -64,6 +64,31 @@ def test_topics_are_made_with_settings_that_fit_together(names: list[str]) -> No
     assert "created" not in again.output
 
 
+def test_topics_of_the_reconciliation_are_compacted_and_of_one_partition(names: list[str], broker: Broker) -> None:
+    topic = names[3]
+    names += ["--subclasses", f"{topic}.subclasses"]
+    made = run("topics", "--create", "--partitions", 2, *names)
+    assert made.exit_code == 0, made.output
+    lines = {words[0]: words[1:5] for words in map(str.split, made.output.splitlines())}
+    assert {
+        role: (name, int(count)) for role, (name, _, count, _) in lines.items() if role not in ("input", "labels")
+    } == {
+        "output": (f"{topic}.decisions", 2),
+        "events": (f"{topic}.events", 2),
+        "dead_letters": (f"{topic}.dlq", 2),
+        "subclasses": (f"{topic}.subclasses", 1),
+        "links": (f"{topic}.links", 1),
+        "global_events": (f"{topic}.global-events", 1),
+    }
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_topics({f"{topic}.other": {"num_partitions": 2}}, wait_for_metadata=True)
+    admin.close()
+    seen = run("topics", *names[:-1], f"{topic}.other")
+    assert seen.exit_code == 1
+    assert "it needs one partition" in seen.output
+    assert "the latest of each key has to stay: set cleanup.policy=compact" in seen.output
+
+
 def test_topics_that_do_not_fit_together_are_told_of(names: list[str], broker: Broker) -> None:
     topic = names[3]
     admin = KafkaAdminClient(bootstrap_servers=broker.address)

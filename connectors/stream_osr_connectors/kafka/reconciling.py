@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
 from .clients import group_consumer, plain_consumer, quieten, transactional_producer
+from .logs import begin_logging
 from .messages import Outgoing, Received
 from .recovery import ModelFile
 from .service import CLOSE_SECONDS, COMMITTED_SECONDS, POLL_SECONDS, RETRY_SECONDS, _let_go, _Listener
@@ -278,9 +278,7 @@ def run_reconciler(config: Path | None, flags: Sequence[str]) -> None:
         If it cannot begin, or cannot go on without a person.
     """
     settings = load_settings(config, flags)
-    logging.basicConfig(
-        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(message)s"
-    )
+    begin_logging(settings)
     told = False
 
     def note(number: int, frame: FrameType | None) -> None:

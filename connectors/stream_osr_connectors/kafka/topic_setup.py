@@ -13,13 +13,18 @@ from stream_osr.errors import ConnectorError, InvalidParameter
 
 from .clients import admin, explained
 from .settings import ServiceSettings
-from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, topics_of
+from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 
 DEAD_LETTER_DAYS = 30
 SNAPSHOTS_IN_RETENTION = 10
 """The input has to keep its records for at least so many intervals between snapshots."""
 
 DAY = 24 * 3600 * 1000
+
+OF_ONE_PARTITION = ("labels", "subclasses", "links", "global_events")
+"""Topics that all have to see in the same order."""
+
+COMPACTED = ("subclasses", "links")
 
 
 class Topic(NamedTuple):
@@ -108,7 +113,7 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
         if made:
             client.create_topics(made, wait_for_metadata=True)
             found = _found(client, settings)
-        return [_line(settings, role, name, found, name in made) for role, name in topics_of(settings).items()]
+        return [_line(settings, role, name, found, name in made) for role, name in all_topics_of(settings).items()]
     except KafkaError as error:
         raise ConnectorError(explained(settings, error)) from None
     finally:
@@ -118,7 +123,7 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
 def _found(client: KafkaAdminClient, settings: ServiceSettings) -> dict[str, Topic]:
     """Ask for the topics that are there."""
     there = set(client.list_topics())
-    names = [name for name in topics_of(settings).values() if name in there]
+    names = [name for name in all_topics_of(settings).values() if name in there]
     if not names:
         return {}
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
@@ -144,6 +149,7 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
             "the number of workers that share the work, and must not change later"
         )
     safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
+    late = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(DAY)}
     configs = {
         "input": {"max.message.bytes": str(largest)},
         "dead_letters": {
@@ -151,14 +157,16 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
             "retention.ms": str(DEAD_LETTER_DAYS * DAY),
         },
         "labels": {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"},
+        "subclasses": late,
+        "links": {"cleanup.policy": "compact"},
     }
     return {
         name: {
-            "num_partitions": 1 if role == "labels" else partitions,
+            "num_partitions": 1 if role in OF_ONE_PARTITION else partitions,
             "replication_factor": -1 if wanted.replicas is None else wanted.replicas,
             "configs": {**safe, **configs.get(role, {})},
         }
-        for role, name in topics_of(settings).items()
+        for role, name in all_topics_of(settings).items()
         if name not in found
     }
 
@@ -176,17 +184,20 @@ def _problems(settings: ServiceSettings, role: str, topic: Topic, given: Topic |
     """Find what would go wrong, sooner or later."""
     largest, retention = topic.number("max.message.bytes"), topic.number("retention.ms")
     compacted = "compact" in topic.configs["cleanup.policy"]
+    if role in OF_ONE_PARTITION and topic.partitions != 1:
+        yield "it needs one partition, so that all see the same order"
     if role == "labels":
-        if topic.partitions != 1:
-            yield "it needs one partition, so that all workers see the same order"
         if compacted or retention != -1:
             yield "a replay needs all of it: set cleanup.policy=delete and retention.ms=-1"
+    elif role in COMPACTED:
+        if not compacted or "delete" in topic.configs["cleanup.policy"]:
+            yield "the latest of each key has to stay: set cleanup.policy=compact"
     elif role == "input":
         if compacted:
             yield "it is compacted, and a replay needs all records since the last snapshot: set cleanup.policy=delete"
         elif 0 <= retention < SNAPSHOTS_IN_RETENTION * 1000 * settings.snapshot_interval:
             yield f"it keeps records for {retention / 1000:g} s only: a replay needs those since the last snapshot"
-    elif given is not None:
+    elif given is not None and role not in OF_ONE_PARTITION:
         needed = given.number("max.message.bytes") + SPARE_BYTES if role == "dead_letters" else LEAST_BYTES
         if largest < needed:
             yield f"what is published may have {needed} bytes: set max.message.bytes to that or more"

@@ -36,6 +36,13 @@ def topics_of(settings: ServiceSettings) -> dict[str, str]:
     return topics | {name: topic for name, topic in further.items() if topic is not None}
 
 
+def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
+    """Names of the topics of the service, and of the reconciliation if its workers publish summaries."""
+    if settings.subclasses is None:
+        return topics_of(settings)
+    return topics_of(settings) | {"links": settings.links, "global_events": settings.global_events}
+
+
 def message_limits(settings: ServiceSettings) -> dict[str, int]:
     """Ask how many bytes a message of each topic may have (``max.message.bytes``); who may not ask, gets the usual.
 
