@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr.warmup import warm_up
 from stream_osr_connectors.kafka.clients import quieten
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
@@ -48,6 +49,7 @@ def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             pytest.fail(message, pytrace=False)
         pytest.skip(message)
     assert broker is not None
+    next(warm_up())  # workers that have to compile the sampler first would seem to hang
     yield broker
     broker.stop()
 
