@@ -12,6 +12,7 @@ import pytest
 from benchmarks.discovery import closed, opened
 from benchmarks.discovery.__main__ import main
 from benchmarks.discovery.streams import Problem, listen, prepare, recognizer
+from stream_osr import SubclassEmerged, SubclassSplit
 from tests.data import need_data
 
 
@@ -65,8 +66,16 @@ def test_detection_is_counted_in_instances_of_the_class(coil):
     X, y = opened.stream(coil, 2)
     heard = listen(recognizer(coil, 2, batch_size=closed.BATCH), X, y)
     late = {}
-    for event in heard.emerged:
-        members = [y[d.seq] for d in heard.decisions if d.subclass_id == event.subclass_id and d.seq <= event.seq]
+    for event in heard.events:
+        if isinstance(event, SubclassEmerged):
+            key = event.subclass_id
+            members = [y[d.seq] for d in heard.decisions if d.subclass_id == key and d.seq <= event.seq]
+        elif isinstance(event, SubclassSplit):
+            members = [y[d.seq] for d in heard.decisions if d.subclass_id == event.new_id]
+        else:
+            continue
+        if not members:
+            continue  # a part to which nothing has come
         label = Counter(members).most_common(1)[0][0]
         late.setdefault(label, int((y[: event.seq + 1] == label).sum()))
     found = {label: one.instances for label, one in heard.times.detections.items()}
