@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.cli import app
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
+from stream_osr_connectors.kafka.command import serve
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 
@@ -88,3 +91,12 @@ def test_without_the_extra_its_name_is_told() -> None:
         "pip install 'stream-osr[kafka]' brings everything"
     )
     assert issubclass(MissingExtra, ImportError)
+
+
+def test_a_service_that_cannot_begin_leaves_no_watchdog_behind(tmp_path: Path) -> None:
+    with pytest.raises(PersistenceError):
+        serve(None, ["--model", str(tmp_path / "none.osr"), "--input", "in", "--state", str(tmp_path)])
+    ends = time.monotonic() + 10
+    while any(thread.name == "watchdog" for thread in threading.enumerate()) and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not [thread for thread in threading.enumerate() if thread.name == "watchdog"]

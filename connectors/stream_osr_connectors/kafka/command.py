@@ -138,11 +138,13 @@ def work_under_parent(settings: ServiceSettings, pipe: Connection) -> None:
 def _work(settings: ServiceSettings, figures: Figures, told: threading.Event) -> None:
     watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
     _on_signals(told.set)
-    service = Service(settings, figures=figures)
-    gc.collect()
-    gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
-    service.run(told.is_set)
-    watchdog.dismiss()
+    try:
+        service = Service(settings, figures=figures)
+        gc.collect()
+        gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
+        service.run(told.is_set)
+    finally:
+        watchdog.dismiss()
 
 
 def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
