@@ -95,7 +95,7 @@ def test_without_the_extra_its_name_is_told() -> None:
 
 def test_a_service_that_cannot_begin_leaves_no_watchdog_behind(tmp_path: Path) -> None:
     with pytest.raises(PersistenceError):
-        serve(None, ["--model", str(tmp_path / "none.osr"), "--input", "in", "--state", str(tmp_path)])
+        serve(None, ["--brokers", "127.0.0.1:1", "--model", str(tmp_path / "none.osr"), "--input", "in"])
     ends = time.monotonic() + 10
     while any(thread.name == "watchdog" for thread in threading.enumerate()) and time.monotonic() < ends:
         time.sleep(0.05)
