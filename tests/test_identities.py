@@ -122,7 +122,7 @@ class Story:
             self.gone[number] |= self.alive[number] - now
             self.alive[number], self.next_id[number] = now, chain.state.next_id
             assert set(chain.known.named) <= set(known)
-            assert set(chain.life.subclasses) <= set(emerging)
+            assert set(chain.life.subclasses) <= {*emerging, *chain.aside.ids.tolist()}
         ever |= self.alive[0]
         decisions, events = told(self.model)
         self.labels.update(d.label for d in decisions)
