@@ -113,8 +113,9 @@ class Story:
         ever = self.alive[0] | self.gone[0]
         for number, chain in enumerate(self.stream.chains):
             emerging, known = chain.state.ids.tolist(), chain.known.ids.tolist()
-            now = {*emerging, *known}
-            assert len(now) == len(emerging) + len(known)
+            aside = chain.aside.ids.tolist()  # off the menu, and back under their identities
+            now = {*emerging, *known, *aside}
+            assert len(now) == len(emerging) + len(known) + len(aside)
             assert not now & self.gone[number], "an identity was used again"
             fresh = now - self.alive[number]
             assert all(self.next_id[number] <= key < chain.state.next_id for key in fresh)
@@ -122,7 +123,7 @@ class Story:
             self.gone[number] |= self.alive[number] - now
             self.alive[number], self.next_id[number] = now, chain.state.next_id
             assert set(chain.known.named) <= set(known)
-            assert set(chain.life.subclasses) <= {*emerging, *chain.aside.ids.tolist()}
+            assert set(chain.life.subclasses) <= {*emerging, *aside}
         ever |= self.alive[0]
         decisions, events = told(self.model)
         self.labels.update(d.label for d in decisions)
