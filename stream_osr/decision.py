@@ -58,5 +58,5 @@ class Decision(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """Return the decision as a dict of plain values, labels named by text."""
         out = self._asdict()
-        out["probabilities"] = {str(label): p for label, p in self.probabilities.items()}
+        out["probabilities"] = dict(zip(map(str, self.probabilities), self.probabilities.values(), strict=True))
         return out

@@ -291,6 +291,8 @@ def time_of(t: object) -> float | None:
     >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
     (3, 0.5, None)
     """
+    if type(t) is float and -LARGEST <= t <= LARGEST:
+        return t
     if is_missing(t):
         return None
     value = t.item() if isinstance(t, np.generic) and not isinstance(t, _TIMES) else t

@@ -29,7 +29,7 @@ from stream_osr.discovery.lifecycle import (
     unite,
     worth_telling,
 )
-from stream_osr.discovery.reservoir import Reservoir, keep, offer, only, priority, wanted, without
+from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
@@ -273,7 +273,7 @@ def _part(followed: Followed, key: int) -> Followed:
     life = lives[key]
     seqs, rows, keys = remembered(followed.past, 0, key)
     if life.kept is not None:
-        more = ~np.isin(life.kept.seq, seqs)
+        more = ~among(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
         keys = (*keys, *only(life.kept, more).keys)
     smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior, chain.known.location)

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import multigammaln
+from scipy.special import gammaln
 
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp import gaussian_tied as tied
-from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives
+from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives, refill
 from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, homogeneous
 
@@ -38,6 +38,15 @@ class Statistics(NamedTuple):
 def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
     """Copy the statistics of the named slots."""
     return Statistics(dishes.size[slots], dishes.matrix[slots])
+
+
+def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
+    """Sum up homogeneous rows, shape (n, d + 1), as a single subclass."""
+    if prior.covariance == FULL:
+        return Statistics(np.array([len(rows)]), of_nobody(prior)[None] + rows.T @ rows)
+    dishes = empty_dishes(1, prior)
+    refill(dishes, np.zeros(len(rows), np.int64), rows, prior)
+    return statistics_of(dishes, np.zeros(1, np.int64))
 
 
 def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:
@@ -69,7 +78,8 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     d, n, r = prior.n_features, size.astype(float), prior.beta + size
     if prior.covariance == FULL:
         nu = prior.nu + n
-        gammas = multigammaln(0.5 * nu, d) - multigammaln(0.5 * prior.nu, d)
+        halves = 0.5 * np.arange(d)
+        gammas = gammaln(0.5 * nu[:, None] - halves).sum(axis=1) - gammaln(0.5 * prior.nu - halves).sum()
         log_r, log_det_before = math.log(prior.beta), full.log_det_of_prior(prior)
         before = 0.5 * prior.nu * (log_r - log_det_before) - 0.5 * d * log_r
         log_det = np.linalg.slogdet(matrix)[1]

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from stream_osr.hdp.dishes import empty_dishes, log_predictives, refill
+from stream_osr.hdp.dishes import empty_dishes, log_predictives
 from stream_osr.hdp.location import CONJUGATE, Location
-from stream_osr.hdp.marginal import Statistics, log_marginals, statistics_of
+from stream_osr.hdp.marginal import Statistics, both, log_marginals, of_rows, of_slots, pour
 from stream_osr.hdp.prior import Prior
 
 PASSES = 12
@@ -51,34 +51,43 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    together = empty_dishes(1, prior)
-    refill(together, np.zeros(n, np.int64), rows, prior)
-    whole = float(log_marginals(statistics_of(together, np.zeros(1, np.int64)), prior, location)[0])
+    whole = float(log_marginals(of_rows(rows, prior), prior, location)[0])
     centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
     best, gain = None, (0.0 if location.freedom else GAIN) * n
     for axis in np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]:
-        side = _alternate(rows, (centred @ axis > 0).astype(np.int64), least, prior)
-        if side is None:
+        side, parts = _alternate(rows, (centred @ axis > 0).astype(np.int64), least, prior)
+        a, b = parts.size.tolist()
+        if min(a, b) < least:
             continue
-        dishes = empty_dishes(2, prior)
-        refill(dishes, side, rows, prior)
-        a, b = dishes.size.tolist()
         odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
-        odds += float(log_marginals(Statistics(dishes.size, dishes.matrix), prior, location).sum()) - whole
+        odds += float(log_marginals(parts, prior, location).sum()) - whole
         if odds > gain:
             best, gain = side == (1 if b <= a else 0), odds
     return best
 
 
-def _alternate(rows: np.ndarray, side: np.ndarray, least: int, prior: Prior) -> np.ndarray | None:
-    """Send all rows to the part that predicts them better until none changes; None: one part has become too small."""
-    dishes = empty_dishes(2, prior)
+def _alternate(
+    rows: np.ndarray, side: np.ndarray, least: int, prior: Prior
+) -> tuple[np.ndarray, Statistics]:
+    """Send all rows to the part that predicts them better, until none changes or a part has become too small.
+
+    Returns
+    -------
+    The part of each row, shape (n,), and the sums of both.
+    """
+    parts = _of_sides(rows, side, prior)
     for _ in range(PASSES):
-        refill(dishes, side, rows, prior)
-        if dishes.size.min() < least:
-            return None
+        if parts.size.min() < least:
+            break
+        dishes = empty_dishes(2, prior)
+        for k in range(2):
+            pour(dishes, k, of_slots(parts, [k]), prior)
         moved = (log_predictives(rows, dishes, prior) + np.log(dishes.size)).argmax(axis=1)
         if np.array_equal(moved, side):
-            return side
-        side = moved
-    return side if min(side.sum(), len(side) - side.sum()) >= least else None
+            break
+        side, parts = moved, _of_sides(rows, moved, prior)
+    return side, parts
+
+
+def _of_sides(rows: np.ndarray, side: np.ndarray, prior: Prior) -> Statistics:
+    return both(of_rows(rows[side == 0], prior), of_rows(rows[side == 1], prior))

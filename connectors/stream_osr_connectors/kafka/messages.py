@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import orjson
@@ -161,7 +162,7 @@ def json_decoder(fields: JsonFields, max_bytes: int) -> Decoder:
             key = _key_text(received)
         if time is None and received.timestamp >= 0:
             time = received.timestamp / 1000
-        return record._replace(key=key, time=time)
+        return Record(record.features, key, time, record.label)
 
     return decode
 
@@ -227,8 +228,14 @@ class Publisher(NamedTuple):
 
     def decision(self, partition: int, origin: Origin, decision: Decision) -> Outgoing:
         """Publish a decision under the key, timestamp and headers of its instance."""
-        place = {"topic": self.input, "partition": partition, "offset": origin.offset}
-        value = {"schema": DECISION, **place, "model": self.model, **decision.as_dict()}
+        value = {
+            "schema": DECISION,
+            "topic": self.input,
+            "partition": partition,
+            "offset": origin.offset,
+            "model": self.model,
+            **decision.as_dict(),
+        }
         name = f"{self.input}-{partition}-{origin.offset}"
         headers = [*self._envelope(name, DECISION, partition, origin.timestamp), *origin.headers]
         return Outgoing(self.output, partition, origin.key, _encode(value), headers, _timestamp(origin.timestamp))
@@ -286,8 +293,7 @@ class Publisher(NamedTuple):
             ("content-type", b"application/json"),
         ]
         if timestamp >= 0:
-            moment = datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
-            headers.append(("ce_time", moment.replace("+00:00", "Z").encode()))
+            headers.append(("ce_time", f"{_second(timestamp // 1000)}.{timestamp % 1000:03d}Z".encode()))
         return headers
 
 
@@ -327,6 +333,12 @@ def _encode(value: dict[str, Any]) -> bytes:
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
+
+
+@lru_cache(maxsize=64)  # records of one second come together
+def _second(seconds: int) -> str:
+    """Write a moment, in seconds since 1970, as ISO 8601 has it, without the zone."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
 
 def _timestamp(timestamp: int) -> int | None:

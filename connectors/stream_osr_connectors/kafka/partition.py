@@ -122,9 +122,9 @@ def step(
     labelled = skipped = 0
     for command in commands:
         apply(command, model, *place)
+    pending = model.pending
     for received in records:
         stage = "DECODE"
-        pending = model.pending
         try:
             check_envelope(received)
             record = decode(received)
@@ -140,6 +140,7 @@ def step(
         if record.label is not None:
             labelled += 1
         elif model.pending > pending:
+            pending += 1
             taken.append(received)
         else:
             skipped += 1

@@ -1,0 +1,426 @@
+"""How fast the Kafka service is: python -m benchmarks.kafka [--records N] [--memory N] [--json FILE].
+
+Records a second of one worker over a real broker (one is started if none is named), beside a pass-through in the same
+run: the same topics, client and transactions; it decodes the same JSON and sends records of the size and headers of
+decisions, and has no model. And the resident set of the worker over a long stream.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import multiprocessing
+import platform
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import typer
+from kafka import (
+    ConsumerRebalanceListener,
+    KafkaAdminClient,
+    KafkaConsumer,
+    KafkaProducer,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.discovery.million import resident
+from stream_osr import OpenSetRecognizer
+from stream_osr.evaluation import load, split
+from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.messages import Origin, Outgoing, Publisher, make_decoder, origin_of
+from stream_osr_connectors.kafka.service import Service
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.transactions import Transactions
+from tests.kafka.brokers import Broker
+
+SEED = 0
+PARTITIONS = 4
+CLASSES = 20, 6
+"""Known and unknown ones, of LETTER."""
+
+ASKED = "one chain, no window"
+MODELS: dict[str, dict[str, Any]] = {ASKED: {"chains": 1, "window": 0}, "defaults": {}}
+PASS = "pass-through"
+LEFT_OUT = 0.2
+"""Share of the records at the beginning that is not timed."""
+
+JARS = Path(".pytest_cache/d/kafka-jars")
+"""Where the tests keep the broker's jars."""
+
+
+class Moment(NamedTuple):
+    """How far a worker is: records done, seconds, seconds of the processor (all threads), resident megabytes."""
+
+    done: int
+    at: float
+    processor: float
+    megabytes: float
+
+
+class Run(NamedTuple):
+    """What a run of a worker gave.
+
+    Attributes
+    ----------
+    rate
+        Records a second, after the first ones.
+    processor
+        Microseconds of the processor a record, likewise.
+    transaction
+        Records in a transaction, on average.
+    moments
+        How it went.
+    """
+
+    rate: float
+    processor: float
+    transaction: float
+    moments: list[Moment]
+
+
+@dataclass
+class Watch:
+    """Stops a worker when it has done its records, and notes how far it was, and when.
+
+    Attributes
+    ----------
+    figures
+        Of the worker.
+    records
+        How many it is to do.
+    every
+        Records between two moments.
+    """
+
+    figures: Figures
+    records: int
+    every: int
+    moments: list[Moment] = field(default_factory=list)
+
+    def __call__(self) -> bool:
+        """Say whether all are done."""
+        done = sum(count for (name, _), count in self.figures.counts.items() if name == "records")
+        if done >= min(self.records, self.moments[-1].done + self.every if self.moments else 1):
+            self.moments.append(Moment(done, perf_counter(), process_time(), resident()))
+        return done >= self.records
+
+    def run(self) -> Run:
+        """Sum up."""
+        begin = next(moment for moment in self.moments if moment.done >= LEFT_OUT * self.records)
+        end = self.moments[-1]
+        timed = end.done - begin.done
+        return Run(
+            timed / (end.at - begin.at),
+            1e6 * (end.processor - begin.processor) / timed,
+            end.done / self.figures.counts["transactions", -1],
+            self.moments,
+        )
+
+
+# Two workers.
+
+
+def serve(settings: ServiceSettings, watch: Watch) -> None:
+    """Run the service."""
+    service = Service(settings, figures=watch.figures)
+    gc.collect()
+    gc.freeze()  # as the command does
+    service.run(watch)
+
+
+class FromStart(ConsumerRebalanceListener):
+    """Begins with the first record: a group that has committed nothing yet has no offset."""
+
+    def __init__(self, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Go there."""
+        self._consumer.seek_to_beginning(*assigned)
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Do nothing."""
+
+
+def pass_through(settings: ServiceSettings, watch: Watch) -> None:
+    """Do what the service does but for the recognizer, and without a way back."""
+    model = OpenSetRecognizer.load(settings.model)
+    decode = make_decoder(settings, [str(name) for name in model.trained.names])
+    value, envelope = decision_of_usual_size(model, settings)
+    most = settings.commit_batches * model._get_params()["batch_size"]
+    consumer = group_consumer(settings, max(500, most))
+    consumer.subscribe([settings.input], listener=FromStart(consumer))
+    transactions = Transactions(lambda: transactional_producer(settings), settings.transaction_deadline)
+    transactions.open()
+    gc.collect()
+    gc.freeze()
+    while not watch():
+        polled = [record for records in consumer.poll(timeout_ms=100).values() for record in records]
+        under_way = None
+        for at in range(0, len(polled), most):
+            group = polled[at : at + most]
+            messages = []
+            for record in group:
+                decode(record)
+                origin = origin_of(record)
+                headers = [*envelope, *origin.headers]
+                messages.append(
+                    Outgoing(settings.output, record.partition, origin.key, value, headers, origin.timestamp)
+                )
+            reached = {record.partition: record.offset + 1 for record in group}
+            offsets = {
+                TopicPartition(settings.input, number): OffsetAndMetadata(offset, "", -1)
+                for number, offset in reached.items()
+            }
+            if under_way is not None:
+                transactions.finish(under_way)
+            under_way = transactions.begin(messages, offsets, consumer.group_metadata())
+            watch.figures.add("transactions")
+        if under_way is not None:
+            transactions.finish(under_way)
+        watch.figures.add("records", 0, len(polled))
+    transactions.close(2.0)
+    consumer.close(autocommit=False)
+
+
+def decision_of_usual_size(
+    model: OpenSetRecognizer, settings: ServiceSettings
+) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Make value and headers of the decision of median size, of the first micro-batch."""
+    model.learn_many(test_part().iloc[:1000])
+    model.close_batch()
+    publisher = Publisher(
+        settings.group, settings.instance, settings.input, settings.output, "", "", model.trained.fingerprint, 1 << 20
+    )
+    origin = Origin(100_000, 1_700_000_000_000, None, ())
+    made = [publisher.decision(0, origin, decision) for decision in model.drain()]
+    usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]
+    return usual.value or b"", usual.headers
+
+
+WORKERS = {PASS: pass_through}
+
+
+def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Connection) -> None:
+    """Work in a process of its own."""
+    quieten()
+    watch = Watch(Figures(), records, every)
+    WORKERS.get(name, serve)(ServiceSettings(**settings), watch)
+    pipe.send(watch.run())
+
+
+# What they work on.
+
+
+def test_part() -> pd.DataFrame:
+    """Instances of the known and of the unknown classes, in random order."""
+    data = load("LETTER")
+    part = split(data.X, data.y, *CLASSES, SEED)
+    order = np.random.default_rng(SEED).permutation(len(part.X_test))
+    return pd.DataFrame(part.X_test[order], columns=[f"x{j}" for j in range(part.X_test.shape[1])])
+
+
+def train(folder: Path) -> dict[str, int]:
+    """Train the models into a folder; return their numbers of known subclasses (of the first chain)."""
+    data = load("LETTER")
+    part = split(data.X, data.y, *CLASSES, SEED)
+    X = pd.DataFrame(part.X_train, columns=[f"x{j}" for j in range(part.X_train.shape[1])])
+    known = {}
+    for name, arguments in MODELS.items():
+        model = OpenSetRecognizer(seed=SEED, **arguments)
+        model.learn_many(X, part.y_train)
+        model.freeze()
+        model.save(folder / f"{name}.osr")
+        known[name] = len(model.trained.known.ids)
+    return known
+
+
+def fill(address: str, records: int) -> str:
+    """Make topics, and put records into the input; rows again and again, with noise (they are whole numbers).
+
+    Returns
+    -------
+    Name of the input.
+    """
+    topic = f"letters-{uuid.uuid4().hex[:6]}"
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    admin.create_topics(
+        {
+            f"{topic}{suffix}": {"num_partitions": PARTITIONS, "replication_factor": 1}
+            for suffix in ("", ".decisions", ".events", ".dlq")
+        },
+        wait_for_metadata=True,
+    )
+    admin.close()
+    rows, rng = test_part(), np.random.default_rng(SEED)
+    names, values = list(rows.columns), rows.to_numpy(dtype=float)
+    producer = KafkaProducer(bootstrap_servers=address, linger_ms=20, batch_size=1 << 17)
+    for number in range(records):
+        row = values[number % len(values)] + rng.uniform(-0.5, 0.5, values.shape[1])
+        value = json.dumps(dict(zip(names, row.round(3).tolist(), strict=True))).encode()
+        producer.send(topic, key=b"%d" % number, value=value, partition=number % PARTITIONS)
+    producer.flush()
+    producer.close()
+    return topic
+
+
+@contextmanager
+def broker_at(address: str | None, folder: Path) -> Iterator[str]:
+    """Use the broker that is there, or start one, as the tests do."""
+    if address is not None:
+        yield address
+        return
+    broker = Broker(folder, JARS.absolute())
+    broker.start()
+    try:
+        yield broker.address
+    finally:
+        broker.stop()
+
+
+class Bench(NamedTuple):
+    """Where a worker runs.
+
+    Attributes
+    ----------
+    address
+        Of the broker.
+    folder
+        Of models and snapshots.
+    """
+
+    address: str
+    folder: Path
+
+    def run(self, name: str, topic: str, records: int, every: int) -> Run:
+        """Let a worker, in a group and a process of its own, do the records of a topic."""
+        group = uuid.uuid4().hex[:6]
+        settings = {
+            "model": self.folder / f"{ASKED if name == PASS else name}.osr",
+            "brokers": self.address,
+            "input": topic,
+            "group": group,
+            "state": self.folder / f"state-{group}",
+        }
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=work, args=(name, settings, records, every, there))
+        process.start()
+        there.close()
+        try:
+            run: Run = here.recv()
+        except EOFError:
+            raise RuntimeError(f"{name}: the worker failed; see above") from None
+        finally:
+            process.join()
+        return run
+
+
+def measure_speed(bench: Bench, records: int, repeats: int) -> dict[str, list[Run]]:
+    """Run the workers in turn, each so many times."""
+    topic = fill(bench.address, records)
+    runs: dict[str, list[Run]] = {name: [] for name in (PASS, *MODELS)}
+    for _ in range(repeats):
+        for name, of_its in runs.items():
+            of_its.append(bench.run(name, topic, records, 1))
+    return runs
+
+
+def main(
+    records: Annotated[int, typer.Option(help="Records of a timed run.")] = 100_000,
+    repeats: Annotated[int, typer.Option(help="Timed runs of each.")] = 3,
+    memory: Annotated[int, typer.Option(help="Records of the long run; 0: none.")] = 1_000_000,
+    brokers: Annotated[str | None, typer.Option(help="host:port; a broker is started if not given.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
+) -> None:
+    """Measure throughput beside a pass-through, and memory over a long stream."""
+    console = Console()
+    with tempfile.TemporaryDirectory(prefix="stream-osr-kafka-") as name, broker_at(brokers, Path(name)) as address:
+        bench = Bench(address, Path(name))
+        known = train(bench.folder)
+        runs = measure_speed(bench, records, repeats)
+        speed = summed_up(runs)
+        print_speed(console, speed, known)
+        found: dict[str, Any] = {
+            "machine": {"python": platform.python_version(), "processor": platform.machine()},
+            "records": records,
+            "known_subclasses": known,
+            "speed": speed,
+        }
+        if memory:
+            long = bench.run(ASKED, fill(address, memory), memory, memory // 20)
+            found["memory"] = long._asdict()
+            print_memory(console, long)
+    if json_file is not None:
+        json_file.write_text(json.dumps(found, indent=1))
+
+
+def summed_up(runs: dict[str, list[Run]]) -> list[dict[str, Any]]:
+    """Median rates, and ratios to the pass-through of the same round."""
+    base = [run.rate for run in runs[PASS]]
+    return [
+        {
+            "worker": name,
+            "rate": float(np.median([run.rate for run in of_its])),
+            "ratio": float(np.median([run.rate / rate for run, rate in zip(of_its, base, strict=True)])),
+            "ratios": [run.rate / rate for run, rate in zip(of_its, base, strict=True)],
+            "processor": float(np.median([run.processor for run in of_its])),
+            "transaction": float(np.median([run.transaction for run in of_its])),
+        }
+        for name, of_its in runs.items()
+    ]
+
+
+def print_speed(console: Console, speed: list[dict[str, Any]], known: dict[str, int]) -> None:
+    """Show the rates."""
+    table = Table(title="records a second, one worker, LETTER (d = 16)")
+    for column in (
+        "",
+        "known subclasses",
+        "records/s",
+        "of the pass-through",
+        "each run",
+        "processor us",
+        "a transaction",
+    ):
+        table.add_column(column, justify="right")
+    for each in speed:
+        table.add_row(
+            each["worker"],
+            str(known.get(each["worker"], "")),
+            f"{each['rate']:.0f}",
+            f"{each['ratio']:.2f}",
+            " ".join(f"{ratio:.2f}" for ratio in each["ratios"]),
+            f"{each['processor']:.1f}",
+            f"{each['transaction']:.0f}",
+        )
+    console.print(table)
+
+
+def print_memory(console: Console, run: Run) -> None:
+    """Show the resident set."""
+    table = Table(title=f"a long stream, {ASKED}")
+    for column in ("records", "records/s", "resident MB"):
+        table.add_column(column, justify="right")
+    for begin, end in pairwise(run.moments):
+        rate = (end.done - begin.done) / (end.at - begin.at)
+        table.add_row(str(end.done), f"{rate:.0f}", f"{end.megabytes:.1f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    typer.run(main)
