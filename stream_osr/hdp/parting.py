@@ -66,9 +66,7 @@ def part(
     return best
 
 
-def _alternate(
-    rows: np.ndarray, side: np.ndarray, least: int, prior: Prior
-) -> tuple[np.ndarray, Statistics]:
+def _alternate(rows: np.ndarray, side: np.ndarray, least: int, prior: Prior) -> tuple[np.ndarray, Statistics]:
     """Send all rows to the part that predicts them better, until none changes or a part has become too small.
 
     Returns
