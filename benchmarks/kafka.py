@@ -42,7 +42,7 @@ from stream_osr.evaluation import load, split
 from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.messages import Origin, Outgoing, Publisher, make_decoder, origin_of
-from stream_osr_connectors.kafka.service import Service
+from stream_osr_connectors.kafka.service import READ_AHEAD, Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.transactions import Transactions
 from tests.kafka.brokers import Broker
@@ -162,7 +162,7 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
     most = settings.commit_batches * model._get_params()["batch_size"]
-    consumer = group_consumer(settings, max(500, most))
+    consumer = group_consumer(settings, max(500, READ_AHEAD * most))
     consumer.subscribe([settings.input], listener=FromStart(consumer))
     transactions = Transactions(lambda: transactional_producer(settings), settings.transaction_deadline)
     transactions.open()

@@ -116,6 +116,23 @@ def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> 
         add(dishes, dish[i], rows[i], prior)
 
 
+@kernel
+def sum_up(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+    """State the subclasses anew, as :func:`refill` does; full covariances are inverted once, not row by row."""
+    if prior.covariance != FULL:
+        refill(dishes, dish, rows, prior)
+        return
+    clear_all(dishes, prior)
+    for i in range(rows.shape[0]):
+        dishes.size[dish[i]] += 1
+        full.shift(dishes.matrix[dish[i]], rows[i], 1.0)
+    for k in range(dishes.size.shape[0]):
+        n = dishes.size[k]
+        if n > 0:
+            dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+            dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
+
+
 @borrowing_kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     """Empty slot k: the prior, exactly."""

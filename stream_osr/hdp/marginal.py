@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from stream_osr.hdp import gaussian_diagonal as diagonal
 from stream_osr.hdp import gaussian_full as full
 from stream_osr.hdp import gaussian_tied as tied
-from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives, refill
+from stream_osr.hdp.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives, sum_up
 from stream_osr.hdp.location import CONJUGATE, Location, log_new_densities
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, homogeneous
 
@@ -42,11 +42,9 @@ def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
 
 def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
     """Sum up homogeneous rows, shape (n, d + 1), as a single subclass."""
-    if prior.covariance == FULL:
-        return Statistics(np.array([len(rows)]), of_nobody(prior)[None] + rows.T @ rows)
     dishes = empty_dishes(1, prior)
-    refill(dishes, np.zeros(len(rows), np.int64), rows, prior)
-    return statistics_of(dishes, np.zeros(1, np.int64))
+    sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
+    return Statistics(dishes.size, dishes.matrix)
 
 
 def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from stream_osr.hdp.dishes import empty_dishes, log_predictives
+from stream_osr.hdp.dishes import Dishes, empty_dishes, log_predictive, sum_up
+from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.location import CONJUGATE, Location
-from stream_osr.hdp.marginal import Statistics, both, log_marginals, of_rows, of_slots, pour
+from stream_osr.hdp.marginal import Statistics, both, log_marginals, of_rows
 from stream_osr.hdp.prior import Prior
 
 PASSES = 12
@@ -51,41 +52,55 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    whole = float(log_marginals(of_rows(rows, prior), prior, location)[0])
     centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]
+    dishes, sums = empty_dishes(2, prior), of_rows(rows, prior)
+    sides = []
+    for axis in axes:
+        side = (centred @ axis > 0).astype(np.int64)
+        alternate(dishes, side, rows, least, prior)
+        if dishes.size.min() >= least:
+            sides.append(side)
+            sums = both(sums, Statistics(dishes.size, dishes.matrix))
+    whole, *parts = log_marginals(sums, prior, location).tolist()
     best, gain = None, (0.0 if location.freedom else GAIN) * n
-    for axis in np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]:
-        side, parts = _alternate(rows, (centred @ axis > 0).astype(np.int64), least, prior)
-        a, b = parts.size.tolist()
-        if min(a, b) < least:
-            continue
-        odds = math.log(alpha) + math.lgamma(a) + math.lgamma(b) - math.lgamma(n)
-        odds += float(log_marginals(parts, prior, location).sum()) - whole
+    for at, side in enumerate(sides):
+        b = int(side.sum())
+        odds = math.log(alpha) + math.lgamma(n - b) + math.lgamma(b) - math.lgamma(n)
+        odds += parts[2 * at] + parts[2 * at + 1] - whole
         if odds > gain:
-            best, gain = side == (1 if b <= a else 0), odds
+            best, gain = side == (1 if 2 * b <= n else 0), odds
     return best
 
 
-def _alternate(rows: np.ndarray, side: np.ndarray, least: int, prior: Prior) -> tuple[np.ndarray, Statistics]:
+@kernel
+def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, prior: Prior) -> None:
     """Send all rows to the part that predicts them better, until none changes or a part has become too small.
 
-    Returns
-    -------
-    The part of each row, shape (n,), and the sums of both.
+    Parameters
+    ----------
+    dishes
+        Two slots, for the parts; as they are in the end.
+    side
+        The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    least
+        Rows that each part must have.
+    prior
+        Base measure.
     """
-    parts = _of_sides(rows, side, prior)
-    for _ in range(PASSES):
-        if parts.size.min() < least:
+    for turn in range(PASSES + 1):
+        sum_up(dishes, side, rows, prior)
+        first, second = dishes.size[0], dishes.size[1]
+        if turn == PASSES or min(first, second) < least:
             break
-        dishes = empty_dishes(2, prior)
-        for k in range(2):
-            pour(dishes, k, of_slots(parts, [k]), prior)
-        moved = (log_predictives(rows, dishes, prior) + np.log(dishes.size)).argmax(axis=1)
-        if np.array_equal(moved, side):
+        stays = math.log(first) - math.log(second)
+        changed = False
+        for i in range(len(rows)):
+            gain = log_predictive(dishes, 1, rows[i], prior) - log_predictive(dishes, 0, rows[i], prior)
+            better = 1 if gain > stays else 0
+            changed = changed or better != side[i]
+            side[i] = better
+        if not changed:
             break
-        side, parts = moved, _of_sides(rows, moved, prior)
-    return side, parts
-
-
-def _of_sides(rows: np.ndarray, side: np.ndarray, prior: Prior) -> Statistics:
-    return both(of_rows(rows[side == 0], prior), of_rows(rows[side == 1], prior))

@@ -47,6 +47,9 @@ CLOSE_SECONDS = 3.0
 
 LOOK_SECONDS = 1.0
 
+READ_AHEAD = 4
+"""A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
+
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
 
@@ -205,8 +208,8 @@ class Service:
         self._publisher = self._publisher._replace(largest=limits[settings.dead_letters])
 
     def _subscribe(self) -> KafkaConsumer:
-        most = max(500, self.settings.commit_batches * self._batch_size)
-        consumer = self._make_consumer(self.settings, most)
+        most = READ_AHEAD * self.settings.commit_batches * self._batch_size
+        consumer = self._make_consumer(self.settings, max(500, most))
         consumer.subscribe([self.settings.input], listener=_Listener(consumer, self._assigned, self._lost))
         self.figures.add("consumers")
         return consumer
