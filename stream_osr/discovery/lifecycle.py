@@ -19,7 +19,7 @@ EMERGES_WITH = 5
 """The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
 EMERGES_ABOVE = 0.9
 """... have at least this mean probability of being unknown ..."""
-EMERGES_WITHIN = 10
+EMERGES_WITHIN = 16
 """... and came within so many times r^2 instances of the stream, and it is announced: the more slowly it gathers, the
 more there must be ..."""
 BURST = 8
