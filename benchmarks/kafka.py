@@ -122,6 +122,8 @@ class Watch:
         """Sum up."""
         begin = next(moment for moment in self.moments if moment.done >= LEFT_OUT * self.records)
         end = self.moments[-1]
+        if begin is end:
+            raise ValueError(f"{self.records} records came in too few polls to be timed; ask for more")
         timed = end.done - begin.done
         return Run(
             timed / (end.at - begin.at),
