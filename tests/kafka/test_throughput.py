@@ -14,7 +14,6 @@ from tests.data import need_data
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER
 
-
 RECORDS = 24_000
 """Three polls."""
 
