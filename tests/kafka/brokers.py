@@ -42,6 +42,11 @@ class Broker:
         """SIGKILL."""
         self._call("kill")
 
+    def files_of(self, topic: str, partition: int) -> list[Path]:
+        """The files that hold the records of a partition."""
+        folder = Path(self._environment["WORK"]) / f"data-{self._environment['PORT']}"
+        return sorted((folder / f"{topic}-{partition}").glob("*.log"))
+
     def _call(self, command: str) -> None:
         subprocess.run(
             [str(SCRIPT), command], env=self._environment, check=True, capture_output=True, text=True, timeout=300

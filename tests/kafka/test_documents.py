@@ -24,7 +24,17 @@ PAGE = (ROOT / "docs" / "kafka.md").read_text()
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = Figures(partitions={0: PartitionFigures(lag=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))})
-    for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
+    for name in (
+        "records",
+        "known",
+        "unknown",
+        "events",
+        "dead_letters",
+        "labelled",
+        "skipped",
+        "replayed",
+        "unreadable",
+    ):
         figures.add(name, 0)
     registry = CollectorRegistry()
     registry.register(Overview("in", lambda: {"w": figures}, 1.0))

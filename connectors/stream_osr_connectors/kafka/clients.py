@@ -25,6 +25,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from stream_osr.errors import InvalidParameter
 
 from .settings import ServiceSettings
+from .unpacking import unpack_all
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
@@ -114,7 +115,7 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
 def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaConsumer:
     """Make the consumer of the instances: a static member of the group that shares by the cooperative protocol."""
     session = int(1000 * settings.session_timeout)
-    return KafkaConsumer(
+    consumer = KafkaConsumer(
         **_reading(settings),
         group_id=settings.group,
         group_instance_id=settings.instance,
@@ -123,11 +124,12 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
         heartbeat_interval_ms=min(3000, session // 5),
         max_poll_records=max_poll_records,
     )
+    return unpack_all(consumer)
 
 
 def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
     """Make a consumer that belongs to no group."""
-    return KafkaConsumer(**_reading(settings), group_id=None)
+    return unpack_all(KafkaConsumer(**_reading(settings), group_id=None))
 
 
 def transactional_producer(settings: ServiceSettings) -> KafkaProducer:

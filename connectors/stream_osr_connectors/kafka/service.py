@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka.errors import FencedInstanceIdError, KafkaError, UnsupportedCodecError
 
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
@@ -33,6 +34,7 @@ from .snapshots import Snapshots
 from .subclasses import largest_summary, summary
 from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
+from .unpacking import unpack_all
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -52,6 +54,9 @@ BEHIND_SECONDS = 60.0
 
 COMMITTED_SECONDS = 2.0
 """How long one question for committed offsets may take."""
+
+FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
+"""Seconds before a record that cannot be read is fetched again: doubled each time."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,14 @@ class Closed(NamedTuple):
     after: Partition
     records: list[Received]
     outcome: Outcome
+
+
+class Held(NamedTuple):
+    """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
+
+    offset: int
+    seconds: float
+    until: float
 
 
 class Service:
@@ -134,6 +147,7 @@ class Service:
         self._owned: dict[int, Owned] = {}
         self._assigned: set[int] = set()  # by the group, and not loaded yet
         self._lost: set[int] = set()
+        self._held: dict[int, Held] = {}
         self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._swept = time.monotonic()
         self._publisher = Publisher(
@@ -161,6 +175,7 @@ class Service:
             while not stop():
                 self.figures.turn()
                 self._take(self._poll())
+                self._fetch_held()
                 self._settle()
                 self._labels.refresh()
                 self._work(stop)
@@ -206,7 +221,7 @@ class Service:
 
     def _subscribe(self) -> KafkaConsumer:
         most = max(500, self.settings.commit_batches * self._batch_size)
-        consumer = self._make_consumer(self.settings, most)
+        consumer = unpack_all(self._make_consumer(self.settings, most), self._hold)
         consumer.subscribe([self.settings.input], listener=_Listener(consumer, self._assigned, self._lost))
         self.figures.add("consumers")
         return consumer
@@ -265,6 +280,7 @@ class Service:
         """Buffer what was read of partitions that are ours, after letting go of those that are not any more."""
         for number in sorted(self._lost):
             owned = self._owned.pop(number, None)
+            self._held.pop(number, None)
             self.figures.partitions.pop(number, None)
             if owned is not None:
                 if not owned.replay:
@@ -280,6 +296,42 @@ class Service:
             if not owned.buffer:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
+            held = self._held.get(place.partition)
+            if held is not None and records[-1].offset >= held.offset:
+                del self._held[place.partition]
+                logger.info("%s/%d can be read again", place.topic, place.partition)
+
+    def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
+        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
+        assert self._consumer is not None
+        self._consumer.pause(place)
+        held = self._held.get(place.partition)
+        again = held is not None and held.offset == offset
+        seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
+        self._held[place.partition] = Held(offset, seconds, time.monotonic() + seconds)
+        self.figures.add("unreadable", place.partition)
+        remedy = (
+            "install what this codec needs"
+            if isinstance(error, UnsupportedCodecError)
+            else "the leader's copy may be damaged: let another replica lead"
+        )
+        logger.error(
+            "%s/%d cannot be read from %d on: %s; %s. Tried again in %.0f s; other partitions go on",
+            place.topic,
+            place.partition,
+            offset,
+            error,
+            remedy,
+            seconds,
+        )
+
+    def _fetch_held(self) -> None:
+        """Fetch again what could not be read, when its time has come."""
+        now = time.monotonic()
+        for number, held in self._held.items():
+            if now >= held.until and number in self._owned and self._consumer is not None:
+                self._held[number] = held._replace(until=math.inf)
+                self._consumer.resume(TopicPartition(self.settings.input, number))
 
     def _look(self) -> None:
         """Once a second, see how far behind each partition is; with nothing left to do, that is progress, too."""

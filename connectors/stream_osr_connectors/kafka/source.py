@@ -16,6 +16,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
 from .messages import Received, json_decoder
+from .unpacking import unpack_all
 
 
 class KafkaSource:
@@ -77,6 +78,7 @@ class KafkaSource:
                     **client,
                 }
             )
+            unpack_all(self._consumer)
             numbers = self._consumer.partitions_for_topic(topic)
             if not numbers:
                 raise ConnectorError(f"topic {topic} does not exist at {brokers}; correct the name, or create it")
