@@ -340,7 +340,7 @@ _SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """What a command does not know is a setting of the service."""
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")]
-SubclassArgument = Annotated[str, typer.Argument(help="As events name it: TOPIC/PARTITION:ID.")]
+SubclassArgument = Annotated[str, typer.Argument(help="As events name it: TOPIC/PARTITION:ID, or global:ID.")]
 
 
 @app.command(context_settings=_SETTINGS)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from typer.testing import CliRunner
 
+from stream_osr.cli import app
 from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.kafka.subclasses import parse_summary
@@ -150,6 +152,47 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     after = stored(stream)
     assert before.items() <= after.items()
     assert len(read(stream, "global-events")) == len(events)
+
+
+def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    stream.settings["labels"] = f"{stream.topic}.labels"
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_topics({f"{stream.topic}.labels": {"num_partitions": 1}}, wait_for_metadata=True)
+    admin.close()
+    worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
+    stream.send(instances(400, PARTITIONS))
+    stream.wait(seconds=180)
+    wait_until_done(stream)
+    there = {f"{local.place}:{local.id}" for local, key in stored(stream).items() if key == 0}
+    assert {name.rpartition(":")[0] for name in there} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
+
+    config = str(stream.config())
+    asked = CliRunner().invoke(app, ["promote", "global:0", "third", "--config", config])
+    assert f"promote asked for, of {len(there)} subclasses in {PARTITIONS} partitions" in asked.output, (
+        asked.exception
+    )
+    stream.wait(lambda: named(stream) == there)
+    stream.wait(lambda: {r.key.decode() for r in read(stream, "subclasses") if r.value is None} == there)
+    stream.send(instances(200, PARTITIONS, seed=1, begin=400))
+    stream.wait(seconds=180)
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
+    for partition in stream.read("decisions"):
+        assert "third" in {json.loads(record.value)["label"] for record in partition}
+    for command in (["promote", "global:0", "third"], ["mute", "global:0"]):
+        result = CliRunner().invoke(app, [*command, "--config", config])
+        assert "nothing under global:0 is an emerging subclass any more" in str(result.exception)
+    result = CliRunner().invoke(app, ["mute", "global:99", "--config", config])
+    assert "no subclass has had the global id 99" in str(result.exception)
+    result = CliRunner().invoke(app, ["mute", "global:0", "--config", config, "--links", "none"])
+    assert "topic none does not exist" in str(result.exception)
+
+
+def named(stream: Stream) -> set[str]:
+    """Subclasses of which an event says that they were promoted."""
+    told = [json.loads(record.value) for partition in stream.read("events") for record in partition]
+    return {event["subject"] for event in told if event["type"] == "SubclassPromoted"}
 
 
 def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     AuthorizationError,
@@ -22,7 +25,7 @@ from kafka.errors import (
 )
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from stream_osr.errors import InvalidParameter
+from stream_osr.errors import ConnectorError, InvalidParameter
 
 from .settings import ServiceSettings
 from .unpacking import unpack_all
@@ -30,6 +33,8 @@ from .unpacking import unpack_all
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
 
+SILENCE_SECONDS = 30.0
+"""How long records that are there may take to come."""
 
 REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
 
@@ -130,6 +135,38 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
 def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
     """Make a consumer that belongs to no group."""
     return unpack_all(KafkaConsumer(**_reading(settings), group_id=None))
+
+
+def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[ConsumerRecord]:
+    """Read the committed records of a topic, or of its one partition up to an offset.
+
+    Raises
+    ------
+    ConnectorError
+        If there is no such topic.
+    KafkaError
+        If the brokers do not answer, or nothing comes for half a minute.
+    """
+    consumer = plain_consumer(settings)
+    try:
+        numbers = consumer.partitions_for_topic(topic)
+        if not numbers:
+            raise ConnectorError(
+                f"topic {topic} does not exist at {settings.brokers}; create it, or correct the name"
+            )
+        places = [TopicPartition(topic, number) for number in sorted(numbers)]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places) if end is None else dict.fromkeys(places, end)
+        consumer.seek_to_beginning(*places)
+        heard = time.monotonic()
+        while any((consumer.position(place, timeout_ms=5000) or 0) < ends[place] for place in places):
+            for place, records in consumer.poll(timeout_ms=200).items():
+                heard = time.monotonic()
+                yield from (record for record in records if record.offset < ends[place])
+            if time.monotonic() - heard > SILENCE_SECONDS:
+                raise KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s")
+    finally:
+        consumer.close()
 
 
 def transactional_producer(settings: ServiceSettings) -> KafkaProducer:

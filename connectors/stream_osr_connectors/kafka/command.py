@@ -17,7 +17,7 @@ from typing import Any
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.values import DecodeError, label_of_text
 
-from .asking import ask
+from .asking import ask, meant
 from .clients import quieten
 from .figures import Figures
 from .logs import begin_logging
@@ -66,12 +66,14 @@ def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, wh
 def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
     """Make a subclass (part of) a known class."""
     settings = _without_model(config, flags)
-    return _ask(settings, {"subclass": subclass, "label": _label(settings, label)})
+    named = _label(settings, label)
+    return _ask(settings, *({**one, "label": named} for one in _meant(settings, subclass)))
 
 
 def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
     """Have nothing more told of a subclass."""
-    return _ask(_without_model(config, flags), {"subclass": subclass, "mute": True})
+    settings = _without_model(config, flags)
+    return _ask(settings, *({**one, "mute": True} for one in _meant(settings, subclass)))
 
 
 def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
@@ -84,9 +86,14 @@ def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings
     return load_settings(config, flags, model=Path())
 
 
-def _ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
+def _meant(settings: ServiceSettings, subclass: str) -> list[dict[str, str]]:
     quieten()
-    return ask(settings, asked)
+    return meant(settings, subclass)
+
+
+def _ask(settings: ServiceSettings, *asked: dict[str, Any]) -> str:
+    quieten()
+    return ask(settings, *asked)
 
 
 def _label(settings: ServiceSettings, text: str) -> str | int | None:

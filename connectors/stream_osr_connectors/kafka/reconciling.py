@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, resto
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .clients import group_consumer, plain_consumer, quieten, transactional_producer
+from .clients import group_consumer, quieten, read_all, transactional_producer
 from .logs import begin_logging
 from .messages import Outgoing, Received
 from .recovery import ModelFile
@@ -167,7 +167,7 @@ class Reconciler:
             raise InDoubtError(f"offset {at} was committed, and the topic ends at {end}")
         next_id = 0 if committed is None else _next_id(committed.metadata or "")
         stored = Links({}, {})
-        for received in self._read(self.settings.links):
+        for received in read_all(self.settings, self.settings.links):
             stored.read(received)
         if next_id and not stored.links:
             raise ConnectorError(
@@ -175,7 +175,7 @@ class Reconciler:
                 "bring the topic back (cleanup.policy=compact), or take another group"
             )
         self._runs = {}
-        summaries = [s for s in map(self._parse, self._read(self._topic, at)) if s is not None]
+        summaries = [s for s in map(self._parse, read_all(self.settings, self._topic, at)) if s is not None]
         self._state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
         logger.info("%d subclasses alive in %d global ones at %d", len(self._state.said), len(self._state.sums), at)
         left = sorted(local for local in self._state.said if local not in self._state.links)
@@ -189,20 +189,6 @@ class Reconciler:
             self._publish(state, messages, at)
         consumer.seek(self._place, at)
         consumer.resume(self._place)
-
-    def _read(self, topic: str, end: int | None = None) -> Iterator[Received]:
-        """Read the committed records of a topic, or of its one partition up to an offset."""
-        consumer = plain_consumer(self.settings)
-        try:
-            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-            consumer.assign(places)
-            ends = consumer.end_offsets(places) if end is None else dict.fromkeys(places, end)
-            consumer.seek_to_beginning(*places)
-            while any(consumer.position(place) < ends[place] for place in places):
-                for place, records in consumer.poll(timeout_ms=200).items():
-                    yield from (record for record in records if record.offset < ends[place])
-        finally:
-            consumer.close()
 
     def _parse(self, received: Received) -> Summary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
