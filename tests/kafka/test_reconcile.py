@@ -16,6 +16,7 @@ from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
 from stream_osr.trained import TrainedModel
 from stream_osr_connectors.kafka.subclasses import parse_summary
 from tests.kafka.brokers import Broker
+from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances, small_model
 
 PARTITIONS = 4
@@ -156,7 +157,7 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
 
 def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
-    stream.settings["labels"] = f"{stream.topic}.labels"
+    stream.settings |= {"labels": f"{stream.topic}.labels", "metrics_port": 0}
     admin = KafkaAdminClient(bootstrap_servers=broker.address)
     admin.create_topics({f"{stream.topic}.labels": {"num_partitions": 1}}, wait_for_metadata=True)
     admin.close()
@@ -164,6 +165,14 @@ def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_p
     stream.send(instances(400, PARTITIONS))
     stream.wait(seconds=180)
     wait_until_done(stream)
+    stream.wait(lambda: total(metrics(reconciler), "stream_osr_lag_records") == 0)
+    told, summaries = metrics(reconciler), read(stream, "subclasses")
+    of = {"worker": "r", "topic": f"{stream.topic}.subclasses", "partition": "0"}
+    assert total(told, "stream_osr_records_total", **of) == len(summaries)
+    assert total(told, "stream_osr_committed_offset", **of) == summaries[-1].offset + 1
+    assert total(told, "stream_osr_events_total", **of) == len(read(stream, "global-events"))
+    assert total(told, "stream_osr_transaction_seconds_count", worker="r") > 0
+    assert status(reconciler, "/healthz") == status(reconciler, "/readyz") == 200
     there = {f"{local.place}:{local.id}" for local, key in stored(stream).items() if key == 0}
     assert {name.rpartition(":")[0] for name in there} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
 

@@ -13,9 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError, UnsupportedCodecError
 
 from stream_osr.discovery.reconcile import Local
@@ -23,7 +23,18 @@ from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
-from .clients import explained, group_consumer, quieten, transactional_producer
+from .clients import (
+    CLOSE_SECONDS,
+    COMMITTED_SECONDS,
+    POLL_SECONDS,
+    RETRY_SECONDS,
+    Listener,
+    explained,
+    group_consumer,
+    let_go,
+    quieten,
+    transactional_producer,
+)
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
@@ -38,22 +49,14 @@ from .unpacking import unpack_all
 
 logger = logging.getLogger("stream_osr.kafka")
 
-POLL_SECONDS = 0.1
-RETRY_SECONDS = 0.5
 SWEEP_SECONDS = 30.0
 FEW_STEPS = 100
 """Their text always fits."""
-
-CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
 
 LOOK_SECONDS = 1.0
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
-
-COMMITTED_SECONDS = 2.0
-"""How long one question for committed offsets may take."""
 
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
@@ -222,7 +225,7 @@ class Service:
     def _subscribe(self) -> KafkaConsumer:
         most = max(500, self.settings.commit_batches * self._batch_size)
         consumer = unpack_all(self._make_consumer(self.settings, most), self._hold)
-        consumer.subscribe([self.settings.input], listener=_Listener(consumer, self._assigned, self._lost))
+        consumer.subscribe([self.settings.input], listener=Listener(consumer, self._assigned, self._lost))
         self.figures.add("consumers")
         return consumer
 
@@ -241,7 +244,7 @@ class Service:
                 self._try_snapshot(number)
 
     def _close(self) -> None:
-        _let_go(self._consumer)
+        let_go(self._consumer)
         close(self._labels.close, CLOSE_SECONDS)
         self._transactions.close(CLOSE_SECONDS)
 
@@ -266,7 +269,7 @@ class Service:
 
     def _replace_consumer(self) -> None:
         """Begin with a new consumer; with none, the loop tries again."""
-        _let_go(self._consumer)
+        let_go(self._consumer)
         self._consumer = None
         self._lost.update(self._owned)
         self._assigned.clear()
@@ -690,33 +693,6 @@ class Service:
             self.figures.partitions[number].snapshot = owned.written
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
-
-    def __init__(self, consumer: KafkaConsumer, assigned: set[int], lost: set[int]) -> None:
-        self._consumer, self._assigned, self._lost = consumer, assigned, lost
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        """Hold partitions back until their state is there."""
-        for place in assigned:
-            self._consumer.pause(place)
-            self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
-            self._assigned.add(place.partition)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Let go: everything that counts is committed."""
-        for place in revoked:
-            self._assigned.discard(place.partition)
-            self._lost.add(place.partition)
-
-    on_partitions_lost = on_partitions_revoked
-
-
 def _mark(state: Partition) -> tuple[str, Boundary]:
     """Name a committed state: within a lineage only one way has led to a boundary."""
     return state.lineage, state.history.last
-
-
-def _let_go(consumer: KafkaConsumer | None) -> None:
-    if consumer is not None:
-        close(lambda: consumer.close(autocommit=False, timeout_ms=2000), CLOSE_SECONDS)
