@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ CLOSE_SECONDS = 3.0
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
+
+ALERT_SECONDS = 1.0
+"""How long a broker may take to refuse our certificate: with TLS 1.3 it says so after the handshake."""
 
 SILENCE_SECONDS = 30.0
 """How long records that are there may take to come."""
@@ -289,15 +293,25 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
         except (OSError, ValueError):
             continue
         try:
-            with connection, context.wrap_socket(connection, server_hostname=host.strip("[]")):
-                pass
+            with (
+                connection,
+                context.wrap_socket(connection, server_hostname=host.strip("[]")) as wrapped,
+                suppress(TimeoutError),
+            ):
+                wrapped.settimeout(ALERT_SECONDS)
+                wrapped.recv(1)
         except ssl.SSLCertVerificationError as error:
             return (
                 f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
                 "authority as tls_ca, and name the host as the certificate does"
             )
         except OSError as error:
-            return f"{server} does not speak TLS as we do ({_why(error)}); check the port and security_protocol"
+            why = _why(error)
+            if "alert" in why and "certificate" in why:
+                return (
+                    f"{server} asks for a certificate of ours that it trusts ({why}); give tls_certificate, tls_key"
+                )
+            return f"{server} does not speak TLS as we do ({why}); check the port and security_protocol"
     return None
 
 
