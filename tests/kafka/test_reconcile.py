@@ -13,7 +13,10 @@ from typer.testing import CliRunner
 
 from stream_osr.cli import app
 from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
+from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
+from stream_osr_connectors.kafka.asking import meant
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.subclasses import parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
@@ -196,6 +199,39 @@ def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_p
     assert "no subclass has had the global id 99" in str(result.exception)
     result = CliRunner().invoke(app, ["mute", "global:0", "--config", config, "--links", "none"])
     assert "topic none does not exist" in str(result.exception)
+
+
+def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    topic, producer = stream.topic, KafkaProducer(bootstrap_servers=broker.address)
+
+    def say(suffix: str, key: str, value: dict[str, Any] | None) -> None:
+        content = None if value is None else json.dumps(value).encode()
+        producer.send(f"{topic}.{suffix}", key=key.encode(), value=content)
+
+    own = {
+        f"{topic}/0:3": 0,
+        f"{topic}/1:3": 1,
+        f"{topic}/2:5": 1,
+        f"{topic}/3:1": 2,
+        "other/0:1": 1,
+        f"{topic}/0:4": 0,
+    }
+    for name, key in own.items():
+        say("subclasses", name, {"run": "77aa"})
+        say("links", name, {"subclass": name, "run": "77aa", "global": key})
+    say("links", "global:1", {"global": 1, "into": 0})
+    say("subclasses", f"{topic}/0:4", None)
+    say("subclasses", f"{topic}/2:6", {"run": "88bb"})
+    producer.flush()
+    producer.close()
+    settings = ServiceSettings(**stream.settings)
+    both = [{"subclass": f"{topic}/0:3", "run": "77aa"}, {"subclass": f"{topic}/1:3", "run": "77aa"}]
+    assert meant(settings, "global:1") == meant(settings, "global:0") == both
+    assert meant(settings, "global:2") == [{"subclass": f"{topic}/3:1", "run": "77aa"}]
+    assert meant(settings, f"{topic}/2:6") == [{"subclass": f"{topic}/2:6"}]
+    with pytest.raises(InvalidParameter, match="setting subclasses"):
+        meant(settings.model_copy(update={"subclasses": None}), "global:0")
 
 
 def named(stream: Stream) -> set[str]:
