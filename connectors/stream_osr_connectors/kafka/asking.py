@@ -38,7 +38,7 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
     InvalidParameter
         If the service could not do it.
     ConnectorError
-        If they cannot be written. Some of them may stand there then; asking again does no harm.
+        If they cannot be written; some of them may stand there all the same.
     """
     topic = settings.labels
     if topic is None:
