@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self, get_args
 
 from stream_osr.errors import ConnectorError
 
-from .base import BadRecord, Position, Record
+from .base import BadRecord, Closing, Position, Record
 from .lines import MAX_RECORD_BYTES, Line, LineReader
 from .values import LabelType
 
 
-class LineSource(ABC):
+class LineSource(Closing, ABC):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(
@@ -70,14 +69,3 @@ class LineSource(ABC):
     def close(self) -> None:
         """Close the file; a second call does nothing."""
         self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()

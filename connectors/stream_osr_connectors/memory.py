@@ -7,15 +7,14 @@ after a crash needs no file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Self
 
 from stream_osr.errors import ConnectorError
 
-from .base import BadRecord, Position, Record
+from .base import BadRecord, Closing, Position, Record
 
 
-class MemorySource:
+class MemorySource(Closing):
     """Records from any iterable.
 
     Delivery: replayable; every record once and in order. Its positions are ``{"index": number of records
@@ -68,19 +67,8 @@ class MemorySource:
     def close(self) -> None:
         """Do nothing: there is nothing to let go of."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class MemorySink:
+class MemorySink(Closing):
     """Records into a list.
 
     Delivery: exactly once for as long as the object lives; nothing outlives the process. Its positions
@@ -133,17 +121,6 @@ class MemorySink:
     def close(self) -> None:
         """Flush; the records stay readable."""
         self.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _index_within(position: Position | None, size: int) -> int:

@@ -16,9 +16,9 @@ class Broker:
     """A broker with its data in a folder; it keeps them over a kill."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
-        port, controller, secure = _free_ports(3)
+        port, controller, secure, certified = _free_ports(4)
         self.address = f"127.0.0.1:{port}"
-        self.security = Security(folder, secure)
+        self.security = Security(folder, secure, certified)
         extra = folder / "security.properties"
         extra.write_text(self.security.properties(port, controller))
         self._environment = {
@@ -41,6 +41,11 @@ class Broker:
     def kill(self) -> None:
         """SIGKILL."""
         self._call("kill")
+
+    def files_of(self, topic: str, partition: int) -> list[Path]:
+        """The files that hold the records of a partition."""
+        folder = Path(self._environment["WORK"]) / f"data-{self._environment['PORT']}"
+        return sorted((folder / f"{topic}-{partition}").glob("*.log"))
 
     def _call(self, command: str) -> None:
         subprocess.run(

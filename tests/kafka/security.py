@@ -1,4 +1,4 @@
-"""The second listener of the broker: TLS, and a name and a password or a token."""
+"""Two more listeners of the broker: TLS with a password or a token, and TLS with a certificate of the client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pathlib import Path
 
 import trustme
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
+    KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
@@ -17,41 +19,48 @@ from cryptography.hazmat.primitives.serialization import (
 from kafka import KafkaAdminClient
 from kafka.admin import UserScramCredentialUpsertion
 
-USER, PASSWORD = "osr", "correct-horse-battery"
+USER, PASSWORD, KEY_PASSWORD = "osr", "correct-horse-battery", "staple-of-the-key"
 
 
 class Security:
     """Certificates in a folder, and what the broker has to be told of them."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder: Path, port: int, certified: int) -> None:
         self.address = f"127.0.0.1:{port}"
-        self._port = port
+        self.certified = f"127.0.0.1:{certified}"
         self._store = folder / "broker.pem"
         self.authority, self.other_authority = folder / "authority.pem", folder / "other.pem"
         authority = trustme.CA()
         authority.cert_pem.write_to_path(self.authority)
         trustme.CA().cert_pem.write_to_path(self.other_authority)
         certificate = authority.issue_cert("127.0.0.1", "localhost")
-        key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
-        text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the only form that Kafka reads
+        text = _key(certificate, NoEncryption())  # PKCS 8 is the only form that Kafka reads
         self._store.write_bytes(text + b"".join(each.bytes() for each in certificate.cert_chain_pems))
+        self.certificate, self.key = folder / "client.pem", folder / "client.key"
+        own = authority.issue_cert("osr@localhost")
+        own.cert_chain_pems[0].write_to_path(self.certificate)
+        self.key.write_bytes(_key(own, BestAvailableEncryption(KEY_PASSWORD.encode())))
 
     def properties(self, plain: int, controller: int) -> str:
         """Say it in the broker's words, beside the listeners that it has."""
         listener = "listener.name.secure"
         modules = {
+            "scram-sha-256": "scram.ScramLoginModule required;",
             "scram-sha-512": "scram.ScramLoginModule required;",
             "plain": f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
             "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
         }
-        named = f"PLAINTEXT://127.0.0.1:{plain},SECURE://{self.address}"
+        named = f"PLAINTEXT://127.0.0.1:{plain},SECURE://{self.address},CERTIFIED://{self.certified}"
         return "\n".join(
             [
                 f"listeners={named},CONTROLLER://127.0.0.1:{controller}",
                 f"advertised.listeners={named}",
-                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
-                f"{listener}.ssl.keystore.type=PEM",
-                f"{listener}.ssl.keystore.location={self._store}",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CERTIFIED:SSL",
+                "ssl.keystore.type=PEM",
+                f"ssl.keystore.location={self._store}",
+                "listener.name.certified.ssl.client.auth=required",
+                "listener.name.certified.ssl.truststore.type=PEM",
+                f"listener.name.certified.ssl.truststore.location={self.authority}",
                 f"{listener}.sasl.enabled.mechanisms={','.join(name.upper() for name in modules)}",
                 *(
                     f"{listener}.{name}.sasl.jaas.config=org.apache.kafka.common.security.{module}"
@@ -62,10 +71,16 @@ class Security:
         )
 
 
+def _key(certificate: trustme.LeafCert, encryption: KeySerializationEncryption) -> bytes:
+    key = load_pem_private_key(certificate.private_key_pem.bytes(), None)
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+
+
 def add_user(address: str) -> None:
     """Tell the broker of a user for SCRAM."""
     admin = KafkaAdminClient(bootstrap_servers=address)
-    admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, "SCRAM-SHA-512", PASSWORD)])
+    for way in ("SCRAM-SHA-256", "SCRAM-SHA-512"):  # one at a time: a user may be named but once in a request
+        admin.alter_user_scram_credentials([UserScramCredentialUpsertion(USER, way, PASSWORD)])
     admin.close()
 
 

@@ -19,6 +19,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.kafka.partition import seed_of
+from stream_osr_connectors.kafka.unpacking import unpack_all
 from tests.blobs import fitted, stream_part
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
@@ -92,9 +93,9 @@ class Stream:
         path.write_text(yaml.safe_dump(self.settings))
         return path
 
-    def send(self, records: Iterable[tuple[int, Sent]]) -> None:
+    def send(self, records: Iterable[tuple[int, Sent]], **client: Any) -> None:
         """Put records into partitions of the input."""
-        producer = KafkaProducer(bootstrap_servers=self.address, max_request_size=LARGEST, linger_ms=5)
+        producer = KafkaProducer(bootstrap_servers=self.address, max_request_size=LARGEST, linger_ms=5, **client)
         for partition, sent in records:
             key, value, headers, timestamp = sent
             producer.send(
@@ -111,7 +112,7 @@ class Stream:
 
     def read(self, suffix: str) -> list[list[Any]]:
         """Read all committed records of an output, partition by partition."""
-        consumer = KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER)
+        consumer = unpack_all(KafkaConsumer(bootstrap_servers=self.address, max_poll_records=5000, **CONSUMER))
         places = [TopicPartition(f"{self.topic}.{suffix}", number) for number in range(self.partitions)]
         consumer.assign(places)
         ends = consumer.end_offsets(places)

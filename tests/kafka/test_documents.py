@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,7 +27,17 @@ PAGE = (ROOT / "docs" / "kafka.md").read_text()
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = Figures(partitions={0: PartitionFigures(lag=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))})
-    for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
+    for name in (
+        "records",
+        "known",
+        "unknown",
+        "events",
+        "dead_letters",
+        "labelled",
+        "skipped",
+        "replayed",
+        "unreadable",
+    ):
         figures.add(name, 0)
     registry = CollectorRegistry()
     registry.register(Overview("in", lambda: {"w": figures}, 1.0))
@@ -37,12 +50,18 @@ def named(text: str) -> set[str]:
     return set(re.findall(r"\bstream_osr_[a-z0-9_]+", text))
 
 
+def dashboard_expressions() -> list[str]:
+    """What Grafana asks Prometheus for."""
+    dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
+    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
 def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
     there = exposed()
     rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
     expressions = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    expressions += dashboard_expressions()
     dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
-    expressions += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     expressions += [each["query"] for each in dashboard["templating"]["list"]]
     found = {name for expression in expressions for name in named(expression)}
     assert len(found) > 20
@@ -51,6 +70,21 @@ def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
     for expression in expressions:
         for names in re.findall(r"(?:by|on) \(([^)]*)\)", expression):
             assert {name.strip() for name in names.split(",")} <= own, expression
+
+
+def test_alerts_and_dashboard_can_be_parsed_by_prometheus(tmp_path: Path) -> None:
+    """Its own tool checks rules; what the dashboard asks for is put to it as rules, too."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool (Debian: prometheus)")
+    asked = tmp_path / "dashboard.yaml"
+    expressions = [re.sub(r"\$__rate_interval", "5m", each) for each in dashboard_expressions()]
+    rules = [{"record": f"asked:{number}", "expr": each} for number, each in enumerate(expressions)]
+    asked.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    for file in (EXAMPLE / "alerts.yaml", asked):
+        told = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, timeout=60)
+        assert told.returncode == 0, told.stdout + told.stderr
+        assert "SUCCESS" in told.stdout
 
 
 def test_the_page_lists_the_metrics() -> None:

@@ -139,18 +139,20 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
         {"subclass": f"in/4:{emerged}", "label": "elsewhere"},
         {"subclass": f"other/3:{emerged}", "label": "elsewhere"},
         {"subclass": "in/3:99999", "label": "nothing"},
-        {"subclass": name, "label": "third"},
+        {"subclass": name, "label": "of an earlier run", "run": "77aa"},
+        {"subclass": name, "label": "third", "run": partition.lineage},
         {"key": "k100", "label": "left"},
         {"key": "never seen", "label": "left"},
     ]
     asked_for = ["SubclassMuted", "NamingUndone", "SubclassPromoted"]
     commands = [labelling.parse(json.dumps(each).encode()) for each in asked]
-    after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 8), DECODE)
+    after, outcome = step(partition, PLACE, records(64, 128, 2), commands, Boundary(192, 9), DECODE)
     kinds = [type(e).__name__ for e in outcome.events]
     assert [kind for kind in kinds if kind in asked_for] == asked_for
-    assert caplog.text.count("is left") == 1
+    assert caplog.text.count("is left") == 2
+    assert caplog.text.count("has begun anew since") == 1
     assert after.model.summary().known[-1].name == "third"
-    assert after.history.last == Boundary(192, 8)
+    assert after.history.last == Boundary(192, 9)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +161,7 @@ def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
         *(None, b"", b"{", b"[]", b"{}", b'{"key": "a"}', b'{"label": "a"}', b'{"subclass": "in/3:1"}'),
         *(b'{"undo": true}', b'{"undo": "in/3:4"}', b'{"subclass": "in/3", "label": "a"}'),
         *(b'{"subclass": "in:3", "label": "a"}', b'{"subclass": 3, "label": "a"}'),
+        b'{"subclass": "in/3:1", "label": "a", "run": 7}',
         *(b'{"subclass": "/3:1", "label": "a"}', b'{"key": [1], "label": "a"}', b'{"key": "a", "label": {}}'),
     ],
 )

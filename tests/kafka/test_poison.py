@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stream_osr_connectors.kafka.unpacking import RawName
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 
@@ -35,6 +36,11 @@ POISON = {
     "an empty header": (Sent(b"p", b"{", (("h", b""),)), "DECODE", ""),
     "a key that is no text": (Sent(b"\xff\xfe", b"{"), "DECODE", ""),
     "a long key": (Sent(b"p" * 5000, GOOD), "DECODE", "the key has 5000 bytes"),
+    "a header's name that is no text": (
+        Sent(b"p", GOOD, ((RawName("gr\udcf6\udcdfe"), b"1"),)),
+        "DECODE",
+        "header 1 of 1",
+    ),
     "long headers": (Sent(b"p", GOOD, (("h", b"x" * 70_000),)), "DECODE", "the headers have"),
     "before 1970": (Sent(b"p", b"{", (), 0), "DECODE", ""),
 }

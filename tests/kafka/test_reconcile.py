@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from typer.testing import CliRunner
 
+from stream_osr.cli import app
 from stream_osr.discovery.reconcile import Local, Reconciled, reconcile
+from stream_osr.errors import InvalidParameter
 from stream_osr.trained import TrainedModel
+from stream_osr_connectors.kafka.asking import meant
+from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.subclasses import parse_summary
 from tests.kafka.brokers import Broker
+from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances, small_model
 
 PARTITIONS = 4
@@ -150,6 +156,88 @@ def test_links_are_taken_at_their_word(broker: Broker, tmp_path: Path) -> None:
     after = stored(stream)
     assert before.items() <= after.items()
     assert len(read(stream, "global-events")) == len(events)
+
+
+def test_a_global_id_names_the_subclass_of_every_partition(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    stream.settings |= {"labels": f"{stream.topic}.labels", "metrics_port": 0}
+    admin = KafkaAdminClient(bootstrap_servers=broker.address)
+    admin.create_topics({f"{stream.topic}.labels": {"num_partitions": 1}}, wait_for_metadata=True)
+    admin.close()
+    worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
+    stream.send(instances(400, PARTITIONS))
+    stream.wait(seconds=180)
+    wait_until_done(stream)
+    stream.wait(lambda: total(metrics(reconciler), "stream_osr_lag_records") == 0)
+    told, summaries = metrics(reconciler), read(stream, "subclasses")
+    of = {"worker": "r", "topic": f"{stream.topic}.subclasses", "partition": "0"}
+    assert total(told, "stream_osr_records_total", **of) == len(summaries)
+    assert total(told, "stream_osr_committed_offset", **of) == summaries[-1].offset + 1
+    assert total(told, "stream_osr_events_total", **of) == len(read(stream, "global-events"))
+    assert total(told, "stream_osr_transaction_seconds_count", worker="r") > 0
+    assert status(reconciler, "/healthz") == status(reconciler, "/readyz") == 200
+    there = {f"{local.place}:{local.id}" for local, key in stored(stream).items() if key == 0}
+    assert {name.rpartition(":")[0] for name in there} == {f"{stream.topic}/{n}" for n in range(PARTITIONS)}
+
+    config = str(stream.config())
+    asked = CliRunner().invoke(app, ["promote", "global:0", "third", "--config", config])
+    assert f"promote asked for, of {len(there)} subclasses in {PARTITIONS} partitions" in asked.output, (
+        asked.exception
+    )
+    stream.wait(lambda: named(stream) == there)
+    stream.wait(lambda: {r.key.decode() for r in read(stream, "subclasses") if r.value is None} == there)
+    stream.send(instances(200, PARTITIONS, seed=1, begin=400))
+    stream.wait(seconds=180)
+    assert worker.stop(120) == 0
+    assert reconciler.stop(120) == 0
+    for partition in stream.read("decisions"):
+        assert "third" in {json.loads(record.value)["label"] for record in partition}
+    for command in (["promote", "global:0", "third"], ["mute", "global:0"]):
+        result = CliRunner().invoke(app, [*command, "--config", config])
+        assert "nothing under global:0 is an emerging subclass any more" in str(result.exception)
+    result = CliRunner().invoke(app, ["mute", "global:99", "--config", config])
+    assert "no subclass has had the global id 99" in str(result.exception)
+    result = CliRunner().invoke(app, ["mute", "global:0", "--config", config, "--links", "none"])
+    assert "topic none does not exist" in str(result.exception)
+
+
+def test_a_global_id_means_what_it_was_merged_into_and_what_is_alive(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    topic, producer = stream.topic, KafkaProducer(bootstrap_servers=broker.address)
+
+    def say(suffix: str, key: str, value: dict[str, Any] | None) -> None:
+        content = None if value is None else json.dumps(value).encode()
+        producer.send(f"{topic}.{suffix}", key=key.encode(), value=content)
+
+    own = {
+        f"{topic}/0:3": 0,
+        f"{topic}/1:3": 1,
+        f"{topic}/2:5": 1,
+        f"{topic}/3:1": 2,
+        "other/0:1": 1,
+        f"{topic}/0:4": 0,
+    }
+    for name, key in own.items():
+        say("subclasses", name, {"run": "77aa"})
+        say("links", name, {"subclass": name, "run": "77aa", "global": key})
+    say("links", "global:1", {"global": 1, "into": 0})
+    say("subclasses", f"{topic}/0:4", None)
+    say("subclasses", f"{topic}/2:6", {"run": "88bb"})
+    producer.flush()
+    producer.close()
+    settings = ServiceSettings(**stream.settings)
+    both = [{"subclass": f"{topic}/0:3", "run": "77aa"}, {"subclass": f"{topic}/1:3", "run": "77aa"}]
+    assert meant(settings, "global:1") == meant(settings, "global:0") == both
+    assert meant(settings, "global:2") == [{"subclass": f"{topic}/3:1", "run": "77aa"}]
+    assert meant(settings, f"{topic}/2:6") == [{"subclass": f"{topic}/2:6"}]
+    with pytest.raises(InvalidParameter, match="setting subclasses"):
+        meant(settings.model_copy(update={"subclasses": None}), "global:0")
+
+
+def named(stream: Stream) -> set[str]:
+    """Subclasses of which an event says that they were promoted."""
+    told = [json.loads(record.value) for partition in stream.read("events") for record in partition]
+    return {event["subject"] for event in told if event["type"] == "SubclassPromoted"}
 
 
 def test_junk_and_other_models_are_left(broker: Broker, tmp_path: Path) -> None:

@@ -14,7 +14,14 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile
 from stream_osr.engine.summaries import Said
 from stream_osr_connectors.kafka.messages import Message, Outgoing
-from stream_osr_connectors.kafka.subclasses import Links, changes_told, largest_summary, parse_summary, summary
+from stream_osr_connectors.kafka.subclasses import (
+    Links,
+    alive,
+    changes_told,
+    largest_summary,
+    parse_summary,
+    summary,
+)
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
 
@@ -99,5 +106,21 @@ def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenS
     told = [orjson.loads(m.value or b"") for m in messages if m.topic == topics[1]]
     assert [(event["type"], event["global"]) for event in told] == [("SubclassMerged", 1), ("SubclassEmerged", 0)]
     assert len({dict(message.headers)["ce_id"] for message in messages}) == len(messages)
+    assert stored.final(1) == stored.final(0) == 0
+    assert Links({}, {3: 2, 2: 0}).final(3) == 0
     with pytest.raises(DecodeError, match="no link"):
         stored.read(received(messages[0])._replace(value=b"{}"))
+
+
+def test_who_is_alive(model: OpenSetRecognizer) -> None:
+    """The latest word on each counts, and with the first word of a new run the one before has ended."""
+
+    def of(number: int, run: str = "77aa", place: str = "in/3", ended: bool = False) -> Message:
+        statistics = next(iter(model.emerged_statistics().values()))
+        about = Said(number, None if ended else statistics)
+        return received(summary(model.trained, "s", Local(place, run, number), about, id="i", source="s"))
+
+    junk = of(9)._replace(value=b"{}"), of(9)._replace(key=b"junk"), of(9)._replace(value=b"{")
+    said = [of(0), of(1), *junk, of(2), of(1, ended=True), of(0, place="in/4")]
+    assert alive(said) == {LOCAL._replace(id=0), LOCAL._replace(id=2), Local("in/4", "77aa", 0)}
+    assert alive([*said, of(0, run="88bb")]) == {Local("in/3", "88bb", 0), Local("in/4", "77aa", 0)}

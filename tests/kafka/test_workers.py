@@ -7,15 +7,13 @@ import re
 import signal
 import time
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr_connectors.kafka.watchdog import HUNG
 from tests.kafka.brokers import Broker
 from tests.kafka.decoders import HANG
+from tests.kafka.scraping import metrics, status, total
 from tests.kafka.streams import Sent, Stream, Worker, check_exactly_once, instances, small_model
 
 PARTITIONS = 4
@@ -114,38 +112,6 @@ def test_a_port_that_is_taken_is_a_clear_error(broker: Broker, tmp_path: Path) -
 def service(broker: Broker, folder: Path, **settings: object) -> Stream:
     """A stream of four partitions, and a service with a port."""
     return Stream(broker.address, folder, PARTITIONS, small_model(), **{"metrics_port": 0, **settings})
-
-
-def address(worker: Worker) -> str:
-    """Where its port is."""
-    worker.await_line("metrics at")
-    return next(found[1] for line in worker.lines() if (found := re.search(r"metrics at (\S+)/metrics", line)))
-
-
-def status(worker: Worker, path: str) -> int:
-    """Status of an answer."""
-    try:
-        with urlopen(address(worker) + path, timeout=10) as answer:
-            return int(answer.status)
-    except HTTPError as error:
-        with error:
-            return error.code
-
-
-def metrics(worker: Worker) -> dict[str, list[tuple[dict[str, str], float]]]:
-    """All samples, by name."""
-    with urlopen(address(worker) + "/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found: dict[str, list[tuple[dict[str, str], float]]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found.setdefault(sample.name, []).append((sample.labels, sample.value))
-    return found
-
-
-def total(samples: dict[str, list[tuple[dict[str, str], float]]], name: str, **labels: str) -> float:
-    """Sum of the samples that have these labels."""
-    return sum(value for its, value in samples.get(name, ()) if labels.items() <= its.items())
 
 
 def shared(samples: dict[str, list[tuple[dict[str, str], float]]]) -> bool:

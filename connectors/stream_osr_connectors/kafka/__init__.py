@@ -20,6 +20,7 @@ if _missing:
         "pip install 'stream-osr[kafka]' brings everything"
     )
 
+# E402: these import what is needed, so what is missing has to be said before
 from .service import Service  # noqa: E402
 from .settings import ServiceSettings, load_settings  # noqa: E402
 from .sink import KafkaSink  # noqa: E402

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -11,36 +13,39 @@ from kafka.errors import KafkaError
 from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
-from .clients import connection, explained
+from .clients import connection, explained, read_all
 from .labelling import parse
 from .settings import ServiceSettings
+from .subclasses import Links, alive, name_of
+
+_GLOBAL = re.compile(r"global:(?P<id>\d+)")
 
 ANSWER_SECONDS = 30.0
 
 
-def ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
-    """Write a command to the topic of labels, and say where it stands.
+def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
+    """Write commands to the topic of labels, and say where they stand.
 
     Parameters
     ----------
     settings
         Of the service.
     asked
-        As it goes over the wire (:mod:`stream_osr_connectors.kafka.labelling`).
+        As they go over the wire (:mod:`stream_osr_connectors.kafka.labelling`), all of one kind.
 
     Raises
     ------
     InvalidParameter
         If the service could not do it.
     ConnectorError
-        If it cannot be written.
+        If they cannot be written; some of them may stand there all the same.
     """
     topic = settings.labels
     if topic is None:
         raise InvalidParameter("setting labels: name the topic of labels that the service reads")
-    value = orjson.dumps(asked)
+    values = [orjson.dumps(each) for each in asked]
     try:
-        command = parse(value)
+        commands = [parse(value) for value in values]
     except DecodeError as error:
         raise InvalidParameter(f"the service could not do that: {error}") from None
     try:
@@ -51,13 +56,71 @@ def ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
             allow_auto_create_topics=False,
         )
         try:
-            _check_place(producer, settings, command.topic, command.partition)
-            written = producer.send(topic, value=value, partition=0).get(timeout=ANSWER_SECONDS)
+            for command in commands:
+                _check_place(producer, settings, command.topic, command.partition)
+            sent = [producer.send(topic, value=value, partition=0) for value in values]
+            places = [each.get(timeout=ANSWER_SECONDS).offset for each in sent]
         finally:
             producer.close(timeout=1)
     except KafkaError as error:
         raise ConnectorError(explained(settings, error)) from None
-    return f"{command.action} asked for, at {written.offset} of topic {topic}"
+    action, count = commands[0].action, len({command.partition for command in commands})
+    if len(places) == 1:
+        return f"{action} asked for, at {places[0]} of topic {topic}"
+    of = f"of {len(places)} subclasses in {count} partition{'' if count == 1 else 's'}"
+    return f"{action} asked for, {of}, at {places[0]} to {places[-1]} of topic {topic}"
+
+
+def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:
+    """Find the partitions' own subclasses that a name means, as commands name them.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    name
+        ``topic/partition:id``, or ``global:id`` as `stream-osr reconcile` has told it: then those that are linked to
+        this identity now, or to the one that it was merged into, in partitions of the input.
+
+    Raises
+    ------
+    InvalidParameter
+        If there are no global identities, or not this one, or nothing under it is alive.
+    ConnectorError
+        If they cannot be read.
+    """
+    given = _GLOBAL.fullmatch(name)
+    if given is None:
+        return [{"subclass": name}]
+    if settings.subclasses is None:
+        raise InvalidParameter(
+            f"setting subclasses: {name} is an identity of `stream-osr reconcile`; name the topic that it reads"
+        )
+    links, key = Links({}, {}), int(given["id"])
+    try:
+        for received in read_all(settings, settings.links):
+            links.read(received)
+        there = alive(read_all(settings, settings.subclasses))
+    except KafkaError as error:
+        raise ConnectorError(explained(settings, error)) from None
+    except DecodeError as error:
+        raise ConnectorError(f"topic {settings.links} cannot be read: {error}") from None
+    if key not in {*links.links.values(), *links.merged}:
+        raise InvalidParameter(
+            f"no subclass has had the global id {key}; those that there are stand in topic {settings.global_events}"
+        )
+    own = [
+        local
+        for local, linked in sorted(links.links.items())
+        if links.final(linked) == links.final(key)
+        and local in there
+        and local.place.rpartition("/")[0] == settings.input
+    ]
+    if not own:
+        raise InvalidParameter(
+            f"nothing under {name} is an emerging subclass any more: all were named, or are forgotten"
+        )
+    return [{"subclass": name_of(local), "run": local.run} for local in own]
 
 
 def _check_place(

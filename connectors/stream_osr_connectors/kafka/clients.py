@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
     AuthorizationError,
@@ -22,18 +26,34 @@ from kafka.errors import (
 )
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from stream_osr.errors import InvalidParameter
+from stream_osr.errors import ConnectorError, InvalidParameter
 
 from .settings import ServiceSettings
+from .transactions import close
+from .unpacking import unpack_all
+
+POLL_SECONDS = 0.1
+RETRY_SECONDS = 0.5
+
+COMMITTED_SECONDS = 2.0
+"""How long one question for committed offsets may take."""
+
+CLOSE_SECONDS = 3.0
+"""How long closing a client may take before it is left behind."""
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
 
+ALERT_SECONDS = 1.0
+"""How long a broker may take to refuse our certificate: with TLS 1.3 it says so after the handshake."""
+
+SILENCE_SECONDS = 30.0
+"""How long records that are there may take to come."""
 
 REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
 
 
-class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
+class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
     """OAUTHBEARER token that something else keeps fresh in a file."""
 
     def __init__(self, path: Path) -> None:
@@ -114,7 +134,7 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
 def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaConsumer:
     """Make the consumer of the instances: a static member of the group that shares by the cooperative protocol."""
     session = int(1000 * settings.session_timeout)
-    return KafkaConsumer(
+    consumer = KafkaConsumer(
         **_reading(settings),
         group_id=settings.group,
         group_instance_id=settings.instance,
@@ -123,11 +143,72 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
         heartbeat_interval_ms=min(3000, session // 5),
         max_poll_records=max_poll_records,
     )
+    return unpack_all(consumer)
 
 
 def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
     """Make a consumer that belongs to no group."""
-    return KafkaConsumer(**_reading(settings), group_id=None)
+    return unpack_all(KafkaConsumer(**_reading(settings), group_id=None))
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
+    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
+
+    def __init__(self, consumer: KafkaConsumer, assigned: set[int], lost: set[int]) -> None:
+        self._consumer, self._assigned, self._lost = consumer, assigned, lost
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        """Hold partitions back until their state is there."""
+        for place in assigned:
+            self._consumer.pause(place)
+            self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
+            self._assigned.add(place.partition)
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        """Let go: everything that counts is committed."""
+        for place in revoked:
+            self._assigned.discard(place.partition)
+            self._lost.add(place.partition)
+
+    on_partitions_lost = on_partitions_revoked
+
+
+def let_go(consumer: KafkaConsumer | None) -> None:
+    """Close a consumer of which nothing more is expected, without waiting for long."""
+    if consumer is not None:
+        close(lambda: consumer.close(autocommit=False, timeout_ms=2000), CLOSE_SECONDS)
+
+
+def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[ConsumerRecord]:
+    """Read the committed records of a topic, or of its one partition up to an offset.
+
+    Raises
+    ------
+    ConnectorError
+        If there is no such topic.
+    KafkaError
+        If the brokers do not answer, or nothing comes for half a minute.
+    """
+    consumer = plain_consumer(settings)
+    try:
+        numbers = consumer.partitions_for_topic(topic)
+        if not numbers:
+            raise ConnectorError(
+                f"topic {topic} does not exist at {settings.brokers}; create it, or correct the name"
+            )
+        places = [TopicPartition(topic, number) for number in sorted(numbers)]
+        consumer.assign(places)
+        ends = consumer.end_offsets(places) if end is None else dict.fromkeys(places, end)
+        consumer.seek_to_beginning(*places)
+        heard = time.monotonic()
+        while any((consumer.position(place, timeout_ms=5000) or 0) < ends[place] for place in places):
+            for place, records in consumer.poll(timeout_ms=200).items():
+                heard = time.monotonic()
+                yield from (record for record in records if record.offset < ends[place])
+            if time.monotonic() - heard > SILENCE_SECONDS:
+                raise KafkaTimeoutError(f"nothing came from {topic} for {SILENCE_SECONDS:g} s")
+    finally:
+        consumer.close()
 
 
 def transactional_producer(settings: ServiceSettings) -> KafkaProducer:
@@ -212,15 +293,25 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
         except (OSError, ValueError):
             continue
         try:
-            with connection, context.wrap_socket(connection, server_hostname=host.strip("[]")):
-                pass
+            with (
+                connection,
+                context.wrap_socket(connection, server_hostname=host.strip("[]")) as wrapped,
+                suppress(TimeoutError),
+            ):
+                wrapped.settimeout(ALERT_SECONDS)
+                wrapped.recv(1)
         except ssl.SSLCertVerificationError as error:
             return (
                 f"the certificate of {server} is not trusted ({error.verify_message}); give the certificate of its "
                 "authority as tls_ca, and name the host as the certificate does"
             )
         except OSError as error:
-            return f"{server} does not speak TLS as we do ({_why(error)}); check the port and security_protocol"
+            why = _why(error)
+            if "alert" in why and "certificate" in why:
+                return (
+                    f"{server} asks for a certificate of ours that it trusts ({why}); give tls_certificate, tls_key"
+                )
+            return f"{server} does not speak TLS as we do ({why}); check the port and security_protocol"
     return None
 
 

@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.values import DecodeError, label_of_text
 
-from .asking import ask
+from .asking import ask, meant
 from .clients import quieten
 from .figures import Figures
 from .logs import begin_logging
 from .metrics import Overview
 from .monitor import Monitor
+from .reconciling import Reconciler
 from .service import Service
 from .settings import ServiceSettings, load_settings
 from .topic_setup import Line, Wanted, look_after
@@ -30,6 +31,20 @@ from .watchdog import Watchdog
 from .workers import Workers, report
 
 logger = logging.getLogger("stream_osr.kafka")
+
+
+class Loop(Protocol):
+    """What a process does until it is told to stop."""
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop."""
+
+
+class Make(Protocol):
+    """Makes the loop of a process."""
+
+    def __call__(self, settings: ServiceSettings, *, figures: Figures) -> Loop:
+        """Make it; it tells how it goes by the figures."""
 
 
 def serve(config: Path | None, flags: Sequence[str]) -> None:
@@ -42,13 +57,22 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
         two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
-    begin_logging(settings)
-    begin = _work_alone if settings.workers == 1 else _work_together
-    if settings.log_format == "text":
-        begin(settings)
-        return
-    with _errors_logged():
-        begin(settings)
+    if settings.workers == 1:
+        _begin(settings, lambda: _work_alone(settings, settings.input, Service))
+    else:
+        _begin(settings, lambda: _work_together(settings))
+
+
+def reconcile(config: Path | None, flags: Sequence[str]) -> None:
+    """Join the subclasses of all partitions until SIGTERM or SIGINT; looked after as a worker of the service is.
+
+    Raises
+    ------
+    StreamOSRError
+        As :func:`serve`.
+    """
+    settings = load_settings(config, flags)
+    _begin(settings, lambda: _work_alone(settings, settings.subclasses or "", Reconciler))
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
@@ -66,12 +90,14 @@ def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, wh
 def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
     """Make a subclass (part of) a known class."""
     settings = _without_model(config, flags)
-    return _ask(settings, {"subclass": subclass, "label": _label(settings, label)})
+    named = _label(settings, label)
+    return _ask(settings, *({**one, "label": named} for one in _meant(settings, subclass)))
 
 
 def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
     """Have nothing more told of a subclass."""
-    return _ask(_without_model(config, flags), {"subclass": subclass, "mute": True})
+    settings = _without_model(config, flags)
+    return _ask(settings, *({**one, "mute": True} for one in _meant(settings, subclass)))
 
 
 def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
@@ -84,9 +110,14 @@ def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings
     return load_settings(config, flags, model=Path())
 
 
-def _ask(settings: ServiceSettings, asked: dict[str, Any]) -> str:
+def _meant(settings: ServiceSettings, subclass: str) -> list[dict[str, str]]:
     quieten()
-    return ask(settings, asked)
+    return meant(settings, subclass)
+
+
+def _ask(settings: ServiceSettings, *asked: dict[str, Any]) -> str:
+    quieten()
+    return ask(settings, *asked)
 
 
 def _label(settings: ServiceSettings, text: str) -> str | int | None:
@@ -103,11 +134,20 @@ def _whole(text: str) -> int:
         raise InvalidParameter(f"the key {text!r} is not a whole number") from None
 
 
-def _work_alone(settings: ServiceSettings) -> None:
+def _begin(settings: ServiceSettings, work: Callable[[], None]) -> None:
+    begin_logging(settings)
+    if settings.log_format == "text":
+        work()
+        return
+    with _errors_logged():
+        work()
+
+
+def _work_alone(settings: ServiceSettings, topic: str, make: Make) -> None:
     figures = Figures()
-    monitor = _monitor(settings, Overview(settings.input, lambda: {settings.instance: figures}, settings.watchdog))
+    monitor = _monitor(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog))
     try:
-        _work(settings, figures, threading.Event())
+        _work(settings, figures, threading.Event(), make)
     finally:
         if monitor is not None:
             monitor.close()
@@ -132,17 +172,17 @@ def work_under_parent(settings: ServiceSettings, pipe: Connection) -> None:
     figures, told = Figures(), threading.Event()
     report(figures, pipe, gone=told.set)
     with _errors_logged():
-        _work(settings, figures, told)
+        _work(settings, figures, told, Service)
 
 
-def _work(settings: ServiceSettings, figures: Figures, told: threading.Event) -> None:
+def _work(settings: ServiceSettings, figures: Figures, told: threading.Event, make: Make) -> None:
     watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
     _on_signals(told.set)
     try:
-        service = Service(settings, figures=figures)
+        loop = make(settings, figures=figures)
         gc.collect()
         gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
-        service.run(told.is_set)
+        loop.run(told.is_set)
     finally:
         watchdog.dismiss()
 

@@ -49,9 +49,9 @@ class Figures:
     ----------
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
-        ``labelled``, ``skipped``, ``batches``, ``replayed``; by name and -1: ``steps`` (micro-batches closed,
-        replayed or not), ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``rebalances``,
-        ``consumers`` made, ``snapshots``.
+        ``labelled``, ``skipped``, ``batches``, ``replayed``, ``unreadable`` (times that a partition could not be
+        read on); by name and -1: ``steps`` (micro-batches closed, replayed or not), ``transactions``, ``failed``
+        transactions, ``abandoned`` ones among them, ``rebalances``, ``consumers`` made, ``snapshots``.
     partitions
         By number, those that this worker owns.
     batch_seconds, transaction_seconds, snapshot_seconds

@@ -35,6 +35,8 @@ class Command(NamedTuple):
         Of the instance.
     label
         The class.
+    run
+        Run of the partition that the subclass is of: one that has begun anew uses ids again. None: whichever it is.
     """
 
     action: Literal["label", "promote", "mute", "undo"]
@@ -43,6 +45,7 @@ class Command(NamedTuple):
     subclass: int | None = None
     key: str | int | None = None
     label: Label | None = None
+    run: str | None = None
 
 
 def parse(value: bytes | None) -> Command:
@@ -56,7 +59,7 @@ def parse(value: bytes | None) -> Command:
     Examples
     --------
     >>> parse(b'{"subclass": "sensors/3:17", "label": "leak"}')
-    Command(action='promote', topic='sensors', partition=3, subclass=17, key=None, label='leak')
+    Command(action='promote', topic='sensors', partition=3, subclass=17, key=None, label='leak', run=None)
     >>> parse(b'{"key": "a7", "label": "leak"}').action, parse(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
     """
@@ -72,20 +75,27 @@ def parse(value: bytes | None) -> Command:
         return Command("undo", topic, partition)
     if "subclass" in parsed:
         topic, partition, subclass = _place(parsed["subclass"], whole=True)
+        run = parsed.get("run")
+        if not (run is None or isinstance(run, str)):
+            raise DecodeError(f"run is {shown(run)}, not text")
         if parsed.get("mute") is True:
-            return Command("mute", topic, partition, subclass)
+            return Command("mute", topic, partition, subclass, run=run)
         if label is None:
             raise DecodeError('it names a subclass without a label; add one, or "mute": true')
-        return Command("promote", topic, partition, subclass, label=label)
+        return Command("promote", topic, partition, subclass, label=label, run=run)
     key = key_of(parsed.get("key"))
     if key is None or label is None:
         raise DecodeError("it needs a key and a label, a subclass and a label, or undo")
     return Command("label", key=key, label=label)
 
 
-def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int) -> None:
+def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int, run: str) -> None:
     """Do what is asked of one partition's recognizer; what cannot be done is logged, and the stream goes on."""
     if command.partition is not None and (command.topic, command.partition) != (topic, partition):
+        return
+    if command.run not in (None, run):
+        why = "it was asked of an earlier run, and the partition has begun anew since"
+        logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, why)
         return
     subclass = [] if command.subclass is None else [command.subclass]
     try:

@@ -20,6 +20,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, shown
 
 from .settings import ServiceSettings
+from .unpacking import RawName
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -303,8 +304,11 @@ def check_envelope(received: Received) -> None:
     Raises
     ------
     DecodeError
-        With what is too long.
+        With what is too long, or no text.
     """
+    for place, (name, _) in enumerate(received.headers, start=1):
+        if isinstance(name, RawName):
+            raise DecodeError(f"the name of header {place} of {len(received.headers)} is not UTF-8")
     if received.key is not None and len(received.key) > MOST_KEY_BYTES:
         raise DecodeError(f"the key has {len(received.key)} bytes; {MOST_KEY_BYTES} are allowed")
     if received.headers and (size := _size(None, None, received.headers)) > MOST_HEADER_BYTES:

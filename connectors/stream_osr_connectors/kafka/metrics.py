@@ -22,6 +22,7 @@ _PARTITION_COUNTS = {
     "labelled": "Records with a label: learnt, not decided.",
     "skipped": "Records with a missing value that on_missing=skip has left out.",
     "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
+    "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
 }
 
 _WORKER_COUNTS = {

@@ -121,7 +121,7 @@ def step(
     refused: list[tuple[Received, Refusal]] = []
     labelled = skipped = 0
     for command in commands:
-        apply(command, model, *place)
+        apply(command, model, *place, partition.lineage)
     pending = model.pending
     for received in records:
         stage = "DECODE"

@@ -8,11 +8,9 @@ small topics. Links are taken at their word: whatever compaction has removed of 
 from __future__ import annotations
 
 import logging
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from types import FrameType
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -22,12 +20,23 @@ from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, resto
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .clients import group_consumer, plain_consumer, quieten, transactional_producer
-from .logs import begin_logging
+from .clients import (
+    CLOSE_SECONDS,
+    COMMITTED_SECONDS,
+    POLL_SECONDS,
+    RETRY_SECONDS,
+    Listener,
+    explained,
+    group_consumer,
+    let_go,
+    quieten,
+    read_all,
+    transactional_producer,
+)
+from .figures import Figures, PartitionFigures
 from .messages import Outgoing, Received
 from .recovery import ModelFile
-from .service import CLOSE_SECONDS, COMMITTED_SECONDS, POLL_SECONDS, RETRY_SECONDS, _let_go, _Listener
-from .settings import ServiceSettings, load_settings
+from .settings import ServiceSettings
 from .subclasses import Links, changes_told, name_of, parse_summary
 from .transactions import InDoubtError, Transactions
 
@@ -35,6 +44,7 @@ logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = "1"
 MOST_RECORDS = 100
+LOOK_SECONDS = 1.0
 
 
 class Reconciler:
@@ -44,6 +54,8 @@ class Reconciler:
     ----------
     settings
         Those of the service; its group is followed by ``-reconcile``.
+    figures
+        Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
 
     Raises
     ------
@@ -53,12 +65,14 @@ class Reconciler:
         If the model cannot be used.
     """
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, figures: Figures | None = None) -> None:
         if settings.subclasses is None:
             raise ConnectorError(
                 "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
             )
         self.settings = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
+        self.figures = Figures() if figures is None else figures
+        self._looked = 0.0
         self._topic: str = settings.subclasses
         self._place = TopicPartition(self._topic, 0)
         self._trained = ModelFile.load(settings).trained
@@ -83,16 +97,19 @@ class Reconciler:
         try:
             self._open()
             while not stop():
+                self.figures.turn()
                 polled = self._poll()
                 if self._lost:
                     self._lost.clear()
-                    self._state = None
+                    self._forget()
+                    self.figures.add("rebalances")
                 if self._assigned:
                     self._try_load()
                 elif polled and self._state is not None:
                     self._work(self._state, polled)
+                self._look()
         finally:
-            _let_go(self._consumer)
+            let_go(self._consumer)
             self._transactions.close(CLOSE_SECONDS)
 
     def _open(self) -> None:
@@ -114,11 +131,12 @@ class Reconciler:
         except InDoubtError as error:
             raise ConnectorError(f"cannot begin transactions at {settings.brokers}: {error}") from None
         except KafkaError as error:
-            raise ConnectorError(f"cannot connect to {settings.brokers}: {error}") from None
+            raise ConnectorError(explained(settings, error)) from None
 
     def _subscribe(self) -> None:
         self._consumer = group_consumer(self.settings, MOST_RECORDS)
-        self._consumer.subscribe([self._topic], listener=_Listener(self._consumer, self._assigned, self._lost))
+        self._consumer.subscribe([self._topic], listener=Listener(self._consumer, self._assigned, self._lost))
+        self.figures.add("consumers")
 
     def _poll(self) -> list[Received]:
         try:
@@ -134,12 +152,33 @@ class Reconciler:
             ) from None
         except Exception as error:  # after any error the client may be wedged: a new one is not
             logger.warning("the consumer failed and is replaced: %s: %s", type(error).__name__, error)
-        _let_go(self._consumer)
-        self._consumer = self._state = None
+        let_go(self._consumer)
+        self._consumer = None
+        self._forget()
         self._assigned.clear()
         self._lost.clear()
         time.sleep(RETRY_SECONDS)
         return []
+
+    def _forget(self) -> None:
+        self._state = None
+        self.figures.partitions.clear()
+
+    def _look(self) -> None:
+        """Once a second, see how far behind it is; with nothing left to do, that is progress, too."""
+        now, figures, consumer = time.monotonic(), self.figures, self._consumer
+        figures.ready = consumer is not None and consumer.group_metadata().generation_id >= 0 and not self._assigned
+        if consumer is None or now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        for partition in figures.partitions.values():
+            partition.end, partition.lag = consumer.highwater(self._place), None
+            with suppress(KafkaError):
+                read = consumer.position(self._place, timeout_ms=1000)  # it counts the marks of transactions, too
+                if partition.end is not None and read is not None:
+                    partition.lag = max(0, partition.end - read)
+        if figures.ready and all(partition.lag == 0 for partition in figures.partitions.values()):
+            figures.progress = now
 
     # Where it stands.
 
@@ -167,7 +206,8 @@ class Reconciler:
             raise InDoubtError(f"offset {at} was committed, and the topic ends at {end}")
         next_id = 0 if committed is None else _next_id(committed.metadata or "")
         stored = Links({}, {})
-        for received in self._read(self.settings.links):
+        for received in read_all(self.settings, self.settings.links):
+            self.figures.turn()
             stored.read(received)
         if next_id and not stored.links:
             raise ConnectorError(
@@ -175,7 +215,7 @@ class Reconciler:
                 "bring the topic back (cleanup.policy=compact), or take another group"
             )
         self._runs = {}
-        summaries = [s for s in map(self._parse, self._read(self._topic, at)) if s is not None]
+        summaries = [s for s in map(self._parse, read_all(self.settings, self._topic, at)) if s is not None]
         self._state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
         logger.info("%d subclasses alive in %d global ones at %d", len(self._state.said), len(self._state.sums), at)
         left = sorted(local for local in self._state.said if local not in self._state.links)
@@ -187,25 +227,13 @@ class Reconciler:
                 state, more = self._take_in(state, again, f"{at}-{name_of(local)}", -1)
                 messages += more
             self._publish(state, messages, at)
+        self.figures.partitions[0] = PartitionFigures(at)
         consumer.seek(self._place, at)
         consumer.resume(self._place)
 
-    def _read(self, topic: str, end: int | None = None) -> Iterator[Received]:
-        """Read the committed records of a topic, or of its one partition up to an offset."""
-        consumer = plain_consumer(self.settings)
-        try:
-            places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-            consumer.assign(places)
-            ends = consumer.end_offsets(places) if end is None else dict.fromkeys(places, end)
-            consumer.seek_to_beginning(*places)
-            while any(consumer.position(place) < ends[place] for place in places):
-                for place, records in consumer.poll(timeout_ms=200).items():
-                    yield from (record for record in records if record.offset < ends[place])
-        finally:
-            consumer.close()
-
     def _parse(self, received: Received) -> Summary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
+        self.figures.turn()
         try:
             summary = parse_summary(received, self._runs, self._trained)
         except DecodeError as error:
@@ -223,16 +251,22 @@ class Reconciler:
         """Take in what was read, and publish what it changes with the offset that it reaches."""
         assert self._consumer is not None
         messages: list[Outgoing] = []
+        begun = time.perf_counter()
         try:
             for received in polled:
                 summary = self._parse(received)
                 if summary is not None:
                     state, more = self._take_in(state, summary, str(received.offset), received.timestamp)
                     messages += more
+            self.figures.add("steps")
+            self.figures.batch_seconds += time.perf_counter() - begun
             self._publish(state, messages, polled[-1].offset + 1)
+            self.figures.add("records", 0, len(polled))
         except InDoubtError as error:
             logger.warning("a transaction failed: %s", error)
-            self._state = None
+            self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
+            self._forget()
             if self._place in self._consumer.assignment():
                 self._consumer.pause(self._place)
                 self._assigned.add(0)
@@ -255,8 +289,16 @@ class Reconciler:
         assert self._consumer is not None
         self._transactions.open()
         offsets = {self._place: OffsetAndMetadata(at, f"{VERSION} {state.next_id}", -1)}
-        self._transactions.finish(self._transactions.begin(messages, offsets, self._consumer.group_metadata()))
+        running = self._transactions.begin(messages, offsets, self._consumer.group_metadata())
+        self._transactions.finish(running)
         self._state = state
+        figures = self.figures
+        figures.add("transactions")
+        figures.transaction_seconds += running.seconds
+        figures.add("events", 0, sum(message.topic == self.settings.global_events for message in messages))
+        figures.progress = time.monotonic()
+        if 0 in figures.partitions:
+            figures.partitions[0].position = at
 
 
 def _next_id(metadata: str) -> int:
@@ -267,24 +309,3 @@ def _next_id(metadata: str) -> int:
             "another group"
         )
     return int(number)
-
-
-def run_reconciler(config: Path | None, flags: Sequence[str]) -> None:
-    """Reconcile until SIGTERM or SIGINT.
-
-    Raises
-    ------
-    StreamOSRError
-        If it cannot begin, or cannot go on without a person.
-    """
-    settings = load_settings(config, flags)
-    begin_logging(settings)
-    told = False
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
-    Reconciler(settings).run(lambda: told)

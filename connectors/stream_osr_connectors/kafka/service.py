@@ -8,21 +8,33 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import FencedInstanceIdError, KafkaError, UnsupportedCodecError
 
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
-from .clients import explained, group_consumer, quieten, transactional_producer
+from .clients import (
+    CLOSE_SECONDS,
+    COMMITTED_SECONDS,
+    POLL_SECONDS,
+    RETRY_SECONDS,
+    Listener,
+    explained,
+    group_consumer,
+    let_go,
+    quieten,
+    transactional_producer,
+)
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
@@ -33,17 +45,13 @@ from .snapshots import Snapshots
 from .subclasses import largest_summary, summary
 from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
+from .unpacking import unpack_all
 
 logger = logging.getLogger("stream_osr.kafka")
 
-POLL_SECONDS = 0.1
-RETRY_SECONDS = 0.5
 SWEEP_SECONDS = 30.0
 FEW_STEPS = 100
 """Their text always fits."""
-
-CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
 
 LOOK_SECONDS = 1.0
 
@@ -53,8 +61,8 @@ READ_AHEAD = 4
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
 
-COMMITTED_SECONDS = 2.0
-"""How long one question for committed offsets may take."""
+FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
+"""Seconds before a record that cannot be read is fetched again: doubled each time."""
 
 
 @dataclass(slots=True)
@@ -93,6 +101,14 @@ class Closed(NamedTuple):
     after: Partition
     records: list[Received]
     outcome: Outcome
+
+
+class Held(NamedTuple):
+    """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
+
+    offset: int
+    seconds: float
+    until: float
 
 
 class Service:
@@ -137,6 +153,7 @@ class Service:
         self._owned: dict[int, Owned] = {}
         self._assigned: set[int] = set()  # by the group, and not loaded yet
         self._lost: set[int] = set()
+        self._held: dict[int, Held] = {}
         self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._swept = time.monotonic()
         self._publisher = Publisher(
@@ -164,6 +181,7 @@ class Service:
             while not stop():
                 self.figures.turn()
                 self._take(self._poll())
+                self._fetch_held()
                 self._settle()
                 self._labels.refresh()
                 self._work(stop)
@@ -209,8 +227,8 @@ class Service:
 
     def _subscribe(self) -> KafkaConsumer:
         most = READ_AHEAD * self.settings.commit_batches * self._batch_size
-        consumer = self._make_consumer(self.settings, max(500, most))
-        consumer.subscribe([self.settings.input], listener=_Listener(consumer, self._assigned, self._lost))
+        consumer = unpack_all(self._make_consumer(self.settings, max(500, most)), self._hold)
+        consumer.subscribe([self.settings.input], listener=Listener(consumer, self._assigned, self._lost))
         self.figures.add("consumers")
         return consumer
 
@@ -229,7 +247,7 @@ class Service:
                 self._try_snapshot(number)
 
     def _close(self) -> None:
-        _let_go(self._consumer)
+        let_go(self._consumer)
         close(self._labels.close, CLOSE_SECONDS)
         self._transactions.close(CLOSE_SECONDS)
 
@@ -254,7 +272,7 @@ class Service:
 
     def _replace_consumer(self) -> None:
         """Begin with a new consumer; with none, the loop tries again."""
-        _let_go(self._consumer)
+        let_go(self._consumer)
         self._consumer = None
         self._lost.update(self._owned)
         self._assigned.clear()
@@ -268,6 +286,7 @@ class Service:
         """Buffer what was read of partitions that are ours, after letting go of those that are not any more."""
         for number in sorted(self._lost):
             owned = self._owned.pop(number, None)
+            self._held.pop(number, None)
             self.figures.partitions.pop(number, None)
             if owned is not None:
                 if not owned.replay:
@@ -283,6 +302,42 @@ class Service:
             if not owned.buffer:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
+            held = self._held.get(place.partition)
+            if held is not None and records[-1].offset >= held.offset:
+                del self._held[place.partition]
+                logger.info("%s/%d can be read again", place.topic, place.partition)
+
+    def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
+        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
+        assert self._consumer is not None
+        self._consumer.pause(place)
+        held = self._held.get(place.partition)
+        again = held is not None and held.offset == offset
+        seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
+        self._held[place.partition] = Held(offset, seconds, time.monotonic() + seconds)
+        self.figures.add("unreadable", place.partition)
+        remedy = (
+            "install what this codec needs"
+            if isinstance(error, UnsupportedCodecError)
+            else "the leader's copy may be damaged: let another replica lead"
+        )
+        logger.error(
+            "%s/%d cannot be read from %d on: %s; %s. Tried again in %.0f s; other partitions go on",
+            place.topic,
+            place.partition,
+            offset,
+            error,
+            remedy,
+            seconds,
+        )
+
+    def _fetch_held(self) -> None:
+        """Fetch again what could not be read, when its time has come."""
+        now = time.monotonic()
+        for number, held in self._held.items():
+            if now >= held.until and number in self._owned and self._consumer is not None:
+                self._held[number] = held._replace(until=math.inf)
+                self._consumer.resume(TopicPartition(self.settings.input, number))
 
     def _look(self) -> None:
         """Once a second, see how far behind each partition is; with nothing left to do, that is progress, too."""
@@ -641,33 +696,6 @@ class Service:
             self.figures.partitions[number].snapshot = owned.written
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
-
-    def __init__(self, consumer: KafkaConsumer, assigned: set[int], lost: set[int]) -> None:
-        self._consumer, self._assigned, self._lost = consumer, assigned, lost
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        """Hold partitions back until their state is there."""
-        for place in assigned:
-            self._consumer.pause(place)
-            self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
-            self._assigned.add(place.partition)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Let go: everything that counts is committed."""
-        for place in revoked:
-            self._assigned.discard(place.partition)
-            self._lost.add(place.partition)
-
-    on_partitions_lost = on_partitions_revoked
-
-
 def _mark(state: Partition) -> tuple[str, Boundary]:
     """Name a committed state: within a lineage only one way has led to a boundary."""
     return state.lineage, state.history.last
-
-
-def _let_go(consumer: KafkaConsumer | None) -> None:
-    if consumer is not None:
-        close(lambda: consumer.close(autocommit=False, timeout_ms=2000), CLOSE_SECONDS)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import orjson
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.base import Position
+from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.values import plain
 
 
-class KafkaSink:
+class KafkaSink(Closing):
     """Records as JSON objects, under their ``key``; the service has its own, transactional way out.
 
     Delivery: at least once for a writer that repeats itself. What was sent to a topic cannot be taken back, so a run
@@ -122,11 +121,3 @@ class KafkaSink:
             self.flush()
         finally:
             self._producer.close(timeout=5)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.base import BadRecord, Position, Record
+from stream_osr_connectors.base import BadRecord, Closing, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
 from .messages import Received, json_decoder
+from .unpacking import unpack_all
 
 
-class KafkaSource:
+class KafkaSource(Closing):
     """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
 
     Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
@@ -77,6 +77,7 @@ class KafkaSource:
                     **client,
                 }
             )
+            unpack_all(self._consumer)
             numbers = self._consumer.partitions_for_topic(topic)
             if not numbers:
                 raise ConnectorError(f"topic {topic} does not exist at {brokers}; correct the name, or create it")
@@ -147,11 +148,3 @@ class KafkaSource:
             self._closed = True
             self._read.clear()
             self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -6,7 +6,7 @@ Keys are ``topic/partition:id`` for a partition's own subclass and ``global:id``
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -100,11 +100,36 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         raise DecodeError(f"it is no summary: {error}") from None
 
 
+def alive(summaries: Iterable[Received]) -> set[Local]:
+    """Find the subclasses that have not ended, by all summaries in order; what is none is left aside."""
+    runs: dict[str, str] = {}
+    latest: dict[bytes, Local] = {}
+    for received in summaries:
+        key = received.key or b""
+        named = _LOCAL.fullmatch(key.decode(errors="replace"))
+        try:
+            run = None if received.value is None else str(orjson.loads(received.value)["run"])
+        except (LookupError, TypeError, ValueError):
+            continue
+        if run is None or named is None:
+            latest.pop(key, None)
+        else:
+            runs[named["place"]] = run
+            latest[key] = Local(named["place"], run, int(named["id"]))
+    return {local for local in latest.values() if local.run == runs[local.place]}
+
+
 class Links(NamedTuple):
     """What the topic of links holds: global identities of subclasses, and those that have ended in others."""
 
     links: dict[Local, int]
     merged: dict[int, int]
+
+    def final(self, key: int) -> int:
+        """Follow a global identity to the one that goes on for it."""
+        while key in self.merged:
+            key = self.merged[key]
+        return key
 
     def read(self, received: Received) -> None:
         """Take in a record.
