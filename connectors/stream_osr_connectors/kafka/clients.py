@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.errors import (
@@ -29,17 +29,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from stream_osr.errors import ConnectorError, InvalidParameter
 
 from .settings import ServiceSettings
-from .transactions import close
 from .unpacking import unpack_all
-
-POLL_SECONDS = 0.1
-RETRY_SECONDS = 0.5
-
-COMMITTED_SECONDS = 2.0
-"""How long one question for committed offsets may take."""
-
-CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
 
 BOOTSTRAP_SECONDS = 5.0
 """How long a new client looks for a broker before it says that there is none."""
@@ -149,34 +139,6 @@ def group_consumer(settings: ServiceSettings, max_poll_records: int) -> KafkaCon
 def plain_consumer(settings: ServiceSettings) -> KafkaConsumer:
     """Make a consumer that belongs to no group."""
     return unpack_all(KafkaConsumer(**_reading(settings), group_id=None))
-
-
-class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types
-    """Notes what comes and goes; it runs in the client's thread, inside `poll`, and may do no more than that."""
-
-    def __init__(self, consumer: KafkaConsumer, assigned: set[int], lost: set[int]) -> None:
-        self._consumer, self._assigned, self._lost = consumer, assigned, lost
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        """Hold partitions back until their state is there."""
-        for place in assigned:
-            self._consumer.pause(place)
-            self._consumer.seek(place, 0)  # any place: without one, poll would go and ask for the committed offset
-            self._assigned.add(place.partition)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Let go: everything that counts is committed."""
-        for place in revoked:
-            self._assigned.discard(place.partition)
-            self._lost.add(place.partition)
-
-    on_partitions_lost = on_partitions_revoked
-
-
-def let_go(consumer: KafkaConsumer | None) -> None:
-    """Close a consumer of which nothing more is expected, without waiting for long."""
-    if consumer is not None:
-        close(lambda: consumer.close(autocommit=False, timeout_ms=2000), CLOSE_SECONDS)
 
 
 def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[ConsumerRecord]:

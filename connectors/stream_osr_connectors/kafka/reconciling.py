@@ -10,31 +10,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import Any
 
-from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.errors import KafkaError
 
 from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, restore
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .clients import (
-    CLOSE_SECONDS,
-    COMMITTED_SECONDS,
-    POLL_SECONDS,
-    RETRY_SECONDS,
-    Listener,
-    explained,
-    group_consumer,
-    let_go,
-    quieten,
-    read_all,
-    transactional_producer,
-)
+from .clients import quieten, read_all, transactional_producer
 from .figures import Figures, PartitionFigures
 from .messages import Outgoing, Received
+from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
 from .recovery import ModelFile
 from .settings import ServiceSettings
 from .subclasses import Links, changes_told, name_of, parse_summary
@@ -76,12 +63,10 @@ class Reconciler:
         self._topic: str = settings.subclasses
         self._place = TopicPartition(self._topic, 0)
         self._trained = ModelFile.load(settings).trained
-        self._consumer: KafkaConsumer | None = None
+        self._reader = Reader(self.settings, self._topic, MOST_RECORDS, self.figures)
         self._transactions = Transactions(
             lambda: transactional_producer(self.settings), settings.transaction_deadline
         )
-        self._assigned: set[int] = set()  # by the group, and not loaded yet
-        self._lost: set[int] = set()
         self._state: Reconciled | None = None
         self._runs: dict[str, str] = {}
 
@@ -98,29 +83,27 @@ class Reconciler:
             self._open()
             while not stop():
                 self.figures.turn()
-                polled = self._poll()
-                if self._lost:
-                    self._lost.clear()
+                polled = self._reader.poll().get(0, [])
+                if self._reader.gone():
                     self._forget()
                     self.figures.add("rebalances")
-                if self._assigned:
+                if self._reader.assigned:
                     self._try_load()
                 elif polled and self._state is not None:
                     self._work(self._state, polled)
                 self._look()
         finally:
-            let_go(self._consumer)
+            self._reader.close()
             self._transactions.close(CLOSE_SECONDS)
 
     def _open(self) -> None:
         settings = self.settings
-        try:
-            self._subscribe()
-            assert self._consumer is not None
+        with start_explained(settings):
+            self._reader.open()
             topics = {"subclasses": self._topic, "links": settings.links, "global_events": settings.global_events}
             logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
             for name, topic in topics.items():
-                count = len(self._consumer.partitions_for_topic(topic) or ())
+                count = len(self._reader.client.partitions_for_topic(topic) or ())
                 if not count:
                     raise ConnectorError(f"{name}: topic {topic} does not exist at {settings.brokers}; create it")
                 if count > 1 and name == "subclasses":
@@ -128,37 +111,6 @@ class Reconciler:
                         f"{name}: topic {topic} has {count} partitions; it needs one, so that a replay has one order"
                     )
             self._transactions.open()
-        except InDoubtError as error:
-            raise ConnectorError(f"cannot begin transactions at {settings.brokers}: {error}") from None
-        except KafkaError as error:
-            raise ConnectorError(explained(settings, error)) from None
-
-    def _subscribe(self) -> None:
-        self._consumer = group_consumer(self.settings, MOST_RECORDS)
-        self._consumer.subscribe([self._topic], listener=Listener(self._consumer, self._assigned, self._lost))
-        self.figures.add("consumers")
-
-    def _poll(self) -> list[Received]:
-        try:
-            if self._consumer is None:
-                self._subscribe()
-            assert self._consumer is not None
-            polled: dict[Any, list[Received]] = self._consumer.poll(timeout_ms=int(1000 * POLL_SECONDS))
-            return polled.get(self._place, [])
-        except FencedInstanceIdError:
-            raise ConnectorError(
-                f"another process of group {self.settings.group} has the name {self.settings.instance}; "
-                "give each its own instance"
-            ) from None
-        except Exception as error:  # after any error the client may be wedged: a new one is not
-            logger.warning("the consumer failed and is replaced: %s: %s", type(error).__name__, error)
-        let_go(self._consumer)
-        self._consumer = None
-        self._forget()
-        self._assigned.clear()
-        self._lost.clear()
-        time.sleep(RETRY_SECONDS)
-        return []
 
     def _forget(self) -> None:
         self._state = None
@@ -166,45 +118,33 @@ class Reconciler:
 
     def _look(self) -> None:
         """Once a second, see how far behind it is; with nothing left to do, that is progress, too."""
-        now, figures, consumer = time.monotonic(), self.figures, self._consumer
-        figures.ready = consumer is not None and consumer.group_metadata().generation_id >= 0 and not self._assigned
-        if consumer is None or now - self._looked < LOOK_SECONDS:
+        now, figures = time.monotonic(), self.figures
+        figures.ready = self._reader.joined and not self._reader.assigned
+        if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
-        for partition in figures.partitions.values():
-            partition.end, partition.lag = consumer.highwater(self._place), None
-            with suppress(KafkaError):
-                read = consumer.position(self._place, timeout_ms=1000)  # it counts the marks of transactions, too
-                if partition.end is not None and read is not None:
-                    partition.lag = max(0, partition.end - read)
+        for number, partition in figures.partitions.items():
+            partition.end, partition.lag = self._reader.lag(number)
         if figures.ready and all(partition.lag == 0 for partition in figures.partitions.values()):
             figures.progress = now
 
     # Where it stands.
 
     def _try_load(self) -> None:
-        assert self._consumer is not None
         try:
             self._transactions.open()
             self._load()
         except (KafkaError, InDoubtError) as error:
             logger.info("%s cannot be loaded yet: %s", self._topic, error)
             time.sleep(RETRY_SECONDS)
-            return
-        self._assigned.clear()
 
     def _load(self) -> None:
         """Ask where it stands; read what is stored, up to there; say what was left out for want of the model."""
-        consumer = self._consumer
-        assert consumer is not None
-        milliseconds = int(1000 * COMMITTED_SECONDS)
-        committed = consumer.committed(self._place, metadata=True, timeout_ms=milliseconds)
-        first = consumer.beginning_offsets([self._place], timeout_ms=milliseconds)[self._place]
-        end = consumer.end_offsets([self._place], timeout_ms=milliseconds)[self._place]
-        at = first if committed is None else committed.offset
-        if at > end:
-            raise InDoubtError(f"offset {at} was committed, and the topic ends at {end}")
-        next_id = 0 if committed is None else _next_id(committed.metadata or "")
+        where = self._reader.where(0)
+        at = where.first if where.offset is None else where.offset
+        if at > where.end:
+            raise InDoubtError(f"offset {at} was committed, and the topic ends at {where.end}")
+        next_id = 0 if where.offset is None else _next_id(where.metadata)
         stored = Links({}, {})
         for received in read_all(self.settings, self.settings.links):
             self.figures.turn()
@@ -228,8 +168,7 @@ class Reconciler:
                 messages += more
             self._publish(state, messages, at)
         self.figures.partitions[0] = PartitionFigures(at)
-        consumer.seek(self._place, at)
-        consumer.resume(self._place)
+        self._reader.begin(0, at)
 
     def _parse(self, received: Received) -> Summary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
@@ -249,7 +188,6 @@ class Reconciler:
 
     def _work(self, state: Reconciled, polled: Sequence[Received]) -> None:
         """Take in what was read, and publish what it changes with the offset that it reaches."""
-        assert self._consumer is not None
         messages: list[Outgoing] = []
         begun = time.perf_counter()
         try:
@@ -267,9 +205,7 @@ class Reconciler:
             self.figures.add("failed")
             self.figures.counts["abandoned", -1] = self._transactions.stuck
             self._forget()
-            if self._place in self._consumer.assignment():
-                self._consumer.pause(self._place)
-                self._assigned.add(0)
+            self._reader.put_off(0)
 
     def _take_in(
         self, state: Reconciled, summary: Summary, at: str, timestamp: int
@@ -286,10 +222,9 @@ class Reconciler:
         )
 
     def _publish(self, state: Reconciled, messages: list[Outgoing], at: int) -> None:
-        assert self._consumer is not None
         self._transactions.open()
         offsets = {self._place: OffsetAndMetadata(at, f"{VERSION} {state.next_id}", -1)}
-        running = self._transactions.begin(messages, offsets, self._consumer.group_metadata())
+        running = self._transactions.begin(messages, offsets, self._reader.client.group_metadata())
         self._transactions.finish(running)
         self._state = state
         figures = self.figures

@@ -11,6 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from .boundaries import Boundary, History, Progress
 from .partition import Partition, begin, seed_of
+from .reading import Committed
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 
@@ -78,23 +79,6 @@ class ModelFile(NamedTuple):
         """Make the recognizer of a partition, which has seen nothing yet."""
         seed = seed_of(self.arguments["seed"], topic, number)
         return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
-
-
-class Committed(NamedTuple):
-    """What the broker says about a partition: the committed offset with its metadata, and what it still holds.
-
-    Attributes
-    ----------
-    offset, metadata
-        As committed; None: nothing yet.
-    first, end
-        Offset of the first record, and the one after the last.
-    """
-
-    offset: int | None
-    metadata: str
-    first: int
-    end: int
 
 
 class Found(NamedTuple):

@@ -8,44 +8,32 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
-from kafka.errors import FencedInstanceIdError, KafkaError, UnsupportedCodecError
+from kafka.errors import KafkaError
 
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
-from .clients import (
-    CLOSE_SECONDS,
-    COMMITTED_SECONDS,
-    POLL_SECONDS,
-    RETRY_SECONDS,
-    Listener,
-    explained,
-    group_consumer,
-    let_go,
-    quieten,
-    transactional_producer,
-)
+from .clients import group_consumer, quieten, transactional_producer
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
 from .partition import Outcome, Partition, step
-from .recovery import Committed, Found, ModelFile, Recovery
+from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
+from .recovery import Found, ModelFile, Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .subclasses import largest_summary, summary
 from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
-from .unpacking import unpack_all
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -60,9 +48,6 @@ READ_AHEAD = 4
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
-
-FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
-"""Seconds before a record that cannot be read is fetched again: doubled each time."""
 
 
 @dataclass(slots=True)
@@ -103,14 +88,6 @@ class Closed(NamedTuple):
     outcome: Outcome
 
 
-class Held(NamedTuple):
-    """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
-
-    offset: int
-    seconds: float
-    until: float
-
-
 class Service:
     """One worker of the service.
 
@@ -146,14 +123,11 @@ class Service:
         self._recovery = Recovery(settings, self._model, self._snapshots)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
-        self._make_consumer = make_consumer
-        self._consumer: KafkaConsumer | None = None
+        most = READ_AHEAD * settings.commit_batches * self._batch_size
+        self._reader = Reader(settings, settings.input, max(500, most), self.figures, make_consumer)
         self._transactions = Transactions(lambda: make_producer(settings), settings.transaction_deadline)
         self._labels: Labels = NoLabels()
         self._owned: dict[int, Owned] = {}
-        self._assigned: set[int] = set()  # by the group, and not loaded yet
-        self._lost: set[int] = set()
-        self._held: dict[int, Held] = {}
         self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._swept = time.monotonic()
         self._publisher = Publisher(
@@ -180,8 +154,7 @@ class Service:
             self._open()
             while not stop():
                 self.figures.turn()
-                self._take(self._poll())
-                self._fetch_held()
+                self._take(self._reader.poll())
                 self._settle()
                 self._labels.refresh()
                 self._work(stop)
@@ -196,16 +169,12 @@ class Service:
 
     def _open(self) -> None:
         """Connect; at the start an answer is wanted, later any patience is right."""
-        try:
-            self._consumer = self._subscribe()
-            self._check_topics(self._consumer)
+        with start_explained(self.settings):
+            self._reader.open()
+            self._check_topics(self._reader.client)
             if self.settings.labels is not None:
                 self._labels = LabelLog(self.settings)
             self._transactions.open()
-        except InDoubtError as error:
-            raise ConnectorError(f"cannot begin transactions at {self.settings.brokers}: {error}") from None
-        except KafkaError as error:
-            raise ConnectorError(explained(self.settings, error)) from None
 
     def _check_topics(self, consumer: KafkaConsumer) -> None:
         """Name the topics, and make sure that they are there."""
@@ -225,13 +194,6 @@ class Service:
             )
         self._publisher = self._publisher._replace(largest=limits[settings.dead_letters])
 
-    def _subscribe(self) -> KafkaConsumer:
-        most = READ_AHEAD * self.settings.commit_batches * self._batch_size
-        consumer = unpack_all(self._make_consumer(self.settings, max(500, most)), self._hold)
-        consumer.subscribe([self.settings.input], listener=Listener(consumer, self._assigned, self._lost))
-        self.figures.add("consumers")
-        return consumer
-
     def _sweep(self) -> None:
         """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
         now = time.monotonic()
@@ -247,140 +209,53 @@ class Service:
                 self._try_snapshot(number)
 
     def _close(self) -> None:
-        let_go(self._consumer)
+        self._reader.close()
         close(self._labels.close, CLOSE_SECONDS)
         self._transactions.close(CLOSE_SECONDS)
 
     # Reading.
 
-    def _poll(self) -> dict[TopicPartition, list[Received]]:
-        if self._consumer is None:
-            self._replace_consumer()
-            return {}
-        try:
-            polled: dict[TopicPartition, list[Received]] = self._consumer.poll(timeout_ms=int(1000 * POLL_SECONDS))
-        except FencedInstanceIdError:
-            raise ConnectorError(
-                f"another worker of group {self.settings.group} has the name {self.settings.instance}; "
-                "give each its own instance"
-            ) from None
-        except Exception as error:  # after any error the client may be wedged: a new one is not
-            logger.warning("the consumer failed and is replaced: %s: %s", type(error).__name__, error)
-            self._replace_consumer()
-            return {}
-        return polled
-
-    def _replace_consumer(self) -> None:
-        """Begin with a new consumer; with none, the loop tries again."""
-        let_go(self._consumer)
-        self._consumer = None
-        self._lost.update(self._owned)
-        self._assigned.clear()
-        try:
-            self._consumer = self._subscribe()
-        except KafkaError as error:
-            logger.warning("no broker at %s: %s", self.settings.brokers, error)
-        time.sleep(RETRY_SECONDS)
-
-    def _take(self, polled: dict[TopicPartition, list[Received]]) -> None:
+    def _take(self, polled: dict[int, list[Received]]) -> None:
         """Buffer what was read of partitions that are ours, after letting go of those that are not any more."""
-        for number in sorted(self._lost):
+        gone = self._reader.gone()
+        for number in gone:
             owned = self._owned.pop(number, None)
-            self._held.pop(number, None)
             self.figures.partitions.pop(number, None)
             if owned is not None:
                 if not owned.replay:
                     self._recovery.remember(number, owned.state)
                 logger.info("%s/%d is another worker's now", self.settings.input, number)
-        if self._lost:
+        if gone:
             self.figures.add("rebalances")
-            self._lost.clear()
-        for place, records in polled.items():
-            owned = self._owned.get(place.partition)
+        for number, records in polled.items():
+            owned = self._owned.get(number)
             if owned is None:
                 continue
             if not owned.buffer:
                 owned.since = time.monotonic()
             owned.buffer.extend(records)
-            held = self._held.get(place.partition)
-            if held is not None and records[-1].offset >= held.offset:
-                del self._held[place.partition]
-                logger.info("%s/%d can be read again", place.topic, place.partition)
-
-    def _hold(self, place: TopicPartition, offset: int, error: Exception) -> None:
-        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
-        assert self._consumer is not None
-        self._consumer.pause(place)
-        held = self._held.get(place.partition)
-        again = held is not None and held.offset == offset
-        seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
-        self._held[place.partition] = Held(offset, seconds, time.monotonic() + seconds)
-        self.figures.add("unreadable", place.partition)
-        remedy = (
-            "install what this codec needs"
-            if isinstance(error, UnsupportedCodecError)
-            else "the leader's copy may be damaged: let another replica lead"
-        )
-        logger.error(
-            "%s/%d cannot be read from %d on: %s; %s. Tried again in %.0f s; other partitions go on",
-            place.topic,
-            place.partition,
-            offset,
-            error,
-            remedy,
-            seconds,
-        )
-
-    def _fetch_held(self) -> None:
-        """Fetch again what could not be read, when its time has come."""
-        now = time.monotonic()
-        for number, held in self._held.items():
-            if now >= held.until and number in self._owned and self._consumer is not None:
-                self._held[number] = held._replace(until=math.inf)
-                self._consumer.resume(TopicPartition(self.settings.input, number))
 
     def _look(self) -> None:
         """Once a second, see how far behind each partition is; with nothing left to do, that is progress, too."""
         now = time.monotonic()
-        if self._consumer is None or now - self._looked < LOOK_SECONDS:
+        if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
         for number, figures in self.figures.partitions.items():
-            figures.replaying = bool(self._owned[number].replay)
-            figures.end = self._consumer.highwater(TopicPartition(self.settings.input, number))
-            figures.lag = self._lag(number, figures.end)
+            owned = self._owned[number]
+            figures.replaying = bool(owned.replay)
+            figures.end, unread = self._reader.lag(number)
+            figures.lag = None if unread is None else unread + len(owned.buffer)
         if self.figures.ready and all(figures.lag == 0 for figures in self.figures.partitions.values()):
             self.figures.progress = now
 
-    def _lag(self, number: int, end: int | None) -> int | None:
-        """Count the records that are there and have not been decided; None: not known.
-
-        The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
-        client that has lost track of a partition's leader.
-        """
-        assert self._consumer is not None
-        place = TopicPartition(self.settings.input, number)
-        if end is None:
-            return None
-        try:
-            read = self._consumer.position(place, timeout_ms=1000)
-        except KafkaError as error:
-            logger.info("the position in %s/%d is not known: %s", self.settings.input, number, error)
-            return None
-        return None if read is None else max(0, end - read) + len(self._owned[number].buffer)
-
     def _settle(self) -> None:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
-        for number in sorted(self._assigned):
-            if number in self._owned:
-                continue
-            assert self._consumer is not None
-            place = TopicPartition(self.settings.input, number)
+        for number in sorted(self._reader.assigned - self._owned.keys()):
             try:
-                found = self._find(place)
+                found = self._find(number)
                 if found is not None:
-                    self._consumer.seek(place, found.state.history.last.offset)
-                    self._consumer.resume(place)
+                    self._reader.begin(number, found.state.history.last.offset)
             except (KafkaError, InDoubtError) as error:
                 logger.info("%s/%d cannot be loaded yet: %s", self.settings.input, number, error)
                 continue
@@ -389,37 +264,27 @@ class Service:
             self._behind.pop(number, None)
             now = time.monotonic()
             self._owned[number] = Owned(found.state, deque(found.replay), list(found.snapshots), now)
-            self._assigned.discard(number)
             offset, menu = found.state.history.last.offset, found.state.model.menu
             self.figures.partitions[number] = PartitionFigures(
                 offset, replaying=bool(found.replay), snapshot=now, menu=menu
             )
-        joined = self._consumer is not None and self._consumer.group_metadata().generation_id >= 0
         replaying = any(owned.replay for owned in self._owned.values())
-        self.figures.ready = joined and not self._assigned and not replaying
+        self.figures.ready = self._reader.joined and not self._reader.assigned and not replaying
 
-    def _find(self, place: TopicPartition) -> Found | None:
+    def _find(self, number: int) -> Found | None:
         """Ask the broker where a partition stands, and find its state; a new beginning is committed at once.
 
         Just after another broker has become the leader, it may not yet know how far the partition goes: None.
         """
-        consumer = self._consumer
-        assert consumer is not None
-        milliseconds = int(1000 * COMMITTED_SECONDS)
-        committed = consumer.committed(place, metadata=True, timeout_ms=milliseconds)
-        first = consumer.beginning_offsets([place], timeout_ms=milliseconds)[place]
-        end = consumer.end_offsets([place], timeout_ms=milliseconds)[place]
-        offset, metadata = (None, "") if committed is None else (committed.offset, committed.metadata or "")
-        if offset is not None and offset > end:
-            since = self._behind.setdefault(place.partition, time.monotonic())
+        where = self._reader.where(number)
+        if where.offset is not None and where.offset > where.end:
+            since = self._behind.setdefault(number, time.monotonic())
             if time.monotonic() - since < BEHIND_SECONDS:
                 return None
-        found = self._recovery.find(place.partition, Committed(offset, metadata, first, end), self._labels.end)
+        found = self._recovery.find(number, where, self._labels.end)
         if found.new:
             self._transactions.open()
-            text = self._recovery.progress(found.state).text()
-            offsets = {place: OffsetAndMetadata(found.state.history.last.offset, text, -1)}
-            self._transactions.finish(self._transactions.begin([], offsets, consumer.group_metadata()))
+            self._transactions.finish(self._transact([], {number: found.state}))
         return found
 
     # Micro-batches.
@@ -514,23 +379,24 @@ class Service:
 
     def _begin(self, closed: Sequence[Closed]) -> Running:
         """Send a group of micro-batches, with the offsets that they reach, as a transaction."""
-        assert self._consumer is not None
-        latest = {one.number: one.after for one in closed}
+        messages = [message for one in closed for message in self._messages(one.number, one.outcome)]
+        messages += [message for one in closed for message in self._said(one)]
+        self._transactions.open()
+        return self._transact(messages, {one.number: one.after for one in closed})
+
+    def _transact(self, messages: Sequence[Outgoing], reached: Mapping[int, Partition]) -> Running:
+        """Send messages in a transaction with the offsets of the states that the partitions have reached."""
         offsets = {}
-        for number, state in latest.items():
+        for number, state in reached.items():
             text = self._recovery.progress(state).text()
             if len(text) > MOST_CHARACTERS:
                 raise ConnectorError(
                     f"{self.settings.input}/{number}: no snapshot could be written for so long that the ends of the "
                     "micro-batches since no longer fit beside the committed offset; see the log for the reason"
                 )
-            offsets[TopicPartition(self.settings.input, number)] = OffsetAndMetadata(
-                state.history.last.offset, text, -1
-            )
-        messages = [message for one in closed for message in self._messages(one.number, one.outcome)]
-        messages += [message for one in closed for message in self._said(one)]
-        self._transactions.open()
-        return self._transactions.begin(messages, offsets, self._consumer.group_metadata())
+            place = TopicPartition(self.settings.input, number)
+            offsets[place] = OffsetAndMetadata(state.history.last.offset, text, -1)
+        return self._transactions.begin(messages, offsets, self._reader.client.group_metadata())
 
     def _messages(self, number: int, outcome: Outcome) -> Iterator[Outgoing]:
         publish = self._publisher
@@ -620,12 +486,10 @@ class Service:
 
     def _truth(self, number: int) -> tuple[str, Boundary] | None:
         """Ask for the committed offset, and which micro-batch it is."""
-        assert self._consumer is not None
-        place = TopicPartition(self.settings.input, number)
-        committed = self._consumer.committed(place, metadata=True, timeout_ms=int(1000 * COMMITTED_SECONDS))
-        if committed is None or not committed.metadata:
+        where = self._reader.where(number)
+        if not where.metadata:
             return None
-        progress = Progress.parse(committed.metadata)
+        progress = Progress.parse(where.metadata)
         return progress.lineage, progress.history.last
 
     def _put_back(self, one: Closed) -> None:
@@ -637,13 +501,9 @@ class Service:
 
     def _reload(self, number: int) -> None:
         """Load a partition again, as if it had just been assigned."""
-        assert self._consumer is not None
         del self._owned[number]
         self.figures.partitions.pop(number, None)
-        place = TopicPartition(self.settings.input, number)
-        if place in self._consumer.assignment():
-            self._consumer.pause(place)
-            self._assigned.add(number)
+        self._reader.put_off(number)
 
     # Snapshots.
 
