@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from stream_osr.hdp.marginal import of_nobody
 from stream_osr.hdp.prior import DIAGONAL, TIED, homogeneous
 from stream_osr.hdp.space import whiten
 from tests.blobs import KNOWN, NEW, around, check_stream, learn_all, members, stream_part, told, training_part
+from tests.data import need_data
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 32, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
 ABOVE = {"a": NEW[0], "b": NEW[1]}
@@ -321,6 +323,43 @@ def test_what_the_new_model_knows_is_left_behind() -> None:
     decisions, events = told(play_at(model, NEW, 64, LENGTH))
     assert {d.label for d in decisions} == {"above"}
     assert events == []
+
+
+@pytest.mark.parametrize(("name", "n_known", "most"), [("PENDIGITS", 5, 0), ("LETTER", 10, 1)])
+def test_the_class_that_was_trained_since_takes_its_subclasses_and_no_others(
+    name: str, n_known: int, most: int
+) -> None:
+    """Of real classes, trained anew on other instances and one class more; ``most`` may go wrong."""
+    data = need_data(name)
+    order = np.random.default_rng(0).permutation(len(data.X))
+    labels = list(map(str, data.y[order]))
+    rows = [dict(zip(map(str, range(data.X.shape[1])), row, strict=True)) for row in data.X[order].tolist()]
+    classes = list(dict.fromkeys(labels))
+    known, one_more = classes[:n_known], classes[: n_known + 1]
+
+    def trained_on(part: slice, names: list[str]) -> OpenSetRecognizer:
+        model = OpenSetRecognizer(**{**SETTINGS, "batch_size": 64, "chains": 1, "window": 256})
+        learn_all(model, [(x, y) for x, y in zip(rows[part], labels[part], strict=True) if y in names])
+        model.freeze()
+        return model
+
+    earlier = trained_on(slice(0, 3000), known)
+    for key, x in enumerate(rows[4000:5200], start=4000):
+        earlier.learn_one(x, key=key)
+    earlier.flush()
+    lives = stream_of(earlier).life.subclasses
+    owner = {
+        key: Counter(labels[k] for k in life.kept.keys).most_common(1)[0][0]
+        for key, life in lives.items()
+        if life.kept is not None
+    }
+    assert one_more[-1] in owner.values()
+    assert len(set(owner.values())) > 3
+    for names, extra in ((known, []), (one_more, [one_more[-1]])):
+        model = trained_on(slice(1000, 4000), names)
+        model.carry_over(earlier)
+        left = {e.subclass_id for e in model.drain_events() if isinstance(e, SubclassForgotten)}
+        assert len(left ^ {key for key, label in owner.items() if label in extra}) <= most
 
 
 def test_a_label_comes_late_for_an_instance_of_the_earlier_model() -> None:

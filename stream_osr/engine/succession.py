@@ -25,7 +25,7 @@ from stream_osr.hdp.franchise import CLOSED
 from stream_osr.hdp.marginal import Statistics, both, of_slots, pour, statistics_of
 from stream_osr.hdp.prior import DIAGONAL, Prior
 from stream_osr.hdp.regroup import Aside, nobody_aside, only_aside
-from stream_osr.hdp.succession import Passage, is_known, move_in, passage, restate
+from stream_osr.hdp.succession import Passage, class_of, move_in, passage, restate
 from stream_osr.trained import TrainedModel
 
 MOST_ROWS = 128
@@ -201,15 +201,17 @@ def _take_over(
     aside = nobody_aside(other)
     if not number:
         aside = Aside(old.aside.ids, restate(old.aside.statistics, way, prior, other))
-    left = []
-    for ids, statistics in ((old.state.ids, here), aside):
+    left: dict[int, int] = {}
+    changed = its.fingerprint != trained.fingerprint  # other settings alone make no class known
+    for ids, statistics in ((old.state.ids, here), aside) if changed else ():
         for at, key in enumerate(ids.tolist()):
             rows = _rows_of(key, number, lives.get(key), past)
             if not len(rows):
                 rows = _mean_of(of_slots(statistics, [at]), other)
-            if is_known(known, fresh.frozen, rows):
-                left.append(key)
-    kept = np.flatnonzero(~np.isin(old.state.ids, left))
+            owner = class_of(known, fresh.frozen, rows)
+            if owner is not None:
+                left[key] = owner
+    kept = np.flatnonzero(~np.isin(old.state.ids, list(left)))
     aside = only_aside(aside, set(aside.ids.tolist()) - set(left))
     made = [_made_since(its, earlier, source, earlier.labels.index(label)) for label in opened]
     slots = np.concatenate([np.zeros(0, np.int64), *made])
@@ -227,13 +229,14 @@ def _take_over(
         if len(own):
             dish[earlier.labels.index(label)] = n_classes + at + int(np.argmax(old.known.dishes.size[own]))
         at += len(own)
+    dish[len(earlier.labels) :] = [left.get(key, CLOSED) for key in old.state.ids.tolist()]
     dish[len(earlier.labels) + kept] = n_classes + np.arange(len(kept))
     held = np.append(old.state.franchise.held[len(earlier.labels) + kept], np.ones(len(slots)))
     state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
     there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
     life = old.life._replace(subclasses={key: life for key, life in lives.items() if key in there})
     chain = fresh._replace(known=known, state=state, life=life, aside=aside)
-    return _Taken(chain, [old.known.ids[own].tolist() for own in made], left)
+    return _Taken(chain, [old.known.ids[own].tolist() for own in made], list(left))
 
 
 def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:

@@ -180,22 +180,16 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) 
         upgrade.found(different)
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*no snapshot leads to offset 200"):
         upgrade.found(recovery, first=10)
-    kept = (
-        upgrade.snapshots.folder
-        / f"{Progress.parse(upgrade.committed(upgrade.recovery('a'), upgrade.state)[1])[0]}.model"
-    )
-    kept.unlink()
-    lost = Committed(END, Recovery.progress(upgrade.recovery("b"), upgrade.state).text(), 0, 1000)
-    text = lost.metadata.replace(lost.metadata.split()[1], kept.stem)
+    committed = upgrade.committed(upgrade.recovery("a"), upgrade.state)
+    (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
     with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
-        recovery.find(PLACE[1], lost._replace(metadata=text), 0)
+        upgrade.recovery("b", on_model_change="carry").find(PLACE[1], committed, 0)
     caplog.clear()
-    cold = upgrade.recovery("b", on_model_change="cold")
-    assert cold.find(PLACE[1], lost._replace(metadata=text), 0).new
+    assert upgrade.recovery("b", on_model_change="cold").find(PLACE[1], committed, 0).new
     assert "there is no file" in caplog.text, "on_lost_state allows it, and it is said"
     strict = upgrade.recovery("b", on_model_change="cold", on_lost_state="fail")
     with pytest.raises(ConnectorError, match=r"earlier model's stream is not there.*on_lost_state to cold"):
-        strict.find(PLACE[1], lost._replace(metadata=text), 0)
+        strict.find(PLACE[1], committed, 0)
 
 
 # Against the broker
@@ -213,6 +207,8 @@ def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path)
     stream.send(instances(600, 2, seed=1, begin=500))
     worker = Worker(stream)
     worker.await_line("goes on under another model")
+    worker.kill()  # before it is committed, or after
+    worker = Worker(stream)
     worker.await_line("transaction committed")
     worker.kill()
     worker = Worker(stream)

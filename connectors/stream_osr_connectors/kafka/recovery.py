@@ -174,6 +174,7 @@ class Recovery:
         self._model = model
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}
+        self._earlier: dict[str, ModelFile] = {}
 
     def progress(self, partition: Partition) -> Progress:
         """Say what is committed with a partition's offset."""
@@ -303,7 +304,9 @@ class Recovery:
             )
         logger.warning(told)
         try:
-            model = ModelFile.kept(self._snapshots.folder, progress.model)
+            if progress.model not in self._earlier:  # all partitions share it
+                self._earlier[progress.model] = ModelFile.kept(self._snapshots.folder, progress.model)
+            model = self._earlier[progress.model]
             if change == "cold" and not model.arguments["decision_delay"]:
                 return None
             found = self._go_on(model, number, progress, committed)
