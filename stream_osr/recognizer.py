@@ -752,7 +752,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         of its own known subclasses move above all ids that there were, and new ones follow.
 
         Left behind is what the new model knows: a class that it was trained on, and an emerging subclass whose
-        instances one of its classes foresees better than a new subclass would, all together
+        instances one of its classes foresees, all together, about as well as a subclass of their own or better
         (:class:`SubclassForgotten` tells of it). The latest instances stay where they sit and are not re-seated. The
         learnt shift of the odds and the watch for drift begin anew, and what was asked before cannot be undone.
 

@@ -65,6 +65,12 @@ def stream_of(model: OpenSetRecognizer) -> Stream:
     return model._stream
 
 
+def known_seats(model: OpenSetRecognizer) -> np.ndarray:
+    """Seats of each known class."""
+    stream = stream_of(model)
+    return stream.state.franchise.seated[0, : len(stream.labels)]
+
+
 def emerged_id(model: OpenSetRecognizer) -> int:
     """Id of the largest subclass that has emerged."""
     statistics = model.emerged_statistics()
@@ -98,6 +104,7 @@ def test_a_retrained_model_goes_on_with_what_has_emerged(old: dict[str, Any], ne
     assert mine.count(key) > 0.95 * len(mine)
     assert not [e for e in events if isinstance(e, SubclassEmerged)]
     assert [d.seq for d in decisions] == list(range(LENGTH, 2 * LENGTH))
+    assert decisions[0].batch == stream_of(earlier).state.batches, "batches draw other randomness than those before"
     assert all(d.subclass_id is None or d.subclass_id == key or d.subclass_id > before - 20 for d in decisions)
     assert np.mean([d.label == y for d, y in zip(decisions, truth, strict=True) if y != "new"]) > 0.95
 
@@ -195,6 +202,8 @@ def test_trends_and_dormancy_go_on() -> None:
     old, new = stream_of(earlier).state, begun.state
     of_subclass = [float(s.franchise.seated[0, 2 + s.ids.tolist().index(key)]) for s in (old, new)]
     assert of_subclass[0] == pytest.approx(of_subclass[1])
+    np.testing.assert_allclose(known_seats(model), known_seats(earlier) + known_seats(fitted(1)), rtol=1e-9)
+    np.testing.assert_array_equal(new.franchise.alpha, old.franchise.alpha)
     events = told(play_at(model, KNOWN["left"], 320, LENGTH + 160))[1]
     assert [e.subclass_id for e in events if isinstance(e, SubclassDormant)] == [key]
     third = carried(model, fitted(2, half_life=30.0))
@@ -262,6 +271,7 @@ def test_a_name_that_the_new_model_does_not_know_stays() -> None:
     assert stream.labels == ("left", "right", "above")
     assert key in stream.known.named
     assert all(chain.known.named for chain in stream.chains)
+    assert known_seats(model)[2] == pytest.approx(known_seats(earlier)[2])
     assert model.predict_one(ABOVE) == "above"
     decisions, _ = told(play(model, seed=3, begin=LENGTH))
     truth = [label for _, label in stream_part(LENGTH, 3)]
@@ -298,13 +308,15 @@ def test_a_class_that_labels_have_opened_stays() -> None:
 def test_a_trained_class_is_gone_when_the_new_model_is_not_trained_on_it() -> None:
     earlier = play(fitted(0, extra={"third": (20.0, 20.0)}))
     earlier.promote([emerged_id(earlier)], "third")
-    earlier.learn_one({"a": 20.0, "b": 20.0}, "third")
+    for x in around((40.0, 40.0), 12, np.random.default_rng(1)):
+        earlier.learn_one(x, "third")
     model = fitted(1)
     earlier.flush()
     model.carry_over(earlier)
     assert stream_of(model).labels == ("left", "right", "third"), "what was named stays"
     assert model.predict_one(ABOVE) == "third"
     assert model.predict_one({"a": 20.0, "b": 20.0}) == "unknown"
+    assert model.predict_one({"a": 40.0, "b": 40.0}) == "unknown"
 
 
 def test_what_the_new_model_knows_is_left_behind() -> None:
@@ -320,6 +332,10 @@ def test_what_the_new_model_knows_is_left_behind() -> None:
     assert [(e.before, e.delta) for e in events if isinstance(e, NewClassesChanged)] == [(1, 0)]
     assert {e.model for e in events} == {model.trained.fingerprint}
     assert all(key not in chunk.subclass for chunk in stream_of(model).past)
+    its = stream_of(earlier).state
+    gone = float(its.franchise.seated[0, 2 + its.ids.tolist().index(key)])
+    fresh = known_seats(fitted(1, extra={"above": NEW}))[2]
+    assert known_seats(model)[2] == pytest.approx(fresh + gone), "its seats are the class's"
     decisions, events = told(play_at(model, NEW, 64, LENGTH))
     assert {d.label for d in decisions} == {"above"}
     assert events == []

@@ -198,7 +198,9 @@ def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) 
 def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path) -> None:
     """A clean stop, another model, SIGKILL after the switch: one decision each, the same ids, the same bits."""
     first, second = small_model(decision_delay=HELD_BACK), fitted(60, batch_size=32, chains=1, window=32, seed=6)
-    stream = Stream(broker.address, tmp_path, 2, first, snapshot_interval=1.0, on_model_change="carry")
+    limits = {".subclasses": 1_000_000}
+    stream = Stream(broker.address, tmp_path, 2, first, limits, snapshot_interval=1.0, on_model_change="carry")
+    stream.settings["subclasses"] = f"{stream.topic}.subclasses"
     stream.send(instances(500, 2))
     worker = Worker(stream)
     stream.wait()
@@ -227,6 +229,15 @@ def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path)
         ids = [{v["subclass_id"] for v in part if v["label"] == "unknown"} for part in (values[:250], values[260:])]
         assert ids[1] == set(emerged) <= ids[0]
         assert len({dict(record.headers)["ce_id"] for record in events}) == len(events)
+        said = [
+            record
+            for record in stream.read("subclasses")[0]
+            if record.key.startswith(f"{stream.topic}/{number}:".encode())
+        ]
+        runs = [json.loads(record.value)["run"] for record in said]
+        models = [json.loads(record.value)["model"] for record in said]
+        assert list(dict.fromkeys(models)) == [first.trained.fingerprint, second.trained.fingerprint]
+        assert len(set(runs)) == 2, "what goes on is said anew, of another run"
 
 
 def play(
