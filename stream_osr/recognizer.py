@@ -24,11 +24,13 @@ from stream_osr.engine import (
     Glance,
     Menu,
     Stream,
+    carry_over,
     close_batch,
     expect_known,
     mute,
     new_classes,
     open_stream,
+    opened_since,
     promote,
     undo,
 )
@@ -739,6 +741,74 @@ class OpenSetRecognizer(MiniBatchClassifier):
         model._trained = trained
         model._stream = open_stream(trained, model._parameters)
         return model
+
+    def carry_over(self, earlier: OpenSetRecognizer) -> None:
+        """Go on with what has emerged in the stream of a recognizer over an earlier model.
+
+        For a model that was trained anew while a stream runs. Its recognizer, which has seen nothing yet, takes over
+        the emerging subclasses, announced or not, dormant and muted ones too, with their ids, exact statistics,
+        samples and lives; the classes that promotions and labels have opened and that it was not trained on; the
+        instances that late labels may come for; the place in the stream and the counts. No id is given twice: those
+        of its own known subclasses move above all ids that there were, and new ones follow.
+
+        Left behind is what the new model knows: a class that it was trained on, and an emerging subclass whose
+        instances one of its classes foresees, all together, about as well as a subclass of their own or better
+        (:class:`SubclassForgotten` tells of it). The latest instances stay where they sit and are not re-seated. The
+        learnt shift of the odds and the watch for drift begin anew, and what was asked before cannot be undone.
+
+        Statistics are sums over whitened rows. When the models map rows differently they go through the caller's own
+        features, exactly, which is possible unless the earlier model's PCA has left something out, or covariances
+        are diagonal.
+
+        Parameters
+        ----------
+        earlier
+            Its stream; it does not change. No decision of it may be held back: call its :meth:`flush` before, and
+            drain it.
+
+        Raises
+        ------
+        InvalidParameter
+            If this recognizer has begun its stream, the earlier one has not finished, or the models do not fit
+            together: other features, another covariance model, coordinates that cannot be changed. Nothing is changed
+            then.
+        InvalidLabel
+            If a class that was opened cannot be one beside the new model's.
+        NotTrained
+            If the training of one has not ended.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> def fitted():
+        ...     model = OpenSetRecognizer(batch_size=64, seed=7)
+        ...     for a, b in rng.normal(size=(200, 2)):
+        ...         model.learn_one({"a": a, "b": b}, "left")
+        ...         model.learn_one({"a": a + 20, "b": b}, "right")
+        ...     report = model.freeze()
+        ...     return model
+        >>> earlier, model = fitted(), fitted()
+        >>> for a, b in rng.normal([10, 20], size=(64, 2)):
+        ...     earlier.learn_one({"a": a, "b": b})
+        >>> model.carry_over(earlier)
+        >>> model.new_classes().candidates[0].subclasses == earlier.new_classes().candidates[0].subclasses
+        True
+        """
+        trained, stream = self._frozen()
+        its, before = earlier._frozen()
+        if stream.state.seen or self._buffer or self._evidence or stream.actions:
+            raise InvalidParameter("this recognizer has begun a stream; carry over to one that has seen nothing yet")
+        if earlier.pending or earlier._evidence:
+            raise InvalidParameter(
+                f"the earlier recognizer holds back {earlier.pending} decisions and {len(earlier._evidence)} labels; "
+                "call its flush() before, and drain it"
+            )
+        for label in opened_since(its, before, trained.labels):
+            check_label(label, trained.labels, self._parameters.unknown)
+        self._stream, events = carry_over(its, before, trained, stream)
+        self._measured = None
+        self._events.extend(events)
+        self.counters.update(earlier.counters)
 
     @property
     def trained(self) -> TrainedModel:

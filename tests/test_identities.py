@@ -35,12 +35,13 @@ operations = st.one_of(
     st.tuples(st.just("undo")),
     st.tuples(st.just("save")),
     st.tuples(st.just("flush")),
+    st.tuples(st.just("succeed"), st.integers(1, 2)),
 )
 
 
 @cache
-def trained() -> TrainedModel:
-    return fitted(training_sweeps=5, chains=2).trained
+def trained(number: int = 0) -> TrainedModel:
+    return fitted(40 + 10 * number, training_sweeps=5, chains=2).trained
 
 
 class Story:
@@ -48,7 +49,8 @@ class Story:
 
     def __init__(self, **arguments: Any) -> None:
         settings_ = {"batch_size": 8, "window": 20, "half_life": 30.0, "max_subclasses": 3, "label_horizon": 60}
-        self.model = OpenSetRecognizer.from_trained(trained(), chains=2, seed=3, **{**settings_, **arguments})
+        self.arguments = {"chains": 2, "seed": 3, **settings_, **arguments}
+        self.model = OpenSetRecognizer.from_trained(trained(), **self.arguments)
         self.rng = np.random.default_rng(0)
         self.arrived = 0
         self.labels: Counter[Any] = Counter()
@@ -107,6 +109,12 @@ class Story:
     def flush(self) -> None:
         self.model.flush()
 
+    def succeed(self, number: int) -> None:
+        """Go on under another model, and it may be the same once more."""
+        self.do("flush")
+        earlier, self.model = self.model, OpenSetRecognizer.from_trained(trained(number), **self.arguments)
+        self.model.carry_over(earlier)
+
     def look(self) -> None:
         """Check books and identities."""
         check_stream(self.stream)
@@ -160,6 +168,8 @@ def test_a_long_story(seed):
                 follower.do("mute", int(rng.integers(9)))
             case 3:
                 follower.do("save")
+            case 4 if number % 4 == 0:
+                follower.do("succeed", 1 + number % 8 // 4)
             case _:
                 follower.do("undo")
     assert len(follower.gone[0]) > 3

@@ -123,6 +123,7 @@ def test_members_of_the_recognizer():
     own = {name for name in vars(OpenSetRecognizer) if not name.startswith("_")}
     assert own == {
         "as_state",
+        "carry_over",
         "close_batch",
         "drain",
         "drain_events",

@@ -7,6 +7,7 @@ from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
 from stream_osr.engine.state import Arrived, Chain, Menu, Past, Stream, Waiting, expect_known, open_stream
+from stream_osr.engine.succession import carry_over, opened_since
 
 __all__ = [
     "Arrived",
@@ -22,12 +23,14 @@ __all__ = [
     "Stream",
     "Tables",
     "Waiting",
+    "carry_over",
     "close_batch",
     "expect_known",
     "learn_evidence",
     "mute",
     "new_classes",
     "open_stream",
+    "opened_since",
     "predict",
     "promote",
     "undo",

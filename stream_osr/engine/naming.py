@@ -73,20 +73,12 @@ def promote(
             ev.SubclassPromoted(**_describe(trained, stream, key), label=label, **told) for key in keys
         ]
         stream, subclasses = _with_counterparts(stream, keys, parameters)
-        j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
-        opened = j == len(stream.labels)
-        ranks = tuple(np.zeros(0) if opened else chain.known.ranks[j] for chain in stream.chains)
+        j = stream.labels.index(label) if label in stream.labels else -1
+        ranks = tuple(chain.known.ranks[j] if j >= 0 else np.zeros(0) for chain in stream.chains)
         lives = tuple(_lives(chain, own) for chain, own in zip(stream.chains, subclasses, strict=True))
         tables = tuple(_tables(chain, own) for chain, own in zip(stream.chains, subclasses, strict=True))
-        chains = tuple(_adopt(stream, at, own, j) for at, own in enumerate(subclasses))
-        if opened:
-            stream = stream._replace(
-                labels=(*stream.labels, label),
-                waiting=_widen(stream, chains[0], keys),
-                decided=(*stream.decided[:-1], 0, stream.decided[-1]),
-            )
         action = Promotion(number, label, subclasses, ranks, lives, tables)
-        stream = stream._replace(chains=chains, actions=record(stream.actions, [action]))
+        stream = adopt(stream, subclasses, label)._replace(actions=record(stream.actions, [action]))
         return _estimate(trained, stream, events, told)
 
 
@@ -319,6 +311,19 @@ def _set_muted(stream: Stream, number: int, keys: Sequence[int], *, muted: bool)
 
 
 # Promotions, chain by chain
+
+
+def adopt(stream: Stream, subclasses: Sequence[Sequence[int]], label: Label) -> Stream:
+    """Make these emerging subclasses of every chain subclasses of the class with this label, perhaps a new one."""
+    j = stream.labels.index(label) if label in stream.labels else len(stream.labels)
+    chains = tuple(_adopt(stream, at, own, j) for at, own in enumerate(subclasses))
+    if j == len(stream.labels):
+        stream = stream._replace(
+            labels=(*stream.labels, label),
+            waiting=_widen(stream, chains[0], subclasses[0]),
+            decided=(*stream.decided[:-1], 0, stream.decided[-1]),
+        )
+    return stream._replace(chains=chains)
 
 
 def _adopt(stream: Stream, number: int, keys: Sequence[int], j: int) -> Chain:

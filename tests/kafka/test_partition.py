@@ -271,15 +271,18 @@ def test_snapshots_of_another_run_are_not_used(
 
 def test_another_model_is_never_mixed_in(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots) -> None:
     state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), batches([64]))
+    model.keep(snapshots.folder)
     text = Recovery(settings, model, snapshots).progress(state).text()
     committed = Committed(64, text, 0, 100)
     for changes in ({"seed": 6}, {"on_missing": "skip"}):
         other = ModelFile.load(settings.model_copy(update=changes))
         with pytest.raises(ConnectorError, match=r"has run the model .*, and this one"):
             Recovery(settings, other, snapshots).find(3, committed, 0)
-        cold = settings.model_copy(update={"on_model_change": "cold"})
-        found = Recovery(cold, other, snapshots).find(3, committed, 0)
-        assert (found.new, found.state.history.last) == (True, Boundary(64))
+        cold = Recovery(settings.model_copy(update={"on_model_change": "cold"}), other, snapshots)
+        found = cold.find(3, committed, 0)
+        assert (found.new, found.replay, cold.is_earlier(found.state)) == (False, (Boundary(64),), True)
+        begun, _ = cold.hand_over(3, state, 0)
+        assert (begun.history.fresh, begun.history.last, cold.is_earlier(begun)) == (True, Boundary(64), False)
     same = ModelFile.load(settings.model_copy(update={"threads": 2, "min_probability": 0.9}))
     assert Recovery(settings, same, snapshots).find(3, committed, 0).replay == (Boundary(64),)
 

@@ -82,9 +82,9 @@ def seed_of(seed: int, topic: str, partition: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def begin(model: OpenSetRecognizer, start: Boundary) -> Partition:
-    """Begin a stream anew with a recognizer that has seen nothing of it."""
-    return Partition(model, (), secrets.token_hex(4), History(start, fresh=True))
+def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True) -> Partition:
+    """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
+    return Partition(model, (), secrets.token_hex(4), History(start, fresh))
 
 
 def step(

@@ -1,16 +1,22 @@
-"""How a partition comes back: the newest snapshot that leads to the committed offset, and what to replay after it."""
+"""How a partition comes back: the newest snapshot that leads to the committed offset, and what to replay after it.
+
+Under another model than the one that the group has run it comes back as it was, by the earlier model, and is handed
+over where the earlier one ends.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from copy import copy
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from .boundaries import Boundary, History, Progress
-from .partition import Partition, begin, seed_of
+from .partition import Outcome, Partition, begin, seed_of
 from .reading import Committed
 from .settings import ServiceSettings
 from .snapshots import Snapshots
@@ -69,6 +75,30 @@ class ModelFile(NamedTuple):
         identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
         return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
 
+    def keep(self, folder: Path) -> None:
+        """Keep it beside the snapshots: under another model later, they can only be read with this one.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be written.
+        """
+        path = _kept_at(folder, self.identity)
+        if not path.exists():
+            OpenSetRecognizer.from_trained(self.trained, **self.arguments).save(path)
+
+    @classmethod
+    def kept(cls, folder: Path, identity: str) -> ModelFile:
+        """Read what :meth:`keep` has kept.
+
+        Raises
+        ------
+        PersistenceError
+            If it is not there.
+        """
+        model = OpenSetRecognizer.load(_kept_at(folder, identity))
+        return cls(model.trained, model._get_params(), WITHOUT_END, identity)
+
     @property
     def features(self) -> list[str] | None:
         """Names of the features; None if they are not text."""
@@ -79,6 +109,10 @@ class ModelFile(NamedTuple):
         """Make the recognizer of a partition, which has seen nothing yet."""
         seed = seed_of(self.arguments["seed"], topic, number)
         return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
+
+
+def _kept_at(folder: Path, identity: str) -> Path:
+    return folder / f"{identity}.model"
 
 
 class Found(NamedTuple):
@@ -124,6 +158,7 @@ class Recovery:
         self._model = model
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}
+        self._earlier: dict[str, ModelFile] = {}
 
     def progress(self, partition: Partition) -> Progress:
         """Say what is committed with a partition's offset."""
@@ -156,14 +191,12 @@ class Recovery:
             start = committed.first if settings.start == "earliest" else committed.end
             return self._anew(number, Boundary(start, labels))
         try:
-            return self._go_on(number, committed, parted)
-        except _OtherModelError as error:
-            if settings.on_model_change == "refuse":
-                raise ConnectorError(
-                    f"{place}: {error}; give that model again, or another group, or set on_model_change to cold: the "
-                    "stream then begins anew from the committed offset"
-                ) from None
-            logger.warning("%s: %s; the stream begins anew at %d", place, error, committed.offset)
+            progress = _parsed(committed)
+            if progress.model == self._model.identity:
+                return self._go_on(self._model, number, progress, committed, parted)
+            found = self._of_earlier(number, progress, committed)
+            if found is not None:
+                return found
         except _LostError as error:
             if settings.on_lost_state == "fail":
                 raise ConnectorError(
@@ -173,19 +206,65 @@ class Recovery:
             logger.warning("%s: %s; the stream begins anew", place, error)
         return self._anew(number, Boundary(min(max(committed.offset, committed.first), committed.end), labels))
 
-    def _go_on(self, number: int, committed: Committed, parted: Partition | None) -> Found:
-        offset, metadata, first, end = committed
-        if not metadata:
-            raise _LostError(f"offset {offset} was committed by something else, and no micro-batches lead to it")
-        try:
-            progress = Progress.parse(metadata)
-        except ConnectorError as error:
-            raise _LostError(str(error)) from None
-        if progress.model != self._model.identity:
-            raise _OtherModelError(
-                f"the group has run the model {progress.model}, and this one (with its settings) is "
-                f"{self._model.identity}"
-            )
+    def is_earlier(self, partition: Partition) -> bool:
+        """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
+        return partition.model.trained is not self._model.trained
+
+    def hand_over(self, number: int, earlier: Partition, labels: int) -> tuple[Partition, Outcome]:
+        """End the stream of the earlier model, and begin that of this one where it ends.
+
+        What the earlier one still holds back it decides as things stand, so that every record has one decision; to be
+        published in the transaction that commits the beginning. A beginning that is not empty is a snapshot first:
+        nothing else leads there.
+
+        Parameters
+        ----------
+        number
+            Of the partition.
+        earlier
+            Its state at the committed offset; it does not change.
+        labels
+            End of the topic of labels. What was asked of the earlier stream is asked of this one if it is carried
+            over; of one that begins anew it is not.
+
+        Returns
+        -------
+        The partition, and what is to be published.
+
+        Raises
+        ------
+        ConnectorError
+            If the models do not fit together.
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        topic, at = self._settings.input, earlier.history.last
+        last = copy(earlier.model)
+        last.flush()
+        decisions = list(zip(earlier.waiting, last.drain(), strict=True))
+        events = list(last.drain_events())
+        model = self._model.recognizer(topic, number)
+        if self._settings.on_model_change == "carry":
+            try:
+                model.carry_over(last)
+            except (InvalidParameter, InvalidLabel) as error:
+                raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
+            events += model.drain_events()
+            partition = begin(model, at, fresh=False)
+            self._snapshots.write(topic, number, partition)
+            logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
+        else:
+            at = at._replace(labels=max(at.labels, labels))
+            partition = begin(model, at)
+            logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
+        timestamp = decisions[-1][0].timestamp if decisions else -1
+        place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
+        return partition, Outcome(at, decisions, events, [], 0, 0, place, timestamp)
+
+    def _go_on(
+        self, model: ModelFile, number: int, progress: Progress, committed: Committed, parted: Partition | None = None
+    ) -> Found:
+        offset, _, first, end = committed
         history = progress.history
         if history.last.offset != offset:
             raise _LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
@@ -193,9 +272,41 @@ class Recovery:
             raise _LostError(f"offset {offset} was committed, and the partition holds {first} to {end}")
         if parted is not None and (parted.lineage, parted.history.last) == (progress.lineage, history.last):
             return Found(parted)
-        return self._from_snapshot(number, progress, first)
+        return self._from_snapshot(model, number, progress, first)
 
-    def _from_snapshot(self, number: int, progress: Progress, first: int) -> Found:
+    def _of_earlier(self, number: int, progress: Progress, committed: Committed) -> Found | None:
+        """Find the stream of the earlier model, to be handed over at its end; None: nothing of it is needed."""
+        place, change = f"{self._settings.input}/{number}", self._settings.on_model_change
+        told = (
+            f"{place}: the group has run the model {progress.model}, and this one (with its settings) is "
+            f"{self._model.identity}"
+        )
+        if change == "refuse":
+            raise ConnectorError(
+                f"{told}; give that model again, or another group, or set on_model_change: carry goes on with what "
+                "has emerged, cold begins anew from the committed offset"
+            )
+        logger.warning(told)
+        try:
+            if progress.model not in self._earlier:  # all partitions share it
+                self._earlier[progress.model] = ModelFile.kept(self._snapshots.folder, progress.model)
+            model = self._earlier[progress.model]
+            if change == "cold" and not model.arguments["decision_delay"]:
+                return None
+            found = self._go_on(model, number, progress, committed)
+            if found.replay and model.features != self._model.features:
+                raise _LostError("the records since its newest snapshot have to be read with its own features")
+        except (_LostError, PersistenceError) as error:
+            why = f"the end of the earlier model's stream is not there: {error}"
+            if change == "cold":
+                raise _LostError(why) from None
+            raise ConnectorError(
+                f"{place}: nothing can be carried over, {why}; start the service with the earlier model once more "
+                "and stop it (SIGTERM), or set on_model_change to cold"
+            ) from None
+        return found
+
+    def _from_snapshot(self, model: ModelFile, number: int, progress: Progress, first: int) -> Found:
         history, lineage, topic = progress.history, progress.lineage, self._settings.input
         usable = set(history.boundaries())
         known = [at for at in self._snapshots.boundaries(topic, number, lineage) if at in usable]
@@ -203,14 +314,13 @@ class Recovery:
             replay = tuple(history.after(at))
             if replay and at.offset < first:
                 break
-            snapshot = self._snapshots.read(topic, number, lineage, at, self._model.trained)
+            snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
             if snapshot is not None:
-                snapshot.model.set_min_probability(self._model.arguments["min_probability"])
+                snapshot.model.set_min_probability(model.arguments["min_probability"])
                 state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at))
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
-            model = self._model.recognizer(topic, number)
-            state = Partition(model, (), lineage, _up_to(history, history.base))
+            state = Partition(model.recognizer(topic, number), (), lineage, _up_to(history, history.base))
             return Found(state, tuple(history.after(history.base)))
         raise _LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
@@ -222,8 +332,16 @@ class Recovery:
         return Found(begin(self._model.recognizer(self._settings.input, number), start), new=True)
 
 
-class _OtherModelError(Exception):
-    """Another model has run the group."""
+def _parsed(committed: Committed) -> Progress:
+    """Read what was committed with the offset."""
+    if not committed.metadata:
+        raise _LostError(
+            f"offset {committed.offset} was committed by something else, and no micro-batches lead to it"
+        )
+    try:
+        return Progress.parse(committed.metadata)
+    except ConnectorError as error:
+        raise _LostError(str(error)) from None
 
 
 def _up_to(history: History, at: Boundary) -> History:

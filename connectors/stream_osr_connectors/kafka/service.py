@@ -120,6 +120,7 @@ class Service:
         self._model = ModelFile.load(settings)
         self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
         self._snapshots.open()
+        self._model.keep(self._snapshots.folder)
         self._recovery = Recovery(settings, self._model, self._snapshots)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
@@ -319,6 +320,10 @@ class Service:
             for number, owned in self._owned.items():
                 if len(closed) >= self.settings.commit_batches:
                     break
+                if not owned.replay and self._recovery.is_earlier(owned.state):
+                    busy = True
+                    closed.append(self._hand_over(number, owned))
+                    continue
                 cut = self._cut(number, owned, now)
                 if cut is None:
                     continue
@@ -375,11 +380,18 @@ class Service:
         owned.state = after
         return Closed(number, before, after, records, outcome)
 
+    def _hand_over(self, number: int, owned: Owned) -> Closed:
+        """Go on under another model: what the earlier one has held back is published with the new beginning."""
+        before = owned.state
+        owned.state, outcome = self._recovery.hand_over(number, before, self._labels.end)
+        owned.snapshots = [] if owned.state.history.fresh else [outcome.end]
+        return Closed(number, before, owned.state, [], outcome)
+
     # Publishing.
 
     def _begin(self, closed: Sequence[Closed]) -> Running:
         """Send a group of micro-batches, with the offsets that they reach, as a transaction."""
-        messages = [message for one in closed for message in self._messages(one.number, one.outcome)]
+        messages = [message for one in closed for message in self._messages(one)]
         messages += [message for one in closed for message in self._said(one)]
         self._transactions.open()
         return self._transact(messages, {one.number: one.after for one in closed})
@@ -398,8 +410,9 @@ class Service:
             offsets[place] = OffsetAndMetadata(state.history.last.offset, text, -1)
         return self._transactions.begin(messages, offsets, self._reader.client.group_metadata())
 
-    def _messages(self, number: int, outcome: Outcome) -> Iterator[Outgoing]:
-        publish = self._publisher
+    def _messages(self, one: Closed) -> Iterator[Outgoing]:
+        number, outcome = one.number, one.outcome
+        publish = self._publisher._replace(model=one.before.model.trained.fingerprint)
         for origin, decision in outcome.decisions:
             yield publish.decision(number, origin, decision)
         for n, event in enumerate(outcome.events):
@@ -413,6 +426,8 @@ class Service:
         if topic is None:
             return
         before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
+        if one.before.lineage != one.after.lineage:  # another model: what goes on is said anew
+            before = {key: its for key, its in before.items() if key not in after}
         source = f"/{self.settings.group}/{self.settings.input}/{one.number}"
         for said in to_say(before, after, one.outcome.events):
             local = Local(f"{self.settings.input}/{one.number}", one.after.lineage, said.id)

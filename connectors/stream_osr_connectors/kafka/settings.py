@@ -108,8 +108,11 @@ class ServiceSettings(BaseSettings):
         Field(description="No snapshot leads to the committed offset: stop, or begin anew from there."),
     ] = "fail"
     on_model_change: Annotated[
-        Literal["refuse", "cold"],
-        Field(description="Another model than the one that the group has run: stop, or begin anew with it."),
+        Literal["refuse", "carry", "cold"],
+        Field(
+            description="Another model than the one that the group has run: stop, go on with what has emerged, or "
+            "begin anew with it."
+        ),
     ] = "refuse"
 
     transaction_deadline: Annotated[

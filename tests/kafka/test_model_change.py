@@ -1,0 +1,272 @@
+"""Another model on a live topic: the earlier one's stream is ended, and goes on or begins anew, once and for all."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.kafka import labelling
+from stream_osr_connectors.kafka.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.recovery import Committed, Found, ModelFile, Recovery
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.snapshots import Snapshots
+from tests.blobs import fitted, learn_all, stream_part, training_part
+from tests.kafka.brokers import Broker
+from tests.kafka.streams import Stream, Worker, instances, small_model
+from tests.kafka.test_partition import DECODE, PLACE, advance, records
+
+HELD_BACK = 20
+END = 200
+
+
+class Upgrade:
+    """A partition that model A has run up to offset ``END``, and what model B finds."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder = folder
+        fitted(chains=1, decision_delay=HELD_BACK, seed=5).save(folder / "a.osr")
+        fitted(60, chains=1, decision_delay=HELD_BACK, seed=6).save(folder / "b.osr")
+        self.settings = {"brokers": "b", "input": "in", "state": folder / "state", **settings}
+        self.snapshots = Snapshots(folder / "state" / "stream-osr", keep=2)
+        self.snapshots.open()
+        self.state, self.outcomes = self.run("a", [40, 80, 80], snapshot_after=3)
+
+    def recovery(self, name: str, **settings: Any) -> Recovery:
+        whole = ServiceSettings(model=self.folder / f"{name}.osr", **{**self.settings, **settings})
+        model = ModelFile.load(whole)
+        model.keep(self.snapshots.folder)
+        return Recovery(whole, model, self.snapshots)
+
+    def run(self, name: str, sizes: list[int], snapshot_after: int) -> tuple[Partition, list[Outcome]]:
+        model = ModelFile.load(ServiceSettings(model=self.folder / f"{name}.osr", **self.settings))
+        state, outcomes = begin(model.recognizer(*PLACE), Boundary(0)), []
+        for number, size in enumerate(sizes, start=1):
+            state, made = advance(state, [portion(state, size)])
+            outcomes += made
+            if number == snapshot_after:
+                self.snapshots.write(*PLACE, state)
+        return state, outcomes
+
+    def committed(self, recovery: Recovery, state: Partition, first: int = 0) -> Committed:
+        return Committed(state.history.last.offset, recovery.progress(state).text(), first, 1000)
+
+    def found(self, recovery: Recovery, **changes: Any) -> Found:
+        earlier = self.committed(self.recovery("a"), self.state)
+        return recovery.find(PLACE[1], earlier._replace(**changes), 0)
+
+
+def portion(state: Partition, size: int) -> list[Any]:
+    """The next records of an endless stream."""
+    at = state.history.last.offset
+    return records(1000)[at : at + size]
+
+
+def decided(outcomes: list[Outcome]) -> list[int]:
+    return [origin.offset for outcome in outcomes for origin, _ in outcome.decisions]
+
+
+def emerged(outcomes: list[Outcome]) -> list[int]:
+    return [e.subclass_id for o in outcomes for e in o.events if type(e).__name__ == "SubclassEmerged"]
+
+
+@pytest.mark.parametrize("change", ["carry", "cold"])
+def test_every_record_has_one_decision(tmp_path: Path, change: str) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change=change)
+    recovery = upgrade.recovery("b")
+    found = upgrade.found(recovery)
+    assert (found.new, found.replay, recovery.is_earlier(found.state)) == (False, (), True)
+    state, handed = recovery.hand_over(PLACE[1], found.state, 0)
+    assert not recovery.is_earlier(state)
+    assert [d.key for _, d in handed.decisions] == [f"k{n}" for n in range(END - HELD_BACK, END)]
+    upgrade.state.model.flush()
+    assert [d for _, d in handed.decisions] == list(upgrade.state.model.drain()), "as the earlier model saw them"
+    after, outcomes = advance(state, [portion(state, 64)])
+    assert decided([*upgrade.outcomes, handed, *outcomes]) == list(range(END + 64 - HELD_BACK))
+    assert len(after.waiting) == HELD_BACK
+    assert state.history.fresh == (change == "cold")
+    assert len(emerged(upgrade.outcomes)) == 1
+    assert emerged(outcomes) == ([] if change == "carry" else emerged(outcomes)) != [None]
+    truth = [label for _, label in stream_part(1000)]
+    ids = {d.subclass_id for origin, d in outcomes[0].decisions if truth[origin.offset] == "new"}
+    if change == "carry":
+        assert ids == set(emerged(upgrade.outcomes))
+        assert outcomes[0].decisions[0][1].seq == END
+
+
+def test_it_is_handed_over_at_the_end_wherever_the_snapshot_is(tmp_path: Path) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change="carry")
+    recovery = upgrade.recovery("b")
+    expected, told = recovery.hand_over(PLACE[1], upgrade.found(recovery).state, 0)
+    for path in upgrade.snapshots.folder.glob("*.osr"):
+        path.unlink()
+    found = upgrade.found(recovery)
+    assert found.replay == (Boundary(40), Boundary(120), Boundary(200))
+    back = found.state
+    for end in found.replay:
+        back, _ = step(back, PLACE, portion(back, end.offset - back.history.last.offset), (), end, DECODE)
+    state, again = recovery.hand_over(PLACE[1], back, 0)
+    assert again.decisions == told.decisions
+    following = [portion(state, 64)]
+    assert advance(state, following)[1] == advance(expected, following)[1]
+
+
+def test_the_beginning_comes_back_by_replay(tmp_path: Path) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change="carry")
+    state, _ = (recovery := upgrade.recovery("b")).hand_over(PLACE[1], upgrade.found(recovery).state, 0)
+    begun = upgrade.recovery("b").find(PLACE[1], upgrade.committed(recovery, state), 0)
+    assert (begun.new, begun.replay, begun.state.history) == (False, (), state.history)
+    later, _ = advance(state, [portion(state, 32)])
+    found = upgrade.recovery("b").find(PLACE[1], upgrade.committed(recovery, later), 0)
+    assert found.replay == (Boundary(END + 32),)
+    back, _ = step(found.state, PLACE, portion(found.state, 32), (), Boundary(END + 32), DECODE)
+    following = [portion(later, 64)]
+    expected = advance(later, following)[1]
+    assert advance(back, following)[1] == expected
+    third = upgrade.recovery("a").find(PLACE[1], upgrade.committed(recovery, later), 0)
+    assert third.replay == (Boundary(END + 32),), "and back to the first model"
+
+
+def test_other_settings_are_another_model(tmp_path: Path) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change="carry")
+    recovery = upgrade.recovery("a", seed=9)
+    state, _ = recovery.hand_over(PLACE[1], upgrade.found(recovery).state, 0)
+    assert state.model.seed == seed_of(9, *PLACE)
+    assert state.model.emerged_statistics().keys() == upgrade.state.model.emerged_statistics().keys()
+
+
+def test_what_is_asked_goes_to_the_stream_it_was_meant_for(tmp_path: Path) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change="carry")
+    recovery = upgrade.recovery("b")
+    earlier = upgrade.found(recovery).state
+    state, _ = recovery.hand_over(PLACE[1], earlier, labels=3)
+    assert state.history.last == Boundary(END, 0), "ids are the same, so what was asked of them holds"
+    (key,) = emerged(upgrade.outcomes)
+    command = labelling.parse(json.dumps({"subclass": f"in/3:{key}", "label": "third"}).encode())
+    after, _ = step(state, PLACE, portion(state, 32), [command], Boundary(END + 32, 3), DECODE)
+    assert after.model.summary().known[-1].name == "third"
+    cold, _ = upgrade.recovery("b", on_model_change="cold").hand_over(PLACE[1], earlier, labels=3)
+    assert cold.history.last == Boundary(END, 3)
+
+
+def test_without_decisions_held_back_a_cold_start_needs_nothing(tmp_path: Path) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change="cold")
+    fitted(chains=1, seed=5).save(tmp_path / "a.osr")
+    upgrade.state, _ = upgrade.run("a", [40, 80, 80], snapshot_after=0)
+    found = upgrade.found(upgrade.recovery("b"), first=150)
+    assert (found.new, found.state.history.last, found.replay) == (True, Boundary(END), ())
+
+
+def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) -> None:
+    upgrade = Upgrade(tmp_path, on_lost_state="cold")
+    with pytest.raises(ConnectorError, match=r"has run the model .* and this one .*: carry goes on with .*, cold"):
+        upgrade.found(upgrade.recovery("b"))
+    recovery = upgrade.recovery("b", on_model_change="carry")
+    other = OpenSetRecognizer(chains=1, seed=5)
+    learn_all(other, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()
+    other.save(tmp_path / "c.osr")
+    different = upgrade.recovery("c", on_model_change="carry")
+    with pytest.raises(ConnectorError, match=r"in/3: the features differ.*has 'b' and the new one has 'c'.*cold"):
+        different.hand_over(PLACE[1], upgrade.found(different).state, 0)
+    for path in upgrade.snapshots.folder.glob("*.osr"):
+        path.unlink()
+    with pytest.raises(ConnectorError, match=r"nothing can be carried over.*read with its own features"):
+        upgrade.found(different)
+    with pytest.raises(ConnectorError, match=r"nothing can be carried over.*no snapshot leads to offset 200"):
+        upgrade.found(recovery, first=10)
+    committed = upgrade.committed(upgrade.recovery("a"), upgrade.state)
+    (upgrade.snapshots.folder / f"{Progress.parse(committed.metadata).model}.model").unlink()
+    with pytest.raises(ConnectorError, match=r"nothing can be carried over.*there is no file"):
+        upgrade.recovery("b", on_model_change="carry").find(PLACE[1], committed, 0)
+    caplog.clear()
+    assert upgrade.recovery("b", on_model_change="cold").find(PLACE[1], committed, 0).new
+    assert "there is no file" in caplog.text, "on_lost_state allows it, and it is said"
+    strict = upgrade.recovery("b", on_model_change="cold", on_lost_state="fail")
+    with pytest.raises(ConnectorError, match=r"earlier model's stream is not there.*on_lost_state to cold"):
+        strict.find(PLACE[1], committed, 0)
+
+
+# Against the broker
+
+
+def test_a_retrained_model_goes_on_and_is_killed(broker: Broker, tmp_path: Path) -> None:
+    """A clean stop, another model, SIGKILL after the switch: one decision each, the same ids, the same bits."""
+    first, second = small_model(decision_delay=HELD_BACK), fitted(60, batch_size=32, chains=1, window=32, seed=6)
+    limits = {".subclasses": 1_000_000}
+    stream = Stream(broker.address, tmp_path, 2, first, limits, snapshot_interval=1.0, on_model_change="carry")
+    stream.settings["subclasses"] = f"{stream.topic}.subclasses"
+    stream.send(instances(500, 2))
+    worker = Worker(stream)
+    stream.wait()
+    assert worker.stop() == 0
+    second.save(tmp_path / "model.osr")
+    stream.send(instances(600, 2, seed=1, begin=500))
+    worker = Worker(stream)
+    worker.await_line("goes on under another model")
+    worker.kill()  # before it is committed, or after
+    worker = Worker(stream)
+    worker.await_line("transaction committed")
+    worker.kill()
+    worker = Worker(stream)
+    stream.wait()
+    assert worker.stop() == 0
+    assert not any("goes on under another model" in line for line in worker.lines())
+    for number, (decisions, events) in enumerate(zip(stream.read("decisions"), stream.read("events"), strict=True)):
+        values = [json.loads(record.value) for record in decisions]
+        assert [value["offset"] for value in values] == list(range(len(stream.sent[number])))
+        expected, told = play(stream, number, first, second, values)
+        assert [{name: value[name] for name in expected[0]} for value in values] == expected
+        got = [json.loads(record.value) for record in events]
+        assert [{name: value[name] for name in event} for value, event in zip(got, told, strict=True)] == told
+        emerged = [event["subclass_id"] for event in got if event["type"] == "SubclassEmerged"]
+        assert len(emerged) == len(set(emerged)) == 1
+        ids = [{v["subclass_id"] for v in part if v["label"] == "unknown"} for part in (values[:250], values[260:])]
+        assert ids[1] == set(emerged) <= ids[0]
+        assert len({dict(record.headers)["ce_id"] for record in events}) == len(events)
+        said = [
+            record
+            for record in stream.read("subclasses")[0]
+            if record.key.startswith(f"{stream.topic}/{number}:".encode())
+        ]
+        runs = [json.loads(record.value)["run"] for record in said]
+        models = [json.loads(record.value)["model"] for record in said]
+        assert list(dict.fromkeys(models)) == [first.trained.fingerprint, second.trained.fingerprint]
+        assert len(set(runs)) == 2, "what goes on is said anew, of another run"
+
+
+def play(
+    stream: Stream, number: int, first: OpenSetRecognizer, second: OpenSetRecognizer, values: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Decide in this process what two models have decided, in the micro-batches that the decisions name."""
+    decisions: list[Decision] = []
+    events: list[Event] = []
+    earlier = None
+    for fingerprint, its in groupby(values, key=lambda value: value["model"]):
+        source = first if earlier is None else second
+        assert source.trained.fingerprint == fingerprint
+        arguments = source._get_params()
+        seed = seed_of(arguments["seed"], stream.topic, number)
+        whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
+        model = OpenSetRecognizer.from_trained(source.trained, **whole)
+        if earlier is not None:
+            model.carry_over(earlier)
+        for _, batch in groupby(its, key=lambda value: value["batch"]):
+            for value in batch:
+                sent = stream.sent[number][value["offset"]]
+                x = json.loads(sent.value or b"{}")
+                t = (1_700_000_000_000 + value["offset"]) / 1000
+                model.learn_one(x, t=t, key=(sent.key or b"").decode())
+            model.close_batch()
+        model.flush()
+        decisions += model.drain()
+        events += model.drain_events()
+        earlier = model
+    return [json.loads(json.dumps(d.as_dict())) for d in decisions], [
+        json.loads(json.dumps(e.as_dict())) for e in events
+    ]
