@@ -24,7 +24,7 @@ NEARLY_BEST = 0.01
 """Of the heights whose normalised mutual information is within this of the best, the lowest is the threshold."""
 COUNTED_SIZE = 10
 """Subclasses with so many instances count in the estimate of the number of classes ..."""
-COUNTED_SHARE = 0.2
+COUNTED_SHARE = 0.25
 """... and groups with this share of the mean size of the three largest."""
 
 

@@ -232,8 +232,8 @@ def test_subclasses_that_nobody_remembers_stay_as_the_first_chain_has_them():
 
 
 def test_number_of_classes_by_hand():
-    group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 11])
-    # groups of 80, 70, 30 and 11, of which those from .2 * 60 on count: 3; subclasses of 10 and more: 5
+    group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 14])
+    # groups of 80, 70, 30 and 14, of which those from .25 * 60 on count: 3; subclasses of 10 and more: 5
     assert count_classes(group, size, np.array([40, 40, 9]), 2) == pytest.approx(np.sqrt(3 * 5))
     assert count_classes(group, size, np.array([40] * 5), 2) == pytest.approx(np.sqrt(3 * 2))
     assert count_classes(group, size, np.array([3, 3]), 2) == 3  # no known subclass counts: the groups do
