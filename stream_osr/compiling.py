@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 from numba.core import event
 
 logger = logging.getLogger("stream_osr")
 
-ONCE = "compiling the sampler: up to three minutes, once on this machine (`stream-osr warmup` does it ahead)"
+ONCE = "compiling the sampler: up to three minutes, once for each installation (`stream-osr warmup` does it ahead)"
 EVERY_TIME = (
     "compiling the sampler: up to three minutes in every process, for want of a folder to keep it in "
     "(set NUMBA_CACHE_DIR to one that can be written)"
@@ -23,8 +24,10 @@ class _Notice(event.Listener):
     """
 
     said = False
+    latest = 0.0
 
     def on_start(self, event: Any) -> None:
+        _Notice.latest = time.monotonic()
         dispatcher = event.data["dispatcher"]
         if self.said or dispatcher.py_func.__module__.partition(".")[0] != "stream_osr":
             return
@@ -33,8 +36,14 @@ class _Notice(event.Listener):
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""
+        _Notice.latest = time.monotonic()
 
 
 def give_notice() -> None:
     """Have compiling announced, once in the life of the process."""
     event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]  # numba leaves it untyped
+
+
+def last_compiled() -> float:
+    """Moment (`time.monotonic`) when compiling was last begun or done in this process; 0: never."""
+    return _Notice.latest

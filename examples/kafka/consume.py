@@ -22,6 +22,11 @@ def shown(event: dict[str, Any]) -> str:
             f"{event['subject']} has emerged: {event['size']} instances, at a distance of {like['distance']:.1f} "
             f"from the nearest known class, {like['nearest_class']}"
         )
+    if event["type"] == "SubclassPromoted":
+        return f"{event['subject']} is {event['label']} now"
+    if event["type"] == "NamingUndone":
+        back = ", ".join(map(str, event["subclass_ids"]))
+        return f"{event['subject']} {event['action']} taken back: {back} emerging again"
     return f"{event.get('subject', '')} {event['type']}"
 
 

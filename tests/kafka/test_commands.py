@@ -137,7 +137,9 @@ def test_a_promotion_takes_effect_with_the_next_batch_and_survives_a_restart(bro
     events = values(stream, "events")
     subject = next(value["subject"] for value in events if value["type"] == "SubclassEmerged")
     asked = run("promote", subject, "third", "--config", config)
-    assert asked.output == f"promote asked for, at 0 of topic {stream.topic}.labels\n"
+    assert asked.output == (
+        f"promote asked for, at 0 of topic {stream.topic}.labels; the log of the service says what came of it\n"
+    )
     for suffix in ("events", "2.events"):
         stream.wait(lambda suffix=suffix: "SubclassPromoted" in types(stream, suffix))
     killed.kill()

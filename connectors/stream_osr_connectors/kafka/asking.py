@@ -65,10 +65,11 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
     except KafkaError as error:
         raise ConnectorError(explained(settings, error)) from None
     action, count = commands[0].action, len({command.partition for command in commands})
-    if len(places) == 1:
-        return f"{action} asked for, at {places[0]} of topic {topic}"
-    of = f"of {len(places)} subclasses in {count} partition{'' if count == 1 else 's'}"
-    return f"{action} asked for, {of}, at {places[0]} to {places[-1]} of topic {topic}"
+    of, at = "", str(places[0])
+    if len(places) > 1:
+        of = f" of {len(places)} subclasses in {count} partition{'' if count == 1 else 's'},"
+        at = f"{places[0]} to {places[-1]}"
+    return f"{action} asked for,{of} at {at} of topic {topic}; the log of the service says what came of it"
 
 
 def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:

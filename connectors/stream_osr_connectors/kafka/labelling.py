@@ -110,6 +110,9 @@ def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int
                 model.learn_label(command.key, command.label)
     except (InvalidLabel, InvalidSubclass, NothingToUndo) as error:
         logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, error)
+        return
+    if command.action != "label":  # every partition hears of a label, and one knows the key
+        logger.info("%s/%d: %s was asked for and is done", topic, partition, command.action)
 
 
 def _place(value: object, whole: bool) -> tuple[str, int, int | None]:

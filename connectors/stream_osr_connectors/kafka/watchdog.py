@@ -13,6 +13,8 @@ import threading
 import time
 import traceback
 
+from stream_osr.compiling import last_compiled
+
 from .figures import Figures
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -59,8 +61,9 @@ class Watchdog:
         begun = self._figures.loop
         while not self._dismissed.wait(LOOK_SECONDS):
             now = time.monotonic()
-            at = self._figures.loop
-            longest = max(self._longest, STARTING_SECONDS) if at == begun else self._longest
+            turned = self._figures.loop
+            longest = max(self._longest, STARTING_SECONDS) if turned == begun else self._longest
+            at = max(turned, last_compiled())  # the first micro-batch may have to compile the sampler
             if now - at > longest:
                 self._end(f"the loop has not turned for {longest:g} s")
             if self._told.is_set():
