@@ -44,6 +44,7 @@ from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.messages import Origin, Outgoing, Publisher, make_decoder, origin_of
 from stream_osr_connectors.kafka.service import READ_AHEAD, Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.topics import SPARE_BYTES, USUAL_BYTES
 from stream_osr_connectors.kafka.transactions import Transactions
 from tests.kafka.brokers import Broker
 
@@ -262,7 +263,11 @@ def fill(address: str, records: int) -> str:
     admin = KafkaAdminClient(bootstrap_servers=address)
     admin.create_topics(
         {
-            f"{topic}{suffix}": {"num_partitions": PARTITIONS, "replication_factor": 1}
+            f"{topic}{suffix}": {
+                "num_partitions": PARTITIONS,
+                "replication_factor": 1,
+                "configs": {"max.message.bytes": str(USUAL_BYTES + (SPARE_BYTES if suffix == ".dlq" else 0))},
+            }
             for suffix in ("", ".decisions", ".events", ".dlq")
         },
         wait_for_metadata=True,
@@ -350,7 +355,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures here, too.")] = None,
 ) -> None:
     """Measure throughput beside a pass-through, and memory over a long stream."""
-    console = Console()
+    console = Console(width=110)
     with tempfile.TemporaryDirectory(prefix="stream-osr-kafka-") as name, broker_at(brokers, Path(name)) as address:
         bench = Bench(address, Path(name))
         known = train(bench.folder)

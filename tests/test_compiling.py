@@ -89,6 +89,17 @@ def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     assert kept_in(package) == kept
 
 
+def test_moment_of_compiling_is_known_and_reading_from_the_cache_is_none(package):
+    program = (
+        "import time\nfrom stream_osr.compiling import last_compiled\nassert last_compiled() == 0.0\n"
+        f"begun = time.monotonic()\n{ONE_KERNEL}\nprint(begun < last_compiled() < time.monotonic(), last_compiled())"
+    )
+    first, _ = run(package, program=program)
+    again, _ = run(package, program=program)
+    assert first.splitlines()[1].startswith("True ")
+    assert again.splitlines()[1] == "False 0.0"
+
+
 def test_read_only_package_is_kept_where_the_environment_says(read_only, tmp_path):
     for expected in (ONCE + "\n", ""):
         place, said = run(read_only, *without_privilege(), NUMBA_CACHE_DIR=tmp_path / "kept")
