@@ -31,7 +31,7 @@ class Decisions(NamedTuple):
     unknownness: NDArray[np.float64]
 
 
-class OpenSetClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class OpenSetClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn carries no types
     """A classifier that names the best known class and rejects what is too unlike it.
 
     A method says how it learns, what it thinks of an instance (`decide`) and from which unknownness on an
