@@ -19,6 +19,9 @@ from .messages import MOST_KEY_BYTES, Decoder, Origin, Received, Refusal, check_
 
 logger = logging.getLogger("stream_osr.kafka")
 
+RULES = 2
+"""2: an instance without a single feature of the model is a dead letter. 1: it was decided."""
+
 
 class Partition(NamedTuple):
     """Everything about one partition that has to outlive a crash.
@@ -33,12 +36,16 @@ class Partition(NamedTuple):
         Identity of this run of micro-batches.
     history
         Where they ended.
+    rules
+        By which rules records are taken or refused; a stream goes on by those that it was begun with, so that a
+        replay comes to the same.
     """
 
     model: OpenSetRecognizer
     waiting: tuple[Origin, ...]
     lineage: str
     history: History
+    rules: int = RULES
 
 
 class Outcome(NamedTuple):

@@ -124,7 +124,7 @@ class Transactions:
         def work() -> None:
             producer.begin_transaction()
             logger.debug("transaction open: %d messages", len(messages))
-            for topic, partition, key, value, headers, timestamp in messages:
+            sent = [
                 producer.send(
                     topic,
                     key=key,
@@ -133,7 +133,13 @@ class Transactions:
                     partition=partition % self._partitions(producer, topic),
                     timestamp_ms=timestamp,
                 )
+                for topic, partition, key, value, headers, timestamp in messages
+            ]
             logger.debug("transaction sent")
+            producer.flush(self._deadline)
+            for each in sent:  # where metadata is refused the client's own transaction never learns of it
+                each.get(0)
+            logger.debug("transaction acknowledged: %d messages", len(sent))
             producer.send_offsets_to_transaction(offsets, group_metadata)
             logger.debug("transaction offsets sent")
             producer.commit_transaction()
