@@ -1,0 +1,421 @@
+"""The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
+
+What is done with what is read is a :class:`Job`: the service's own, or that of the reconciliation. A job moves forward
+by values; a transaction that fails is undone, and the committed offsets tell what is true.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from stream_osr.errors import ConnectorError
+
+from .client.explaining import quieten, start_explained
+from .client.seam import ClientError, Committed, Kind, Offset, Place, Refused
+from .exits import NoRightError
+from .figures import Figures
+from .messages import Outgoing, Received
+from .patience import Backoff, Seldom
+from .reading import CLOSE_SECONDS, Reader
+from .settings import ServiceSettings
+from .transactions import InDoubtError, Running, Transactions, UnpublishableError
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+SWEEP_SECONDS = 30.0
+LOOK_SECONDS = 0.5
+STILL_SECONDS = 15.0
+"""Work that waits for so long without a commit: it is not ready."""
+
+
+class Group(NamedTuple):
+    """What one transaction publishes.
+
+    Attributes
+    ----------
+    content
+        What the job knows it by.
+    messages
+        In order.
+    offsets
+        By partition: how far it gets.
+    """
+
+    content: Any
+    messages: Sequence[Outgoing]
+    offsets: Mapping[int, Offset]
+
+
+class Waiting(NamedTuple):
+    """Why a partition cannot be loaded now; it is tried again."""
+
+    why: str
+
+
+class Loaded(NamedTuple):
+    """A partition that has been loaded.
+
+    Attributes
+    ----------
+    begin
+        Offset to read on from.
+    commit
+        A new beginning, which is committed at once; None: it goes on from what is committed.
+    """
+
+    begin: int
+    commit: Offset | None = None
+
+
+class Job(Protocol):
+    """What is done with what is read."""
+
+    def check(self, watch: Watch) -> None:
+        """Make sure, at the start, that everything is there."""
+
+    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+        """Bring a partition back to where the broker says that it is."""
+
+    def let_go(self, number: int) -> None:
+        """Drop a partition: it is another's, or is to be loaded again."""
+
+    @property
+    def owned(self) -> Sequence[int]:
+        """Partitions that are loaded."""
+
+    def take(self, number: int, records: list[Received]) -> None:
+        """Take what was read of a partition."""
+
+    def turn(self) -> None:
+        """Do what comes with each turn."""
+
+    def prepare(self) -> Group | None:
+        """Make the next transaction's content, and go on from it; None: there is nothing yet."""
+
+    def undo(self, group: Group) -> None:
+        """Go back to what was before; the latest first."""
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Replace what a topic does not take."""
+
+    def done(self, group: Group) -> None:
+        """Note that it is committed."""
+
+    def stands_at(self, number: int, committed: Offset | None) -> bool:
+        """Say whether a partition is where the broker says that it is."""
+
+    def rest(self) -> None:
+        """Do what is due when all is committed: snapshots."""
+
+    def look(self, number: int) -> int:
+        """Update the figures of a partition; return how many records wait."""
+
+    def obstacles(self) -> list[str]:
+        """Say why it is not ready, as far as the job is concerned."""
+
+    def renewed(self, topic_id: str) -> None:
+        """The input was deleted and made again: go on with it, or end."""
+
+    def leave(self) -> None:
+        """Do what is left before the end, with all committed."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class Loop:
+    """A job, fed and published.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    job
+        What is done.
+    reader
+        What it reads.
+    transactions
+        How it publishes.
+    watch
+        What is seen of the topics meanwhile.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        figures: Figures,
+    ) -> None:
+        self._settings, self._job, self._reader = settings, job, reader
+        self._transactions, self._watch, self.figures = transactions, watch, figures
+        self._topic = watch.input
+        self._backoff = Backoff()
+        self._seldom = Seldom(logger)
+        self._doubtful: Group | None = None
+        self._trouble = ""
+        self._waiting: dict[int, str] = {}
+        self._swept = self._looked = self._committed = time.monotonic()
+        self._was_ready = False
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        quieten()
+        try:
+            self._open()
+            while not stop():
+                self.figures.turn()
+                self._read()
+                self._settle()
+                self._job.turn()
+                self._publish()
+                if self._doubtful is None:
+                    self._job.rest()
+                self._look()
+            if self._doubtful is None:
+                self._job.leave()
+        finally:
+            self._close()
+
+    # Beginning and end.
+
+    def _open(self) -> None:
+        """Connect; at the start an answer is wanted, later any patience is right."""
+        with start_explained(self._settings):
+            self._watch.open()
+            self._job.check(self._watch)
+            self._reader.open()
+            self._reader.committed(0)  # the right to be of the group
+            try:
+                self._transactions.open()
+            except InDoubtError as error:
+                cause = error.__cause__
+                if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
+                    raise NoRightError(
+                        f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
+                        f"(WRITE on the transactional id {self._settings.group}-{self._settings.instance})"
+                    ) from None
+                logger.warning("no transaction can be begun yet: %s", error)
+        self._watch.start()
+        self.figures.opened = True
+
+    def _close(self) -> None:
+        self._watch.close()
+        self._reader.close()
+        self._job.close()
+        self._transactions.close(CLOSE_SECONDS)
+
+    # Reading.
+
+    def _read(self) -> None:
+        """Take what was read of partitions that are ours, after letting go of those that are not any more."""
+        polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
+        gone = self._reader.gone()
+        for number in gone:
+            self._job.let_go(number)
+            self._waiting.pop(number, None)
+            self.figures.partitions.pop(number, None)
+            logger.info("%s/%d is another worker's now", self._topic, number)
+        if gone:
+            self.figures.add("rebalances")
+        renewed = self._watch.renewed(self._reader.topic_id)
+        if renewed:
+            self._start_over(renewed)
+            return
+        for number, records in polled.items():
+            self._job.take(number, records)
+
+    def _start_over(self, topic_id: str) -> None:
+        """The input was deleted and made again: what was read of it is of no use."""
+        self._job.renewed(topic_id)
+        self._watch.accept(topic_id)
+        for number in self._job.owned:
+            self._job.let_go(number)
+        self.figures.partitions.clear()
+        self._doubtful = None
+        self._waiting.clear()
+        self._reader.renew()
+        self._reader.gone()
+
+    def _settle(self) -> None:
+        """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
+        for number in sorted(self._reader.assigned - set(self._job.owned)):
+            place = f"{self._topic}/{number}"
+            self._waiting.setdefault(number, "")
+            if not self._backoff.due or self._watch.broken:
+                continue
+            try:
+                loaded = self._job.load(number, self._reader.where(number))
+                if isinstance(loaded, Waiting):
+                    self._waiting[number] = loaded.why
+                    self._seldom.say(place, f"{place} cannot be loaded yet: {loaded.why}", logging.INFO)
+                    continue
+                if loaded.commit is not None:
+                    self._transactions.open()
+                    offsets = {Place(self._topic, number): loaded.commit}
+                    self._transactions.finish(self._transactions.begin([], offsets, self._reader.membership))
+                self._reader.begin(number, loaded.begin)
+            except (ClientError, InDoubtError) as error:
+                self._job.let_go(number)
+                self._waiting[number] = str(error)
+                self._backoff.fail()
+                self._seldom.say(place, f"{place} cannot be loaded yet: {error}", logging.INFO)
+                continue
+            self._backoff.succeed()
+            self._seldom.forget(place)
+            self._waiting.pop(number, None)
+            logger.info("assigned %s at %d", place, loaded.begin)
+        for number in self._waiting.keys() - self._reader.assigned:
+            del self._waiting[number]
+
+    # Publishing.
+
+    def _publish(self) -> None:
+        """Publish whatever is ready; while one transaction is under way, the next is prepared."""
+        if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
+            return
+        running: tuple[Group, Running] | None = None
+        ahead: Group | None = None
+        try:
+            while True:
+                ahead = self._job.prepare()
+                if running is not None:
+                    self._finish(*running)
+                    running = None
+                if ahead is None:
+                    break
+                running = ahead, self._begin(ahead)
+                ahead = None
+        except (InDoubtError, ClientError) as error:
+            if ahead is not None:
+                self._job.undo(ahead)
+            self._doubtful = None if running is None else running[0]
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
+            self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
+
+    def _begin(self, group: Group) -> Running:
+        self._transactions.open()
+        offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
+        return self._transactions.begin(group.messages, offsets, self._reader.membership)
+
+    def _finish(self, group: Group, running: Running) -> None:
+        """Wait for a transaction; what a topic does not take is replaced, and the rest is tried again."""
+        while True:
+            try:
+                self._transactions.finish(running)
+                break
+            except UnpublishableError as error:
+                self.figures.add("retried")
+                group = self._job.instead(group, error.refused)
+                running = self._begin(group)
+        self.figures.observe("transaction", running.seconds)
+        self._note_commit(group)
+
+    def _note_commit(self, group: Group) -> None:
+        self.figures.add("transactions")
+        self._committed = time.monotonic()
+        self._backoff.succeed()
+        if self._trouble:
+            self._trouble = ""
+            self._seldom.forget("failed")
+            logger.info("transactions are committed again")
+        self._job.done(group)
+
+    def _clear_up(self, group: Group) -> bool:
+        """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
+
+        The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
+        the state before it, the state after it, or something else, when the partition has gone to another worker.
+        """
+        try:
+            self._transactions.open()
+            truth = {number: self._reader.committed(number) for number in group.offsets}
+        except (ClientError, InDoubtError) as error:
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"waiting for the brokers: {error}")
+            return False
+        self._doubtful = None
+        if truth == dict(group.offsets):
+            logger.info("the transaction was committed after all")
+            self._note_commit(group)
+            return True
+        self._job.undo(group)
+        self.figures.add("retried")
+        for number in group.offsets:
+            if number in self._job.owned and not self._job.stands_at(number, truth[number]):
+                logger.warning("%s/%d was committed by another worker", self._topic, number)
+                self._job.let_go(number)
+                self.figures.partitions.pop(number, None)
+                self._reader.put_off(number)
+        return True
+
+    # How it goes.
+
+    def _look(self) -> None:
+        """Twice a second, tell how it goes."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        waiting = 0
+        for number, figures in self.figures.partitions.items():
+            figures.pending = self._job.look(number)
+            figures.read = self._reader.position(number)
+            figures.end = self._watch.end(number)
+            waiting += figures.pending
+        if not self.figures.partitions:
+            self.figures.progress = None
+        elif not waiting and all(partition.lag == 0 for partition in self.figures.partitions.values()):
+            self._committed = self.figures.progress = now
+        else:
+            self.figures.progress = self._committed
+        self._tell(self._obstacles(waiting, now))
+        if now - self._swept >= SWEEP_SECONDS:  # the client leaves sockets of failed connections to the collector
+            self._swept = now
+            gc.collect()
+
+    def _obstacles(self, waiting: int, now: float) -> tuple[str, ...]:
+        found = self._watch.obstacles()
+        if self._reader.trouble:
+            found.append(self._reader.trouble)
+        elif not self._reader.joined:
+            found.append("not a member of the group yet")
+        found += [f"{self._topic}/{number} cannot be read on" for number in self._reader.unreadable]
+        found += [
+            f"{self._topic}/{number} is not loaded{why and ': '}{why}" for number, why in sorted(self._waiting.items())
+        ]
+        found += self._job.obstacles()
+        if self._trouble:
+            found.append(f"transactions fail: {self._trouble}")
+        elif waiting and now - self._committed > STILL_SECONDS:
+            found.append(f"nothing was committed for {now - self._committed:.0f} s, with {waiting} records read")
+        return tuple(found)
+
+    def _tell(self, obstacles: tuple[str, ...]) -> None:
+        self.figures.obstacles = obstacles
+        if not obstacles and not self._was_ready:
+            logger.info("ready: %d partitions live", len(self.figures.partitions))
+        if obstacles and self._was_ready:
+            self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
+        self._was_ready = not obstacles
+
+
