@@ -62,7 +62,9 @@ class Reconciler:
         self._looked = 0.0
         self._topic: str = settings.subclasses
         self._place = TopicPartition(self._topic, 0)
-        self._trained = ModelFile.load(settings).trained
+        model = ModelFile.load(settings)
+        self._trained = model.trained
+        self.figures.model, self.figures.fingerprint = model.identity, model.trained.fingerprint
         self._reader = Reader(self.settings, self._topic, MOST_RECORDS, self.figures)
         self._transactions = Transactions(
             lambda: transactional_producer(self.settings), settings.transaction_deadline
@@ -119,13 +121,17 @@ class Reconciler:
     def _look(self) -> None:
         """Once a second, see how far behind it is; with nothing left to do, that is progress, too."""
         now, figures = time.monotonic(), self.figures
-        figures.ready = self._reader.joined and not self._reader.assigned
+        live = self._reader.joined and not self._reader.assigned
+        figures.obstacles = () if live else ("summaries and links are read",)
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
         for number, partition in figures.partitions.items():
-            partition.end, partition.lag = self._reader.lag(number)
-        if figures.ready and all(partition.lag == 0 for partition in figures.partitions.values()):
+            partition.end, unread = self._reader.lag(number)
+            partition.read = None if partition.end is None or unread is None else partition.end - unread
+        if not figures.partitions:
+            figures.progress = None
+        elif figures.ready and all(partition.lag == 0 for partition in figures.partitions.values()):
             figures.progress = now
 
     # Where it stands.
@@ -196,8 +202,7 @@ class Reconciler:
                 if summary is not None:
                     state, more = self._take_in(state, summary, str(received.offset), received.timestamp)
                     messages += more
-            self.figures.add("steps")
-            self.figures.batch_seconds += time.perf_counter() - begun
+            self.figures.observe("batch", time.perf_counter() - begun)
             self._publish(state, messages, polled[-1].offset + 1)
             self.figures.add("records", 0, len(polled))
         except InDoubtError as error:
@@ -229,7 +234,7 @@ class Reconciler:
         self._state = state
         figures = self.figures
         figures.add("transactions")
-        figures.transaction_seconds += running.seconds
+        figures.observe("transaction", running.seconds)
         figures.add("events", 0, sum(message.topic == self.settings.global_events for message in messages))
         figures.progress = time.monotonic()
         if 0 in figures.partitions:

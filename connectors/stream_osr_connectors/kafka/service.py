@@ -118,6 +118,7 @@ class Service:
         self.figures = Figures() if figures is None else figures
         self._looked = 0.0
         self._model = ModelFile.load(settings)
+        self.figures.model, self.figures.fingerprint = self._model.identity, self._model.trained.fingerprint
         self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
         self._snapshots.open()
         self._model.keep(self._snapshots.folder)
@@ -246,8 +247,12 @@ class Service:
             owned = self._owned[number]
             figures.replaying = bool(owned.replay)
             figures.end, unread = self._reader.lag(number)
-            figures.lag = None if unread is None else unread + len(owned.buffer)
-        if self.figures.ready and all(figures.lag == 0 for figures in self.figures.partitions.values()):
+            figures.read = None if figures.end is None or unread is None else figures.end - unread
+            figures.pending = len(owned.buffer)
+        lags = [figures.lag for figures in self.figures.partitions.values()]
+        if not lags:
+            self.figures.progress = None
+        elif self.figures.ready and all(lag == 0 for lag in lags):
             self.figures.progress = now
 
     def _settle(self) -> None:
@@ -267,10 +272,11 @@ class Service:
             self._owned[number] = Owned(found.state, deque(found.replay), list(found.snapshots), now)
             offset, menu = found.state.history.last.offset, found.state.model.menu
             self.figures.partitions[number] = PartitionFigures(
-                offset, replaying=bool(found.replay), snapshot=now, menu=menu
+                offset, held=len(found.state.waiting), replaying=bool(found.replay), snapshot=now, menu=menu
             )
         replaying = any(owned.replay for owned in self._owned.values())
-        self.figures.ready = self._reader.joined and not self._reader.assigned and not replaying
+        live = self._reader.joined and not self._reader.assigned and not replaying
+        self.figures.obstacles = () if live else ("partitions are loaded or replayed",)
 
     def _find(self, number: int) -> Found | None:
         """Ask the broker where a partition stands, and find its state; a new beginning is committed at once.
@@ -375,8 +381,7 @@ class Service:
         begun = time.perf_counter()
         after, outcome = step(before, (self.settings.input, number), records, commands, end, self._decode)
         self.figures.turn()
-        self.figures.add("steps")
-        self.figures.batch_seconds += time.perf_counter() - begun
+        self.figures.observe("batch", time.perf_counter() - begun)
         owned.state = after
         return Closed(number, before, after, records, outcome)
 
@@ -438,7 +443,7 @@ class Service:
         """Wait for a transaction, and count what it has published."""
         self._transactions.finish(running)
         self._committed(closed)
-        self.figures.transaction_seconds += running.seconds
+        self.figures.observe("transaction", running.seconds)
 
     def _committed(self, closed: Sequence[Closed]) -> None:
         figures = self.figures
@@ -460,6 +465,7 @@ class Service:
             if number in figures.partitions:
                 figures.partitions[number].position = after.history.last.offset
                 figures.partitions[number].menu = after.model.menu
+                figures.partitions[number].held = len(after.waiting)
             for received, refusal in outcome.refused:
                 why = type(refusal.error).__name__
                 logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, received.offset, refusal.stage, why)
@@ -565,8 +571,7 @@ class Service:
         if self._is_full(owned.state):
             owned.state = owned.state._replace(history=history.since(at))
         owned.written = time.monotonic()
-        self.figures.add("snapshots")
-        self.figures.snapshot_seconds += time.perf_counter() - begun
+        self.figures.observe("snapshot", time.perf_counter() - begun)
         if number in self.figures.partitions:
             self.figures.partitions[number].snapshot = owned.written
 
