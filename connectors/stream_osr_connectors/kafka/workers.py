@@ -161,8 +161,7 @@ class Workers:
         if slot.pipe is not None:
             slot.pipe.close()
         slot.process = slot.pipe = None
-        slot.figures.ready = False
-        slot.figures.partitions.clear()  # they are another's now, or nobody's
+        slot.figures = slot.figures.ended(f"its process ended with {_ending(code)}")
         if code == REFUSED and not slot.worked:
             raise ConnectorError(f"{slot.name} cannot begin; its last line says why")
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
