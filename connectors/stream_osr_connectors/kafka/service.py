@@ -23,10 +23,12 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
 from .clients import group_consumer, quieten, transactional_producer
+from .decoding import make_decoder
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
-from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
+from .messages import Decoder, Outgoing, Received
 from .partition import Outcome, Partition, step
+from .publisher import Publisher
 from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
 from .recovery import Found, ModelFile, Recovery
 from .settings import ServiceSettings
@@ -131,16 +133,7 @@ class Service:
         self._owned: dict[int, Owned] = {}
         self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._swept = time.monotonic()
-        self._publisher = Publisher(
-            group=settings.group,
-            instance=settings.instance,
-            input=settings.input,
-            output=settings.output,
-            events=settings.events,
-            dead_letters=settings.dead_letters,
-            model=self._model.trained.fingerprint,
-            largest=USUAL_BYTES,
-        )
+        self._publisher = Publisher.of(settings, self._model.trained.fingerprint, USUAL_BYTES)
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Work until told to stop.
@@ -410,15 +403,14 @@ class Service:
             offsets[place] = OffsetAndMetadata(state.history.last.offset, text, -1)
         return self._transactions.begin(messages, offsets, self._reader.client.group_metadata())
 
-    def _messages(self, one: Closed) -> Iterator[Outgoing]:
+    def _messages(self, one: Closed) -> list[Outgoing]:
         number, outcome = one.number, one.outcome
         publish = self._publisher._replace(model=one.before.model.trained.fingerprint)
-        for origin, decision in outcome.decisions:
-            yield publish.decision(number, origin, decision)
-        for n, event in enumerate(outcome.events):
-            yield publish.event(number, f"{outcome.place}-{n}", outcome.timestamp, event)
-        for received, refusal in outcome.refused:
-            yield publish.dead_letter(received, refusal)
+        return [
+            *publish.decisions(number, outcome.decisions),
+            *publish.events(number, outcome),
+            *publish.dead_letters(outcome.refused),
+        ]
 
     def _said(self, one: Closed) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""

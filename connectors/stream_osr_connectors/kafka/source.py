@@ -14,7 +14,8 @@ from stream_osr_connectors.base import BadRecord, Closing, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .messages import Received, json_decoder
+from .decoding import JsonDecoder
+from .messages import Received
 from .unpacking import unpack_all
 
 
@@ -60,7 +61,7 @@ class KafkaSource(Closing):
         **client: Any,
     ) -> None:
         self._topic, self._brokers, self._follow = topic, brokers, follow
-        self._decode = json_decoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
+        self._decode = JsonDecoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
         self._read: deque[Received] = deque()
         self._rows = 0
         self._closed = False

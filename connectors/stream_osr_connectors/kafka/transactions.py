@@ -133,7 +133,7 @@ class Transactions:
                     partition=partition % self._partitions(producer, topic),
                     timestamp_ms=timestamp,
                 )
-                for topic, partition, key, value, headers, timestamp in messages
+                for topic, partition, key, value, headers, timestamp, _ in messages
             ]
             logger.debug("transaction sent")
             producer.flush(self._deadline)
