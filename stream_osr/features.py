@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -237,6 +238,31 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     if not (np.abs(rows) <= LARGEST).all():
         return None
     return rows, len(place) - len(features.names)
+
+
+def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarray, Sequence[int]]:
+    """Read the instances all of whose p values are plain finite numbers at once.
+
+    Returns
+    -------
+    Their rows, shape (n, p), and their places; the others are to be read one by one.
+
+    Examples
+    --------
+    >>> plain_rows([(1, 2.5), (1, None), (True, 1.0), (1e200, 1.0), (3.0, 4)], 2)
+    (array([[1. , 2.5],
+           [3. , 4. ]]), [0, 4])
+    """
+    places: Sequence[int] = range(len(instances))
+    if not _PLAIN.issuperset(map(type, chain.from_iterable(instances))):
+        places = [place for place in places if _PLAIN.issuperset(map(type, instances[place]))]
+        instances = [instances[place] for place in places]
+    rows = np.array(instances, dtype=float).reshape(len(instances), p)
+    usable = np.abs(rows) <= LARGEST
+    if not usable.all():
+        whole = usable.all(axis=1)
+        rows, places = rows[whole], [place for place, use in zip(places, whole, strict=True) if use]
+    return rows, places
 
 
 def column_values(values: Any, n: int, name: str) -> Sequence[Any]:

@@ -123,7 +123,7 @@ def _kind(trained: TrainedModel) -> str:
 def _written(origin: Origin) -> tuple[Any, ...]:
     """Turn bytes into text of the same bytes: archives hold text."""
     key = None if origin.key is None else origin.key.decode("latin-1")
-    headers = tuple((name, value.decode("latin-1")) for name, value in origin.headers)
+    headers = tuple((name, None if value is None else value.decode("latin-1")) for name, value in origin.headers)
     return origin.offset, origin.timestamp, key, headers
 
 
@@ -133,5 +133,5 @@ def _origin(written: tuple[Any, ...]) -> Origin:
         offset,
         timestamp,
         None if key is None else key.encode("latin-1"),
-        tuple((name, value.encode("latin-1")) for name, value in headers),
+        tuple((name, None if value is None else value.encode("latin-1")) for name, value in headers),
     )
