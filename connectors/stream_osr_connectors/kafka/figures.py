@@ -62,6 +62,8 @@ class Figures:
         Moment when the loop last came round, or did something that shows that it will.
     ready
         Every partition that was assigned is live.
+    opened
+        It has got through to the brokers and the topics once.
     """
 
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -72,6 +74,7 @@ class Figures:
     progress: float = field(default_factory=time.monotonic)
     loop: float = field(default_factory=time.monotonic)
     ready: bool = False
+    opened: bool = False
 
     def add(self, name: str, partition: int = -1, by: int = 1) -> None:
         """Count something."""

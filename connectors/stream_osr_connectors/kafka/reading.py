@@ -13,11 +13,18 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
-from kafka.errors import FencedInstanceIdError, KafkaError, UnsupportedCodecError
+from kafka.errors import (
+    FencedInstanceIdError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnsupportedCodecError,
+)
 
 from stream_osr.errors import ConnectorError
 
 from .clients import explained, group_consumer
+from .exits import NoBrokerError
 from .figures import Figures
 from .messages import Received
 from .settings import ServiceSettings
@@ -273,9 +280,10 @@ def start_explained(settings: ServiceSettings) -> Iterator[None]:
     try:
         yield
     except InDoubtError as error:
-        raise ConnectorError(f"cannot begin transactions at {settings.brokers}: {error}") from None
+        raise NoBrokerError(f"cannot begin transactions at {settings.brokers}: {error}") from None
     except KafkaError as error:
-        raise ConnectorError(explained(settings, error)) from None
+        kind = NoBrokerError if isinstance(error, KafkaTimeoutError | KafkaConnectionError) else ConnectorError
+        raise kind(explained(settings, error)) from None
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python carries no types

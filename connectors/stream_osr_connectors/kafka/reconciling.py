@@ -21,8 +21,8 @@ from stream_osr_connectors.values import DecodeError
 from .clients import quieten, read_all, transactional_producer
 from .figures import Figures, PartitionFigures
 from .messages import Outgoing, Received
+from .models import ModelFile
 from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
-from .recovery import ModelFile
 from .settings import ServiceSettings
 from .subclasses import Links, changes_told, name_of, parse_summary
 from .transactions import InDoubtError, Transactions
@@ -52,7 +52,9 @@ class Reconciler:
         If the model cannot be used.
     """
 
-    def __init__(self, settings: ServiceSettings, figures: Figures | None = None) -> None:
+    def __init__(
+        self, settings: ServiceSettings, *, model: ModelFile | None = None, figures: Figures | None = None
+    ) -> None:
         if settings.subclasses is None:
             raise ConnectorError(
                 "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
@@ -62,7 +64,7 @@ class Reconciler:
         self._looked = 0.0
         self._topic: str = settings.subclasses
         self._place = TopicPartition(self._topic, 0)
-        self._trained = ModelFile.load(settings).trained
+        self._trained = (ModelFile.load(settings) if model is None else model).trained
         self._reader = Reader(self.settings, self._topic, MOST_RECORDS, self.figures)
         self._transactions = Transactions(
             lambda: transactional_producer(self.settings), settings.transaction_deadline

@@ -6,113 +6,28 @@ over where the earlier one ends.
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from collections.abc import Collection
 from copy import copy
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from .boundaries import Boundary, History, Progress
-from .partition import Outcome, Partition, begin, seed_of
+from .exits import AGAIN
+from .models import Journal, ModelFile
+from .partition import RULES, Outcome, Partition, begin
 from .reading import Committed
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 
 logger = logging.getLogger("stream_osr.kafka")
 
-WITHOUT_END = 1 << 62
-"""The recognizer's own batch size: the service says where batches end."""
 
-_WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
-"""Arguments that may change under a running group: a replay leads to the same state."""
+class LaterModelError(ConnectorError):
+    """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
 
-
-class ModelFile(NamedTuple):
-    """The trained model, and how recognizers over it are made.
-
-    Attributes
-    ----------
-    trained
-        Shared by all recognizers.
-    arguments
-        Of their constructor.
-    batch_size
-        Of the file.
-    identity
-        Names the trained part and all arguments that a replay depends on.
-    """
-
-    trained: TrainedModel
-    arguments: dict[str, Any]
-    batch_size: int
-    identity: str
-
-    @classmethod
-    def load(cls, settings: ServiceSettings) -> ModelFile:
-        """Read the file, and let the settings override its arguments.
-
-        Raises
-        ------
-        PersistenceError
-            If it cannot be read.
-        NotTrained
-            If its training has not ended.
-        """
-        loaded = OpenSetRecognizer.load(settings.model)
-        changes = {
-            "on_missing": settings.on_missing,
-            "min_probability": settings.min_probability,
-            "n_jobs": settings.threads,
-            "seed": settings.seed,
-        }
-        own = loaded._get_params()
-        arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
-        arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
-        shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
-        identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
-        return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
-
-    def keep(self, folder: Path) -> None:
-        """Keep it beside the snapshots: under another model later, they can only be read with this one.
-
-        Raises
-        ------
-        PersistenceError
-            If it cannot be written.
-        """
-        path = _kept_at(folder, self.identity)
-        if not path.exists():
-            OpenSetRecognizer.from_trained(self.trained, **self.arguments).save(path)
-
-    @classmethod
-    def kept(cls, folder: Path, identity: str) -> ModelFile:
-        """Read what :meth:`keep` has kept.
-
-        Raises
-        ------
-        PersistenceError
-            If it is not there.
-        """
-        model = OpenSetRecognizer.load(_kept_at(folder, identity))
-        return cls(model.trained, model._get_params(), WITHOUT_END, identity)
-
-    @property
-    def features(self) -> list[str] | None:
-        """Names of the features; None if they are not text."""
-        names = self.trained.names
-        return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
-
-    def recognizer(self, topic: str, number: int) -> OpenSetRecognizer:
-        """Make the recognizer of a partition, which has seen nothing yet."""
-        seed = seed_of(self.arguments["seed"], topic, number)
-        return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
-
-
-def _kept_at(folder: Path, identity: str) -> Path:
-    return folder / f"{identity}.model"
+    exit_code: ClassVar[int] = AGAIN
 
 
 class Found(NamedTuple):
@@ -159,10 +74,34 @@ class Recovery:
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
+        self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:
         """Say what is committed with a partition's offset."""
-        return Progress(self._model.identity, partition.lineage, partition.history)
+        return Progress(self._model.identity, partition.lineage, partition.history, partition.rules)
+
+    @staticmethod
+    def upgraded(partition: Partition, written: Collection[Boundary]) -> Partition | None:
+        """Let a stream that was begun by earlier rules go on by ours, from its last boundary on.
+
+        A replay is by one set of rules: the history is cut there, and begins with the snapshot of that boundary.
+
+        Parameters
+        ----------
+        partition
+            With nothing left to be replayed.
+        written
+            Boundaries at which there are snapshots.
+
+        Returns
+        -------
+        The partition; None: it goes by our rules already, or the snapshot is missing.
+        """
+        last = partition.history.last
+        untouched = partition.history == History(last, fresh=True)
+        if partition.rules == RULES or not (untouched or last in written):
+            return None
+        return partition._replace(rules=RULES, history=History(last, fresh=untouched))
 
     def remember(self, number: int, partition: Partition) -> None:
         """Keep the state of a partition that goes to another worker; it may come back untouched."""
@@ -182,6 +121,8 @@ class Recovery:
 
         Raises
         ------
+        LaterModelError
+            If the model that has run it follows ours: this worker is to be given it first.
         ConnectorError
             If its state is lost, or another model has run it, and the settings say to stop then.
         """
@@ -194,6 +135,11 @@ class Recovery:
             progress = _parsed(committed)
             if progress.model == self._model.identity:
                 return self._go_on(self._model, number, progress, committed, parted)
+            if self._journal.is_later(progress.model, than=self._model.identity):
+                raise LaterModelError(
+                    f"{place}: the model {progress.model} has run it, which followed {self._model.identity}, the one "
+                    "here; it waits until this worker is given that model (SIGHUP to its parent)"
+                )
             found = self._of_earlier(number, progress, committed)
             if found is not None:
                 return found
@@ -317,10 +263,11 @@ class Recovery:
             snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at))
+                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
-            state = Partition(model.recognizer(topic, number), (), lineage, _up_to(history, history.base))
+            begun = _up_to(history, history.base)
+            state = Partition(model.recognizer(topic, number), (), lineage, begun, progress.rules)
             return Found(state, tuple(history.after(history.base)))
         raise _LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "

@@ -23,14 +23,16 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS, Boundary, Progress
 from .clients import group_consumer, quieten, transactional_producer
+from .current_model import CurrentModel
 from .figures import Figures, PartitionFigures
 from .label_log import LabelLog, Labels, NoLabels
 from .messages import Decoder, Outgoing, Publisher, Received, make_decoder
+from .models import ModelFile
 from .partition import Outcome, Partition, step
 from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
-from .recovery import Found, ModelFile, Recovery
+from .recovery import Found, LaterModelError, Recovery
 from .settings import ServiceSettings
-from .snapshots import Snapshots
+from .snapshots import Snapshots, open_folder
 from .subclasses import largest_summary, summary
 from .topics import USUAL_BYTES, message_limits, topics_of
 from .transactions import InDoubtError, Producer, Running, Transactions, close
@@ -110,6 +112,7 @@ class Service:
         self,
         settings: ServiceSettings,
         *,
+        model: ModelFile | None = None,
         make_consumer: Callable[[ServiceSettings, int], KafkaConsumer] = group_consumer,
         make_producer: Callable[[ServiceSettings], Producer] = transactional_producer,
         figures: Figures | None = None,
@@ -117,10 +120,8 @@ class Service:
         self.settings = settings
         self.figures = Figures() if figures is None else figures
         self._looked = 0.0
-        self._model = ModelFile.load(settings)
-        self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
-        self._snapshots.open()
-        self._model.keep(self._snapshots.folder)
+        self._snapshots = Snapshots(open_folder(settings), settings.snapshots)
+        self._model = CurrentModel(settings, self._snapshots.folder).model if model is None else model
         self._recovery = Recovery(settings, self._model, self._snapshots)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
@@ -176,6 +177,7 @@ class Service:
             if self.settings.labels is not None:
                 self._labels = LabelLog(self.settings)
             self._transactions.open()
+        self.figures.opened = True
 
     def _check_topics(self, consumer: KafkaConsumer) -> None:
         """Name the topics, and make sure that they are there."""
@@ -257,7 +259,7 @@ class Service:
                 found = self._find(number)
                 if found is not None:
                     self._reader.begin(number, found.state.history.last.offset)
-            except (KafkaError, InDoubtError) as error:
+            except (KafkaError, InDoubtError, LaterModelError) as error:
                 logger.info("%s/%d cannot be loaded yet: %s", self.settings.input, number, error)
                 continue
             if found is None:

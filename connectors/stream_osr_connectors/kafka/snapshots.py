@@ -19,6 +19,7 @@ from stream_osr.persistence import read_archive, write_archive
 from .boundaries import Boundary
 from .messages import Origin
 from .partition import Partition
+from .settings import ServiceSettings
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -60,6 +61,7 @@ class Snapshots(NamedTuple):
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / ".writable"
             probe.touch()
+            probe.unlink(missing_ok=True)
         except OSError as error:
             raise PersistenceError(
                 f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
@@ -103,9 +105,11 @@ class Snapshots(NamedTuple):
                 raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
             model = OpenSetRecognizer.from_stream_state(trained, content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
-        except (PersistenceError, LookupError, TypeError) as error:
+        except PersistenceError as error:
             logger.warning("snapshot left aside: %s", error)
-            return None
+        except Exception as error:  # what is whole and yet not ours can raise anything
+            logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
+        return None
 
     def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
         found = {}
@@ -114,6 +118,19 @@ class Snapshots(NamedTuple):
             if name and (name["topic"], int(name["partition"]), name["lineage"]) == (topic, number, lineage):
                 found[Boundary(int(name["offset"]), int(name["labels"]))] = path
         return found
+
+
+def open_folder(settings: ServiceSettings) -> Path:
+    """Make the folder of a group, and return it.
+
+    Raises
+    ------
+    PersistenceError
+        If it cannot be made, or written.
+    """
+    snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
+    snapshots.open()
+    return snapshots.folder
 
 
 def _kind(trained: TrainedModel) -> str:
