@@ -28,6 +28,25 @@ VERSION = 1
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
 
 
+class Place(NamedTuple):
+    """What the name of a snapshot says.
+
+    Attributes
+    ----------
+    topic, number
+        The partition.
+    lineage
+        Of its stream.
+    at
+        The boundary.
+    """
+
+    topic: str
+    number: int
+    lineage: str
+    at: Boundary
+
+
 class Snapshot(NamedTuple):
     """A snapshot that has been read: the recognizer at a boundary, and the records that await their decisions."""
 
@@ -112,12 +131,22 @@ class Snapshots(NamedTuple):
         return None
 
     def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
-        found = {}
-        for path in self.folder.glob("*.osr"):
-            name = _NAME.fullmatch(path.name)
-            if name and (name["topic"], int(name["partition"]), name["lineage"]) == (topic, number, lineage):
-                found[Boundary(int(name["offset"]), int(name["labels"]))] = path
-        return found
+        places = ((place_of(path), path) for path in self.folder.glob("*.osr"))
+        return {place.at: path for place, path in places if place and place[:3] == (topic, number, lineage)}
+
+
+def place_of(path: Path) -> Place | None:
+    """Say what a snapshot is of, by its name; None: it is none.
+
+    >>> place_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
+    Place(topic='sensors', number=3, lineage='77aa', at=Boundary(offset=256, labels=2))
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        return None
+    return Place(
+        name["topic"], int(name["partition"]), name["lineage"], Boundary(int(name["offset"]), int(name["labels"]))
+    )
 
 
 def open_folder(settings: ServiceSettings) -> Path:
