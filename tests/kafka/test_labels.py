@@ -12,8 +12,8 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
 from stream_osr_connectors.kafka.messages import Message, json_decoder
+from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import begin, step
-from stream_osr_connectors.kafka.recovery import ModelFile
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model

@@ -11,13 +11,16 @@ from stream_osr.errors import PersistenceError
 from .boundaries import MOST_CHARACTERS
 from .figures import Figures
 from .owned import Owned
-from .partition import Partition
+from .partition import RULES, Partition
 from .patience import Seldom
 from .recovery import Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 
 logger = logging.getLogger("stream_osr.kafka")
+
+RETRY_SECONDS = 10.0
+"""Before a snapshot that could not be written is tried again, where the way on depends on it."""
 
 FEW_STEPS = 100
 """Their text always fits."""
@@ -47,6 +50,9 @@ class Keeper:
     def keep(self, partitions: Mapping[int, Owned]) -> None:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
+        for number, owned in partitions.items():
+            if not owned.replay and not owned.uncommitted and owned.state.rules != RULES:
+                self._upgrade(number, owned, now)
         full = [n for n, owned in partitions.items() if not owned.replay and self._is_full(owned.state)]
         for number in full:
             self._try(number, partitions[number])
@@ -67,6 +73,25 @@ class Keeper:
         for number, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
                 self._try(number, owned)
+
+    def newest(self) -> dict[int, int]:
+        """Say how far each partition had come by its snapshots."""
+        reached: dict[int, int] = {}
+        for place in self._snapshots.places():
+            if place.topic == self._settings.input:
+                reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
+        return reached
+
+    def _upgrade(self, number: int, owned: Owned, now: float) -> None:
+        """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""
+        if now - owned.written < RETRY_SECONDS and owned.tried_upgrade:
+            return
+        owned.tried_upgrade = True
+        self._try(number, owned)
+        upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
+        if upgraded is not None:
+            logger.info("%s/%d goes on by the rules of this version", self._settings.input, number)
+            owned.state = upgraded
 
     def _is_full(self, state: Partition) -> bool:
         """Say whether the boundaries take more than half of the room that they have."""

@@ -30,6 +30,8 @@ class Owned:
         When the newest was written.
     uncommitted
         Records of micro-batches that are closed and not committed.
+    tried_upgrade
+        It was tried to let it go on by the rules of this version.
     """
 
     state: Partition
@@ -39,3 +41,4 @@ class Owned:
     buffer: deque[Received] = field(default_factory=deque)
     since: float = 0.0
     uncommitted: int = 0
+    tried_upgrade: bool = False

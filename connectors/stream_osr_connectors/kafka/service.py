@@ -7,12 +7,14 @@ from collections.abc import Callable
 from .client.group import GroupConsumer
 from .client.producer import TransactionalProducer
 from .client.seam import Producer
+from .current_model import CurrentModel
 from .figures import Figures
 from .loop import Loop
 from .models import ModelFile
 from .patience import Strikes
 from .reading import MakeConsumer, Reader
 from .settings import ServiceSettings
+from .snapshots import open_folder
 from .streams import Streams
 from .topics import topics_of
 from .transactions import Transactions
@@ -49,7 +51,9 @@ class Service:
         figures: Figures | None = None,
     ) -> None:
         self.figures = Figures() if figures is None else figures
-        streams = Streams(settings, ModelFile.load(settings) if model is None else model, self.figures)
+        folder = open_folder(settings)
+        model = CurrentModel(settings, folder).model if model is None else model
+        streams = Streams(settings, model, folder, self.figures)
         reader = Reader(settings, settings.input, streams.most_read, self.figures, make_consumer)
         transactions = Transactions(
             lambda: make_producer(settings),

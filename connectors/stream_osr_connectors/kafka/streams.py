@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -62,17 +63,17 @@ class Streams:
         What the operator has set.
     model
         The trained model.
+    folder
+        Of the group's snapshots.
     figures
         Where it tells how it goes.
     """
 
-    def __init__(self, settings: ServiceSettings, model: ModelFile, figures: Figures) -> None:
+    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, figures: Figures) -> None:
         self._settings, self._model, self._figures = settings, model, figures
         figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
-        self._snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
-        self._snapshots.open()
-        self._model.keep(self._snapshots.folder)
-        self._incarnations = Incarnations(self._snapshots.folder, settings.input)
+        self._snapshots = Snapshots(folder, settings.snapshots)
+        self._incarnations = Incarnations(folder, settings.input)
         self._recovery = Recovery(settings, self._model, self._snapshots, self._incarnations)
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)

@@ -15,7 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.record.default_records import DefaultRecordBatch
 
-from .messages import RawName
+from stream_osr_connectors.kafka.messages import RawName
 
 Unreadable = Callable[[TopicPartition, int, Exception], None]
 """Told of a partition whose records cannot be read on from an offset, and why."""
