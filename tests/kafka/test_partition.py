@@ -15,7 +15,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.messages import Message, json_decoder
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message
 from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.reading import Committed
 from stream_osr_connectors.kafka.recovery import ModelFile, Recovery
@@ -24,7 +25,7 @@ from stream_osr_connectors.kafka.snapshots import Snapshots
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
 
-DECODE = json_decoder(JsonFields(label="y", features=["a", "b"]), 1000)
+DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = ("in", 3)
 
 
