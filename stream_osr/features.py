@@ -22,6 +22,7 @@ _EXPECTED = "expected a finite number (None or NaN if missing)"
 _REMEDY = "encode it as numbers, or leave the feature out"
 
 _PLAIN = frozenset((float, int, np.float64))
+_PLAIN_KEYS = frozenset((str, int))
 
 _TIMES = (np.datetime64, np.timedelta64)
 _NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
@@ -302,6 +303,34 @@ def checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]
         except InvalidInstance as error:
             raise InvalidInstance(f"row {number}: {error}") from None
     return out
+
+
+def times_of(values: object, n: int) -> Sequence[float | None]:
+    """Check the times of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one is no finite number, or there are not n of them.
+    """
+    if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
+        with np.errstate(invalid="ignore"):
+            if (np.abs(values) <= LARGEST).all():
+                return values
+    return checked(time_of, column_values(values, n, "t"))
+
+
+def keys_of(values: object, n: int) -> Sequence[Any]:
+    """Check the keys of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one cannot be hashed, or there are not n of them.
+    """
+    if type(values) is list and len(values) == n and _PLAIN_KEYS.issuperset(map(type, values)):
+        return values
+    return checked(key_of, column_values(values, n, "key"))
 
 
 def time_of(t: object) -> float | None:

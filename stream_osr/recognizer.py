@@ -49,13 +49,14 @@ from stream_osr.features import (
     Features,
     Row,
     check_mapping,
-    checked,
     column_values,
     frame_matrix,
     frame_rows,
     key_of,
+    keys_of,
     number_of,
     time_of,
+    times_of,
 )
 from stream_osr.hdp.marginal import Statistics
 from stream_osr.hdp.space import whiten
@@ -418,8 +419,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             at, column = np.argwhere(~usable)[0].tolist()
             number_of(names[column], rows[at, column], at)
             raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
-        times = checked(time_of, column_values(t, len(rows), "t"))
-        keys = checked(key_of, column_values(key, len(rows), "key"))
+        times, keys = times_of(t, len(rows)), keys_of(key, len(rows))
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
 

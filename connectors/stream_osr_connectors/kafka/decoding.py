@@ -115,11 +115,12 @@ class JsonDecoder:
         get: Callable[[Any], Any] = itemgetter(*features)
         loads, most = orjson.loads, self._max_bytes
         for place, received in enumerate(records):
-            value = received.value
-            if value is None or len(value) > most:
+            value, own = received.value, received.key
+            if value is None or len(value) > most or (own is not None and len(own) > MOST_KEY_BYTES):
                 continue
             try:
-                check_envelope(received)
+                if received.headers:
+                    check_envelope(received)
                 parsed = loads(value)
                 if type(parsed) is not dict or "features" in parsed:
                     continue

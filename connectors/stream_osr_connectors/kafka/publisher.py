@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -25,7 +24,7 @@ ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
-_IN_DECISION = ("schema", "topic", "partition", "offset", "model", *Decision._fields)
+_FIELDS = Decision._fields
 
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999: dates end there."""
@@ -74,22 +73,22 @@ class Publisher(NamedTuple):
 
     def decisions(self, number: int, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
         """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
-        begin, source, kind = self._constant(number, DECISION)
-        labels: tuple[Any, ...] = ()
-        texts: list[str] = []
+        id, source, kind = self._constant(number, DECISION)
+        place = {"schema": DECISION, "topic": self.input, "partition": number, "offset": 0}
+        begin = orjson.dumps(place)[: -len(b"0}")]
+        model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
+        encode, output = _with_text_labels, self.output
         out = []
         for (offset, timestamp, key, passed), decision in decided:
-            content = dict(
-                zip(_IN_DECISION, (DECISION, self.input, number, offset, self.model, *decision), strict=True)
-            )
-            probabilities = decision.probabilities
-            if not (len(labels) == len(probabilities) and all(map(is_, labels, probabilities))):
-                labels, texts = tuple(probabilities), list(map(str, probabilities))
-            content["probabilities"] = dict(zip(texts, probabilities.values(), strict=True))
-            value = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
-            id = ("ce_id", f"{begin}{offset}".encode())
-            headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), *passed]
-            out.append(Outgoing(self.output, number, key, value, headers, _timestamp(timestamp), offset))
+            at = b"%d" % offset
+            try:
+                content = encode(decision)
+            except TypeError:
+                encode = _with_any_labels
+                content = encode(decision)
+            value = b"".join((begin, at, model, content[1:]))
+            headers = [_SPECVERSION, ("ce_id", id + at), source, kind, _CONTENT, *_time(timestamp), *passed]
+            out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset))
         return out
 
     def events(self, number: int, outcome: Outcome) -> list[Outgoing]:
@@ -105,7 +104,7 @@ class Publisher(NamedTuple):
             subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
             value = {"schema": EVENT, "topic": self.input, "partition": number, "subject": subject, **content}
             key = subject.encode()
-            id = ("ce_id", f"{begin}{outcome.place}-{n}".encode())
+            id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
             headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
             encoded = orjson.dumps(value, option=ENCODING)
             out.append(Outgoing(self.events_topic, number, key, encoded, headers, _timestamp(timestamp)))
@@ -148,10 +147,20 @@ class Publisher(NamedTuple):
         topic, number = self.dead_letters_topic, received.partition
         return Outgoing(topic, number, key, value, headers, timestamp, received.offset)
 
-    def _constant(self, number: int, kind: str) -> tuple[str, tuple[str, bytes], tuple[str, bytes]]:
+    def _constant(self, number: int, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
         """Make what all messages of a kind have of CloudEvents' binary mode: how ids begin, source, type."""
         source = f"/{self.group}/{self.input}/{number}"
-        return f"{self.name or self.input}-{number}-", ("ce_source", source.encode()), ("ce_type", kind.encode())
+        id = f"{self.name or self.input}-{number}-"
+        return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
+
+
+def _with_text_labels(decision: Decision) -> bytes:
+    """Encode a decision; a TypeError if its labels are something else than text."""
+    return orjson.dumps(dict(zip(_FIELDS, decision, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _with_any_labels(decision: Decision) -> bytes:
+    return orjson.dumps(decision.as_dict(), option=ENCODING)
 
 
 def _time(timestamp: int) -> tuple[tuple[str, bytes], ...]:
