@@ -35,11 +35,11 @@ from kafka import (
 )
 from rich.console import Console
 from rich.table import Table
+from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 
 from benchmarks.discovery.million import resident
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
-from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 from stream_osr_connectors.kafka.decoding import make_decoder
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.messages import Origin, Outgoing, origin_of

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service, load_settings
-from stream_osr_connectors.kafka.clients import transactional_producer
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.client.seam import Offset, Place, Producer
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
@@ -44,31 +44,24 @@ class Outages:
         self.broker.start()
         self.back.set()
 
-    def producer(self, settings: ServiceSettings) -> KafkaProducer:
+    def producer(self, settings: ServiceSettings) -> Producer:
         """The service's own producer, watched."""
-        producer = transactional_producer(settings)
-        begin, offsets, commit = (
-            producer.begin_transaction,
-            producer.send_offsets_to_transaction,
-            producer.commit_transaction,
-        )
+        outages = self
 
-        def begun() -> None:
-            begin()
-            self.reached("before the sends")
+        class Watched(TransactionalProducer):
+            def begin(self) -> None:
+                super().begin()
+                outages.reached("before the sends")
 
-        def sent(*arguments: Any) -> None:
-            producer.flush(5)
-            self.reached("after the sends")
-            offsets(*arguments)
+            def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
+                outages.reached("after the sends")
+                super().send_offsets(offsets, membership)
 
-        def ended() -> None:
-            self.reached("after the offsets")
-            commit()
+            def commit(self) -> None:
+                outages.reached("after the offsets")
+                super().commit()
 
-        producer.begin_transaction, producer.send_offsets_to_transaction = begun, sent
-        producer.commit_transaction = ended
-        return producer
+        return Watched(settings)
 
 
 @contextmanager

@@ -11,10 +11,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.messages import Message, json_decoder
-from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.decoding import JsonDecoder
 from stream_osr_connectors.kafka.messages import Message
+from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import begin, step
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker

@@ -1,4 +1,4 @@
-"""What a transaction has published, counted; and the audit: every record has come to something that was acknowledged."""
+"""What a transaction has published, counted; and the audit: every record has come to something acknowledged."""
 
 from __future__ import annotations
 

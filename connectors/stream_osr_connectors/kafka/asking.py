@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import orjson
+
 from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
@@ -60,9 +61,9 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
         finally:
             producer.close(1)
     if sent.refused:
-        place, error = sent.refused[0]
+        place, why = sent.refused[0]
         taken = f"; {sent.acknowledged[topic]} of {len(values)} commands stand in it" if len(values) > 1 else ""
-        raise ConnectorError(f"topic {topic} has not taken command {place + 1}: {error}{taken}")
+        raise ConnectorError(f"topic {topic} has not taken command {place + 1}: {why}{taken}")
     action, count = commands[0].action, len({command.partition for command in commands})
     of, at = "", str(sent.offsets[0])
     if len(values) > 1:

@@ -40,9 +40,7 @@ def replayed(waiting: Sequence[Placed], done: Boundary, end: Boundary) -> Cut | 
     return Cut(sum(record.offset < end.offset for record in waiting), end)
 
 
-def ready(
-    waiting: Sequence[Placed], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
-) -> Cut | None:
+def ready(waiting: Sequence[Placed], done: Boundary, *, size: int, due: bool, asked: bool, labels: int) -> Cut | None:
     """Cut the next one; None: it is not ready.
 
     Parameters

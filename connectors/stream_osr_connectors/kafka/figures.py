@@ -121,6 +121,8 @@ class Figures:
         Moment when the loop last came round, or did something that shows that it will.
     obstacles
         Why decisions do not reach the broker now, in words; none: they do, or would if there were any to make.
+    outside
+        The same, as far as it is seen without the loop, which may wait for something.
     model, fingerprint
         Identity of the model with its settings, and fingerprint of its trained part; "": none is loaded.
     opened
@@ -133,6 +135,7 @@ class Figures:
     progress: float | None = None
     loop: float = field(default_factory=time.monotonic)
     obstacles: tuple[str, ...] = (STARTING,)
+    outside: tuple[str, ...] = ()
     model: str = ""
     fingerprint: str = ""
     opened: bool = False
@@ -140,7 +143,12 @@ class Figures:
     @property
     def ready(self) -> bool:
         """Decisions reach the broker."""
-        return not self.obstacles
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not ready, each reason once."""
+        return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
 
     def add(self, name: str, partition: int = -1, by: int = 1) -> None:
         """Count something."""
@@ -162,4 +170,4 @@ class Figures:
     def ended(self, why: str) -> Figures:
         """Give what is left of them when the process has ended: its partitions are another's now, or nobody's."""
         left = self.copy()
-        return replace(left, partitions={}, progress=None, obstacles=(why,), model="", fingerprint="")
+        return replace(left, partitions={}, progress=None, obstacles=(why,), outside=(), model="", fingerprint="")

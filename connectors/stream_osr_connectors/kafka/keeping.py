@@ -41,9 +41,7 @@ class Keeper:
         Where it tells how it goes.
     """
 
-    def __init__(
-        self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, figures: Figures
-    ) -> None:
+    def __init__(self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, figures: Figures) -> None:
         self._settings, self._snapshots, self._recovery, self._figures = settings, snapshots, recovery, figures
         self._seldom = Seldom(logger)
 

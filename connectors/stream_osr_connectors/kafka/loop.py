@@ -1,7 +1,7 @@
 """The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
 
-What is done with what is read is a :class:`Job`: the service's own, or that of the reconciliation. A job moves forward
-by values; a transaction that fails is undone, and the committed offsets tell what is true.
+What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
+moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true.
 """
 
 from __future__ import annotations
@@ -9,123 +9,23 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from stream_osr.errors import ConnectorError
+from collections.abc import Callable
 
 from .client.explaining import quieten, start_explained
-from .client.seam import ClientError, Committed, Kind, Offset, Place, Refused
+from .client.seam import ClientError, Kind, Place
 from .exits import NoRightError
 from .figures import Figures
-from .messages import Outgoing, Received
+from .job import Group, Job, Waiting
 from .patience import Backoff, Seldom
 from .reading import CLOSE_SECONDS, Reader
 from .settings import ServiceSettings
+from .telling import Telling
 from .transactions import InDoubtError, Running, Transactions, UnpublishableError
 from .watching import Watch
 
 logger = logging.getLogger("stream_osr.kafka")
 
 SWEEP_SECONDS = 30.0
-LOOK_SECONDS = 0.5
-STILL_SECONDS = 15.0
-"""Work that waits for so long without a commit: it is not ready."""
-
-
-class Group(NamedTuple):
-    """What one transaction publishes.
-
-    Attributes
-    ----------
-    content
-        What the job knows it by.
-    messages
-        In order.
-    offsets
-        By partition: how far it gets.
-    """
-
-    content: Any
-    messages: Sequence[Outgoing]
-    offsets: Mapping[int, Offset]
-
-
-class Waiting(NamedTuple):
-    """Why a partition cannot be loaded now; it is tried again."""
-
-    why: str
-
-
-class Loaded(NamedTuple):
-    """A partition that has been loaded.
-
-    Attributes
-    ----------
-    begin
-        Offset to read on from.
-    commit
-        A new beginning, which is committed at once; None: it goes on from what is committed.
-    """
-
-    begin: int
-    commit: Offset | None = None
-
-
-class Job(Protocol):
-    """What is done with what is read."""
-
-    def check(self, watch: Watch) -> None:
-        """Make sure, at the start, that everything is there."""
-
-    def load(self, number: int, where: Committed) -> Loaded | Waiting:
-        """Bring a partition back to where the broker says that it is."""
-
-    def let_go(self, number: int) -> None:
-        """Drop a partition: it is another's, or is to be loaded again."""
-
-    @property
-    def owned(self) -> Sequence[int]:
-        """Partitions that are loaded."""
-
-    def take(self, number: int, records: list[Received]) -> None:
-        """Take what was read of a partition."""
-
-    def turn(self) -> None:
-        """Do what comes with each turn."""
-
-    def prepare(self) -> Group | None:
-        """Make the next transaction's content, and go on from it; None: there is nothing yet."""
-
-    def undo(self, group: Group) -> None:
-        """Go back to what was before; the latest first."""
-
-    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
-        """Replace what a topic does not take."""
-
-    def done(self, group: Group) -> None:
-        """Note that it is committed."""
-
-    def stands_at(self, number: int, committed: Offset | None) -> bool:
-        """Say whether a partition is where the broker says that it is."""
-
-    def rest(self) -> None:
-        """Do what is due when all is committed: snapshots."""
-
-    def look(self, number: int) -> int:
-        """Update the figures of a partition; return how many records wait."""
-
-    def obstacles(self) -> list[str]:
-        """Say why it is not ready, as far as the job is concerned."""
-
-    def renewed(self, topic_id: str) -> None:
-        """The input was deleted and made again: go on with it, or end."""
-
-    def leave(self) -> None:
-        """Do what is left before the end, with all committed."""
-
-    def close(self) -> None:
-        """Let go of everything."""
 
 
 class Loop:
@@ -164,8 +64,8 @@ class Loop:
         self._doubtful: Group | None = None
         self._trouble = ""
         self._waiting: dict[int, str] = {}
-        self._swept = self._looked = self._committed = time.monotonic()
-        self._was_ready = False
+        self._telling = Telling(job, reader, watch, figures)
+        self._swept = time.monotonic()
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Work until told to stop.
@@ -186,7 +86,8 @@ class Loop:
                 self._publish()
                 if self._doubtful is None:
                     self._job.rest()
-                self._look()
+                self._telling.look(self._waiting, self._trouble)
+                self._sweep()
             if self._doubtful is None:
                 self._job.leave()
         finally:
@@ -220,6 +121,13 @@ class Loop:
         self._job.close()
         self._transactions.close(CLOSE_SECONDS)
 
+    def _sweep(self) -> None:
+        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        now = time.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            gc.collect()
+
     # Reading.
 
     def _read(self) -> None:
@@ -241,7 +149,7 @@ class Loop:
             self._job.take(number, records)
 
     def _start_over(self, topic_id: str) -> None:
-        """The input was deleted and made again: what was read of it is of no use."""
+        """Forget what was read of an input that was deleted and made again."""
         self._job.renewed(topic_id)
         self._watch.accept(topic_id)
         for number in self._job.owned:
@@ -331,7 +239,7 @@ class Loop:
 
     def _note_commit(self, group: Group) -> None:
         self.figures.add("transactions")
-        self._committed = time.monotonic()
+        self._telling.committed = time.monotonic()
         self._backoff.succeed()
         if self._trouble:
             self._trouble = ""
@@ -367,55 +275,3 @@ class Loop:
                 self.figures.partitions.pop(number, None)
                 self._reader.put_off(number)
         return True
-
-    # How it goes.
-
-    def _look(self) -> None:
-        """Twice a second, tell how it goes."""
-        now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
-            return
-        self._looked = now
-        waiting = 0
-        for number, figures in self.figures.partitions.items():
-            figures.pending = self._job.look(number)
-            figures.read = self._reader.position(number)
-            figures.end = self._watch.end(number)
-            waiting += figures.pending
-        if not self.figures.partitions:
-            self.figures.progress = None
-        elif not waiting and all(partition.lag == 0 for partition in self.figures.partitions.values()):
-            self._committed = self.figures.progress = now
-        else:
-            self.figures.progress = self._committed
-        self._tell(self._obstacles(waiting, now))
-        if now - self._swept >= SWEEP_SECONDS:  # the client leaves sockets of failed connections to the collector
-            self._swept = now
-            gc.collect()
-
-    def _obstacles(self, waiting: int, now: float) -> tuple[str, ...]:
-        found = self._watch.obstacles()
-        if self._reader.trouble:
-            found.append(self._reader.trouble)
-        elif not self._reader.joined:
-            found.append("not a member of the group yet")
-        found += [f"{self._topic}/{number} cannot be read on" for number in self._reader.unreadable]
-        found += [
-            f"{self._topic}/{number} is not loaded{why and ': '}{why}" for number, why in sorted(self._waiting.items())
-        ]
-        found += self._job.obstacles()
-        if self._trouble:
-            found.append(f"transactions fail: {self._trouble}")
-        elif waiting and now - self._committed > STILL_SECONDS:
-            found.append(f"nothing was committed for {now - self._committed:.0f} s, with {waiting} records read")
-        return tuple(found)
-
-    def _tell(self, obstacles: tuple[str, ...]) -> None:
-        self.figures.obstacles = obstacles
-        if not obstacles and not self._was_ready:
-            logger.info("ready: %d partitions live", len(self.figures.partitions))
-        if obstacles and self._was_ready:
-            self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
-        self._was_ready = not obstacles
-
-

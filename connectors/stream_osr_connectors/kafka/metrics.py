@@ -236,7 +236,7 @@ def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
     """Why a worker is not ready: what it said, or that it says nothing any more."""
     silent = now - figures.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
-    return (*figures.obstacles, *stuck)
+    return (*figures.reasons, *stuck)
 
 
 def _subclasses(figures: PartitionFigures) -> int | None:

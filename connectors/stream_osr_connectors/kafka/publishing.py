@@ -79,7 +79,9 @@ class Publishing:
             out.append(fitting)
         return out
 
-    def instead(self, messages: Sequence[Outgoing], closed: Sequence[Batch], refused: Sequence[Refused]) -> list[Outgoing]:
+    def instead(
+        self, messages: Sequence[Outgoing], closed: Sequence[Batch], refused: Sequence[Refused]
+    ) -> list[Outgoing]:
         """Replace the messages that were refused, each by what is more likely to be taken; every one is told of.
 
         Raises
@@ -110,9 +112,7 @@ class Publishing:
         for said in to_say(before, after, one.outcome.events):
             local = Local(place, one.after.lineage, said.id)
             name = f"{self._publisher.name}-{one.number}-{one.outcome.place}-{said.id}"
-            yield summary(
-                self._trained, topic, local, said, id=name, source=f"/{self._settings.group}/{place}"
-            )
+            yield summary(self._trained, topic, local, said, id=name, source=f"/{self._settings.group}/{place}")
 
     def _instead(self, message: Outgoing, closed: Sequence[Batch], error: ClientError) -> Outgoing | None:
         settings, about = self._settings, f"{self._settings.input}/{message.partition}"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .client.group import GroupConsumer
 from .client.explaining import remedy_of
+from .client.group import GroupConsumer
 from .client.seam import ClientError, Committed, Consumer, Kind, Offset, Unreadable
 from .figures import Figures
 from .messages import Received
@@ -223,7 +223,9 @@ class Reader:
         try:
             return None if self._client is None or not self._client.has(number) else self._client.position(number)
         except ClientError as error:
-            self._seldom.say("position", f"the position in {self._topic}/{number} is not known: {error}", logging.INFO)
+            self._seldom.say(
+                "position", f"the position in {self._topic}/{number} is not known: {error}", logging.INFO
+            )
             return None
 
     @property

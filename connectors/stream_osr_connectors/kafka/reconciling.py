@@ -21,7 +21,8 @@ from .client.plain import read_all
 from .client.producer import TransactionalProducer
 from .client.seam import Committed, Offset, Refused
 from .figures import Figures, PartitionFigures
-from .loop import Group, Loaded, Loop, Waiting
+from .job import Group, Loaded, Waiting
+from .loop import Loop
 from .messages import Outgoing, Received
 from .models import ModelFile
 from .patience import Strikes
@@ -133,7 +134,7 @@ class Joining:
             )
 
     def renewed(self, topic_id: str) -> None:
-        """The summaries were deleted and made again: what is said from now on is joined to what the links hold."""
+        """Go on with the summaries that were made again: they are joined to what the links hold."""
         logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
 
     def turn(self) -> None:

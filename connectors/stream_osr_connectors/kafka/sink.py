@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.values import plain
@@ -14,7 +15,6 @@ from stream_osr_connectors.values import plain
 from .client.producer import BY_KEY, PlainProducer
 from .client.seam import ClientError
 from .messages import Outgoing
-
 
 SEND_SECONDS = 60.0
 """How long what waits may take to be acknowledged."""

@@ -13,7 +13,7 @@ from stream_osr_connectors.values import DecodeError, LabelType
 
 from .client.plain import TopicFollower
 from .client.seam import ClientError, Place
-from .decoding import json_decoder
+from .decoding import JsonDecoder
 from .messages import Received
 
 
@@ -59,7 +59,7 @@ class KafkaSource(Closing):
         **client: Any,
     ) -> None:
         self._topic, self._brokers, self._follow = topic, brokers, follow
-        self._decode = json_decoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
+        self._decode = JsonDecoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
         self._read: deque[Received] = deque()
         self._rows = 0
         self._closed = False

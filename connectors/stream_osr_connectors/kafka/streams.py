@@ -18,9 +18,9 @@ from .cutting import Cut, ready, replayed
 from .decoding import make_decoder
 from .figures import Figures, PartitionFigures
 from .incarnations import Incarnations
+from .job import Group, Loaded, Waiting
 from .keeping import Keeper
 from .label_log import LabelLog, Labels, NoLabels
-from .loop import Group, Loaded, Waiting
 from .messages import Decoder, Received
 from .models import ModelFile
 from .owned import Owned
@@ -107,7 +107,7 @@ class Streams:
         self._make_publishing(watch)
 
     def renewed(self, topic_id: str) -> None:
-        """The input was deleted and made again: go on with it, or end."""
+        """Go on with the input that was deleted and made again, or end."""
         assert self._watch is not None
         self._incarnations.take(topic_id, self._watch.partitions)
         self._tell_of_renewal()
@@ -230,9 +230,7 @@ class Streams:
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
         assert self._publishing is not None
-        return group._replace(
-            messages=self._publishing.instead(group.messages, group.content.batches, refused)
-        )
+        return group._replace(messages=self._publishing.instead(group.messages, group.content.batches, refused))
 
     def done(self, group: Group) -> None:
         """Count what has been published, and check that nothing is missing."""

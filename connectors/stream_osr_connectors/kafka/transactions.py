@@ -232,7 +232,7 @@ def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
 
 
 def _culprits(producer: Producer, messages: Sequence[Outgoing], suspects: Sequence[Refused]) -> Sequence[Refused]:
-    """Find those among the suspects that are refused without the others, by halving: a batch is refused as a whole."""
+    """Find by halving the suspects that are refused without the others: a batch is refused as a whole."""
     if len(suspects) == 1:
         return suspects
     half = len(suspects) // 2

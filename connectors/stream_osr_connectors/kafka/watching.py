@@ -207,22 +207,18 @@ class Watch:
         there = [name for name, topic in topics.items() if topic.partitions]
         places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
         if not self._lacking("input", topics[self.input]):
-            try:
-                ends = self._admin.ends(places)
-            except ClientError as error:  # some of it may not be looked at, or is just being deleted
-                ends = self._ends_alone(places, error)
+            ends = self._ends(self._admin, places)
         else:
             ends = {}
         before = self.seen.takes if self.seen.topics == topics else {}
         takes = before or takes_of(self._admin, there)
         self.seen, self._at = Seen(topics, ends, takes), time.monotonic()
 
-    def _ends_alone(self, places: list[Place], error: ClientError) -> Mapping[Place, int]:
-        assert self._admin is not None
+    def _ends(self, admin: Admin, places: list[Place]) -> Mapping[Place, int]:
         try:
-            return self._admin.ends([place for place in places if place.topic == self.input])
-        except ClientError:
-            raise error from None
+            return admin.ends(places)
+        except ClientError:  # some of it may not be looked at, or is just being deleted
+            return admin.ends([place for place in places if place.topic == self.input])
 
     def _let_go(self) -> None:
         admin, self._admin = self._admin, None

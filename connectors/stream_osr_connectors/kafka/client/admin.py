@@ -16,6 +16,7 @@ from .kinds import told, translated
 from .options import connection
 from .seam import Offset, Place, Topic
 
+
 class TopicAdmin:
     """Who asks the brokers about topics; see :class:`.seam.Admin`.
 
@@ -72,7 +73,9 @@ class TopicAdmin:
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
         """Make topics, and wait until they are there."""
         with translated():
-            self._client.create_topics({name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True)
+            self._client.create_topics(
+                {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
+            )
 
     def close(self) -> None:
         """Let go of the brokers."""

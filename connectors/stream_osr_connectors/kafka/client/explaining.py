@@ -68,8 +68,8 @@ def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
 
 
 REMEDIES = {
-    "InvalidTransactionTimeoutError": "set transaction_timeout to what the brokers allow (transaction.max.timeout.ms)",
-    "InvalidSessionTimeoutError": "set session_timeout between group.min.session.timeout.ms and the largest they allow",
+    "InvalidTransactionTimeoutError": "set transaction_timeout to less (transaction.max.timeout.ms)",
+    "InvalidSessionTimeoutError": "set session_timeout to what the brokers allow (group.max.session.timeout.ms)",
     "OffsetMetadataTooLargeError": "the brokers have to take 4096 bytes beside an offset (offset.metadata.max.bytes)",
     "InvalidCommitOffsetSizeError": "the topic __consumer_offsets has to take larger messages",
     "InconsistentGroupProtocolError": "something else is a member of the group: take another group",
@@ -136,10 +136,6 @@ def _tls_problem(settings: ServiceSettings) -> str | None:
         except OSError as error:
             reason = why(error)
             if "alert" in reason and "certificate" in reason:
-                return (
-                    f"{server} asks for a certificate of ours that it trusts ({reason}); give tls_certificate, tls_key"
-                )
+                return f"{server} asks for a certificate of ours that it trusts ({reason}); give tls_certificate"
             return f"{server} does not speak TLS as we do ({reason}); check the port and security_protocol"
     return None
-
-

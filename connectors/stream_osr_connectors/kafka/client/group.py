@@ -61,6 +61,8 @@ class GroupConsumer:
             self._client = unpack_all(client, self._hold)
             self._fenced = _tell_of_fencing(client)
             client.subscribe([topic], listener=_Listener(client, self.assigned, self.lost))
+            # before it joins: a leader that does not know the topic yet gives nobody anything, and leaves it at that
+            client.partitions_for_topic(topic)
 
     def poll(self, seconds: float) -> dict[int, list[Received]]:
         """Read what is there, by partition."""
@@ -108,7 +110,7 @@ class GroupConsumer:
         with translated():
             first = self._client.beginning_offsets([place], timeout_ms=milliseconds)[place]
             end = self._client.end_offsets([place], timeout_ms=milliseconds)[place]
-        return Committed(*((None, "") if committed is None else committed), first, end)
+        return Committed(None, "", first, end) if committed is None else Committed(*committed, first, end)
 
     def committed(self, number: int) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
@@ -151,7 +153,7 @@ class GroupConsumer:
 
 
 def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:
-    """Note when a heartbeat is refused because another has our name: the client stops its heartbeats, and is silent."""
+    """Note when a heartbeat is refused because another has our name: the client stops them, and is silent."""
     fenced, coordinator = threading.Event(), client._coordinator
     handle = coordinator._handle_heartbeat_response
 

@@ -20,6 +20,7 @@ BOOTSTRAP_SECONDS = 5.0
 METADATA_SECONDS = 10.0
 """How old what a client knows of the topics may get: new partitions are taken in by then."""
 
+
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
     """OAUTHBEARER token that something else keeps fresh in a file."""
 

@@ -80,12 +80,16 @@ class TopicFollower:
         places = [TopicPartition(*place) for place in self.places]
         with translated():
             first, end = self._client.beginning_offsets(places), self._client.end_offsets(places)
-        return {Place(*place): its for place, its in first.items()}, {Place(*place): its for place, its in end.items()}
+        return _by_place(first), _by_place(end)
 
     def close(self) -> None:
         """Let go of the topic."""
         with translated():
             self._client.close()
+
+
+def _by_place(offsets: Mapping[TopicPartition, int]) -> dict[Place, int]:
+    return {Place(*place): offset for place, offset in offsets.items()}
 
 
 def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> Iterator[Received]:

@@ -63,7 +63,10 @@ class PlainProducer:
         The client does not raise for every one that fails, nor does its own transaction learn of it: where the
         metadata of a topic is refused, say. So each answer is looked at.
         """
-        client, refused, sent, offsets = self._own, [], [], []
+        client = self._own
+        refused: list[Refused] = []
+        offsets: list[int] = []
+        sent: list[tuple[int, Any]] = []
         acknowledged: Counter[str] = Counter()
         for place, message in enumerate(messages):
             try:
@@ -79,8 +82,8 @@ class PlainProducer:
                 acknowledged[messages[place].topic] += 1
                 offsets.append(future.value.offset)
             else:
-                error = future.exception or KafkaTimeoutError("a message has no answer after all were flushed")
-                refused.append(Refused(place, told(error)))
+                unheard = KafkaTimeoutError("a message has no answer after all were flushed")
+                refused.append(Refused(place, told(future.exception or unheard)))
         return Sent(acknowledged, offsets, refused)
 
     def partitions(self, topic: str) -> int:
