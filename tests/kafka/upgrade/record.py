@@ -72,6 +72,9 @@ TOPICS = (
 CENTRES = {"left": (0.0, 0.0), "right": (10.0, 0.0), "new": (4.0, 14.0), "far": (-14.0, 6.0), "late": (24.0, 10.0)}
 """Of the instances; the models know the first two."""
 
+NOTHING = b'{"temperature": 3.5}'
+"""An instance without a single feature of the model."""
+
 MODELS = """
 from tests.blobs import fitted
 same = dict(batch_size=32, chains=1, window=32, decision_delay=20)
@@ -93,13 +96,13 @@ def odd(number: int, seed: int) -> Iterator[tuple[int, Sent]]:
     key = f"odd-{seed}-{number}".encode()
     good = b'{"a": 0.3, "b": -0.2}'
     yield number, Sent(key + b"-json", b'{"a": 1.0, "b"', (("trace", b"1"),))
-    yield number, Sent(key + b"-none", b'{"temperature": 3.5}')
+    yield number, Sent(key + b"-nothing", NOTHING)
     yield number, Sent(key + b"-half", b'{"a": 0.1}')
     yield number, Sent(key + b"-headers", good, (("trace", b""), ("trace", b"2"), ("gr\u00f6\u00dfe", b"\x00\xff")))
     yield number, Sent(key + b"-null-header", good, (("trace", NULL),))
     yield number, Sent(None, good)
-    yield number, Sent(key + b"-tombstone", None)
-    yield number, Sent(key + b"-text", b'{"a": "high", "b": 2.0}', (("trace", NULL), ("empty", b"")))
+    yield number, Sent(key + b"-tombstone", None, (("trace", NULL), ("empty", b"")))
+    yield number, Sent(key + b"-text", b'{"a": "high", "b": 2.0}', (("empty", b""),))
 
 
 COMMITTED = "transaction committed"

@@ -29,7 +29,7 @@ from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Worker
 from tests.kafka.test_partition import DECODE
 from tests.kafka.upgrade.kept import FILES, Kept, Record, Resumed, committed, read, resume
-from tests.kafka.upgrade.record import mixed
+from tests.kafka.upgrade.record import NOTHING, mixed
 
 RELEASES = sorted(path.parent for path in Path(__file__).parent.glob(f"*/{FILES}"))
 HELD_BACK = 20
@@ -55,6 +55,12 @@ class Left(NamedTuple):
         """Committed offsets of the partitions, and what they carry."""
         found = self.kept.commits_of(self.settings.input)
         return [(commit.offset, Progress.parse(commit.metadata)) for commit in found]
+
+    @property
+    def version(self) -> str:
+        """Of what is committed with an offset."""
+        (found,) = {commit.metadata.split()[0] for commit in self.kept.commits_of(self.settings.input)}
+        return found
 
     def find(self, number: int) -> Found:
         """Find a partition as a worker does."""
@@ -103,12 +109,12 @@ def test_what_was_kept_holds_every_case(left: Left) -> None:
     assert {p.history.last.labels for p in (one, two, three)} == {len(labels) - 1}, "the last was not heard of"
     replayed = [
         record
-        for n, (offset, _) in enumerate(left.commits())
-        for record in left.kept.of("input", n)[left.find(n).state.history.last.offset : offset]
+        for number, (end, _) in enumerate(left.commits())
+        for record in left.kept.of("input", number)[left.find(number).state.history.last.offset : end]
     ]
-    assert any(record.value == b'{"temperature": 3.5}' for record in replayed)
-    values = {value for record in replayed for _, value in record.headers}
-    assert {None, b""} <= values
+    refused = {r.key for r in left.kept.of("dlq")}
+    assert {r.key in refused for r in replayed if r.value == NOTHING} == {left.version != "1"}, "rules of then"
+    assert {None, b""} <= {value for record in replayed for _, value in record.headers}
     assert any(record.value is None for record in replayed)
     for number, (offset, _) in enumerate(left.commits()):
         assert len(waiting_of(left.kept, number, offset)) == HELD_BACK
@@ -246,8 +252,10 @@ def test_a_service_goes_on(broker: Broker, tmp_path: Path, release: Path) -> Non
     await_reconciled(stream)
     assert worker.stop() == 0
     assert reconciler.stop() == 0
-    assert not any("anew" in line for line in [*worker.lines(), *reconciler.lines()])
+    assert any("live" in line for line in worker.lines())
+    assert not any("begins anew" in line for line in [*worker.lines(), *reconciler.lines()])
     check_decided_once(kept, stream)
+    check_rules_of_today(stream)
 
     for commit in committed(stream.address, stream.settings["group"]):
         progress, before = (
@@ -300,6 +308,14 @@ def test_a_service_goes_on_with_another_model_at_the_same_time(broker: Broker, t
     assert {progress_model(c.metadata) for c in committed(stream.address, stream.settings["group"])} == {other.stem}
 
 
+def check_rules_of_today(stream: Resumed) -> None:
+    """What came after the first start is taken or refused as this release does it."""
+    refused = {record.key for record in output(stream, "dlq")}
+    lacking = [sent[-1] for sent in stream.sent]
+    assert {sent.value for sent in lacking} == {NOTHING}
+    assert {sent.key in refused for sent in lacking} == {VERSION != "1"}
+
+
 def progress_model(metadata: str) -> str:
     """Which model it was."""
     return Progress.parse(metadata).model
@@ -309,7 +325,7 @@ def further(stream: Resumed, seed: int) -> Iterator[tuple[int, Sent]]:
     """More of what there was, and in one partition a class that nobody has seen."""
     for number in range(stream.partitions):
         yield from mixed(number, 128, seed, "left", "right", "new", "far", *(["late"] if number == 2 else []))
-        yield number, Sent(f"nothing-{seed}-{number}".encode(), b'{"temperature": 3.5}')
+        yield number, Sent(f"nothing-{seed}-{number}".encode(), NOTHING)
 
 
 def await_all(stream: Resumed) -> None:
