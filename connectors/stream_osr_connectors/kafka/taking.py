@@ -85,7 +85,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
 
 
 def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rules: int, taken: Taken) -> None:
-    stage, pending = "DECODE", model.pending
+    stage, skipped = "DECODE", model.counters["skipped"]
     try:
         check_envelope(received)
         record = decode(received)
@@ -101,12 +101,12 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rul
     except Exception as error:  # whatever it is, the stream goes on without the record
         taken.refused.append((received, Refusal(stage, error)))
         return
-    if record.label is not None:
-        taken.labelled.append(received)
-    elif model.pending > pending:
-        taken.waiting.append(received)
-    else:
+    if model.counters["skipped"] > skipped:
         taken.skipped += 1
+    elif record.label is not None:
+        taken.labelled.append(received)
+    else:
+        taken.waiting.append(received)
 
 
 def _check_writable(record: Record) -> None:
