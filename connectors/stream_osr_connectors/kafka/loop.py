@@ -11,8 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from .client.explaining import quieten, start_explained
-from .client.seam import ClientError, Kind, Place
+from .client import ClientError, Kind, Place, quieten, start_explained
 from .exits import NoRightError
 from .figures import Figures
 from .job import Group, Job, Waiting

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .client.admin import TopicAdmin
-from .client.seam import Admin, ClientError, Place, Topic
+from .client import Admin, ClientError, Place, Topic, TopicAdmin
 from .exits import NoRightError
 from .figures import Figures
 from .patience import Seldom
@@ -132,6 +131,18 @@ class Watch:
     def partitions(self) -> int:
         """How many the input has, as far as is known."""
         return self.seen.topics[self.input].partitions
+
+    def committed(self) -> dict[int, str | None]:
+        """Ask what the group has committed beside the offset of each partition of the input; None: nothing.
+
+        Raises
+        ------
+        ClientError
+            If the brokers do not say.
+        """
+        assert self._admin is not None, "open() makes the client"
+        found = self._admin.committed(self._settings.group, self.input)
+        return {number: found[number].metadata if number in found else None for number in range(self.partitions)}
 
     @property
     def broken(self) -> bool:
