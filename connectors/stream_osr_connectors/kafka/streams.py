@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
@@ -34,7 +33,7 @@ from .recovery import Found, LaterModelError, Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .subclasses import largest_summary
-from .topics import check_sizes
+from .topics import Takes, check_sizes
 from .transactions import close
 from .watching import Watch
 
@@ -45,12 +44,6 @@ READ_AHEAD = 4
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
-
-
-class Content(NamedTuple):
-    """What a transaction is made of."""
-
-    batches: Sequence[Batch]
 
 
 class Streams:
@@ -111,7 +104,7 @@ class Streams:
             decided = {number: owned.state.history.last.offset for number, owned in self._owned.items()}
             self._incarnations.tell(decided or self._keeper.newest(), settings.on_lost_state)
         self._incarnations.keep()
-        trained, largest = self._model.trained, watch.seen.takes[settings.dead_letters].bytes
+        trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
         publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
         self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)
 
@@ -218,11 +211,11 @@ class Streams:
             return None
         assert self._publishing is not None
         offsets = {one.number: self._offset(one.number, one.after) for one in batches}
-        return Group(Content(batches), self._publishing.messages(batches), offsets)
+        return Group(batches, self._publishing.messages(batches), offsets)
 
     def undo(self, group: Group) -> None:
         """Put states and records back as they were."""
-        for one in reversed(group.content.batches):
+        for one in reversed(group.content):
             owned = self._owned.get(one.number)
             if owned is not None:
                 owned.state = one.before
@@ -232,14 +225,14 @@ class Streams:
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
         assert self._publishing is not None
-        return group._replace(messages=self._publishing.instead(group.messages, group.content.batches, refused))
+        return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
     def done(self, group: Group) -> None:
         """Count what has been published, and check that nothing is missing."""
-        for one in group.content.batches:
+        for one in group.content:
             if one.number in self._owned:
                 self._owned[one.number].uncommitted -= len(one.records)
-        account(self._figures, self._settings, group.content.batches, group.messages)
+        account(self._figures, self._settings, group.content, group.messages)
 
     def rest(self) -> None:
         """Write the snapshot that is most overdue."""
