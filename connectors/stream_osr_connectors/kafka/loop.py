@@ -239,7 +239,8 @@ class Loop:
                 break
             except UnpublishableError as error:
                 self.figures.add("retried")
-                group = self._job.instead(group, error.refused)
+                refused = self._transactions.culprits(group.messages, error.refused)
+                group = self._job.instead(group, refused)
                 running = self._begin(group)
         self.figures.observe("transaction", running.seconds)
         self._note_commit(group)
