@@ -123,5 +123,7 @@ def test_a_name_in_the_file_that_is_none(tmp_path: Path) -> None:
 
 def test_variables_that_are_none_are_told_of() -> None:
     environment = {"STREAM_OSR_GRUOP": "g", "STREAM_OSR_DATA": "d", "STREAM_OSR_SEED": "1", "HOME": "/"}
+    environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
+    environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes
     (line,) = unknown_variables(environment, ServiceSettings.model_fields)
     assert line == ("the variable STREAM_OSR_GRUOP is no setting and does nothing; did you mean STREAM_OSR_GROUP?")

@@ -266,8 +266,9 @@ class Recovery:
                 state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
-            begun = _up_to(history, history.base)
-            state = Partition(model.recognizer(topic, number), (), lineage, begun, progress.rules)
+            state = Partition(
+                model.recognizer(topic, number), (), lineage, history._replace(steps=()), progress.rules
+            )
             return Found(state, tuple(history.after(history.base)))
         raise _LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
