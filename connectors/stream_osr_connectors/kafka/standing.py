@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_osr.errors import ConnectorError
 
-from .boundaries import Progress
+from .boundaries import LaterReleaseError, Progress
 from .client import Committed
 from .incarnations import Incarnations
 from .settings import ServiceSettings
@@ -38,6 +38,8 @@ class Standing:
         ------
         LostError
             If it is not what the service has committed.
+        LaterReleaseError
+            If a later release has committed it.
         """
         if committed.offset is None:
             reached = self.reached(number)
@@ -53,6 +55,8 @@ class Standing:
             )
         try:
             progress = Progress.parse(committed.metadata)
+        except LaterReleaseError:
+            raise
         except ConnectorError as error:
             raise LostError(str(error)) from None
         return progress if self._incarnations.is_of_now(progress.lineage) else None
