@@ -27,27 +27,25 @@ import numpy as np
 import pandas as pd
 import typer
 from kafka import (
-    ConsumerRebalanceListener,
     KafkaAdminClient,
-    KafkaConsumer,
     KafkaProducer,
-    OffsetAndMetadata,
-    TopicPartition,
 )
 from rich.console import Console
 from rich.table import Table
-from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 
 from benchmarks.discovery.million import resident
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
+from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
 from stream_osr_connectors.kafka.decoding import make_decoder
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.messages import Origin, Outgoing, origin_of
+from stream_osr_connectors.kafka.patience import Strikes
 from stream_osr_connectors.kafka.publisher import Publisher
-from stream_osr_connectors.kafka.service import READ_AHEAD, Service
+from stream_osr_connectors.kafka.service import Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.streams import READ_AHEAD
 from stream_osr_connectors.kafka.topics import SPARE_BYTES, USUAL_BYTES
 from stream_osr_connectors.kafka.transactions import Transactions
 from tests.kafka.brokers import Broker
@@ -157,35 +155,25 @@ def serve(settings: ServiceSettings, watch: Watch) -> None:
     service.run(watch)
 
 
-class FromStart(ConsumerRebalanceListener):
-    """Begins with the first record: a group that has committed nothing yet has no offset."""
-
-    def __init__(self, consumer: KafkaConsumer) -> None:
-        self._consumer = consumer
-
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Go there."""
-        self._consumer.seek_to_beginning(*assigned)
-
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Do nothing."""
-
-
 def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     """Do what the service does but for the recognizer, and without a way back."""
     model = OpenSetRecognizer.load(settings.model)
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
     most = settings.commit_batches * model._get_params()["batch_size"]
-    consumer = group_consumer(settings, max(500, READ_AHEAD * most))
+    strikes = Strikes(settings, watch.figures)
+    consumer = GroupConsumer(settings, settings.input, max(500, READ_AHEAD * most), _cannot_be)
     poll = watch.meter.timed("client", consumer.poll)
-    consumer.subscribe([settings.input], listener=FromStart(consumer))
-    transactions = Transactions(lambda: transactional_producer(settings), settings.transaction_deadline)
+    transactions = Transactions(
+        lambda: TransactionalProducer(settings), settings.transaction_deadline, settings.transaction_timeout, strikes
+    )
     transactions.open()
     gc.collect()
     gc.freeze()
     while not watch():
-        polled = [record for records in poll(timeout_ms=100).values() for record in records]
+        for number in sorted(consumer.assigned):
+            consumer.begin(number, 0)
+        polled = [record for records in poll(0.1).values() for record in records]
         under_way = None
         for at in range(0, len(polled), most):
             group = polled[at : at + most]
@@ -198,19 +186,20 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
                     Outgoing(settings.output, record.partition, origin.key, value, headers, origin.timestamp)
                 )
             reached = {record.partition: record.offset + 1 for record in group}
-            offsets = {
-                TopicPartition(settings.input, number): OffsetAndMetadata(offset, "", -1)
-                for number, offset in reached.items()
-            }
+            offsets = {Place(settings.input, number): Offset(offset, "") for number, offset in reached.items()}
             if under_way is not None:
                 transactions.finish(under_way)
-            under_way = transactions.begin(messages, offsets, consumer.group_metadata())
+            under_way = transactions.begin(messages, offsets, consumer.membership)
             watch.figures.add("transactions")
         if under_way is not None:
             transactions.finish(under_way)
         watch.figures.add("records", 0, len(polled))
     transactions.close(2.0)
-    consumer.close(autocommit=False)
+    consumer.close()
+
+
+def _cannot_be(number: int, offset: int, error: Exception, remedy: str) -> None:
+    raise RuntimeError(f"partition {number} cannot be read from {offset} on: {error}")
 
 
 def decision_of_usual_size(

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.reading import Reader
+from stream_osr_connectors.kafka.client import GroupConsumer
 
-CLIENT: dict[type, tuple[str, ...]] = {Reader: ("poll", "lag", "where", "begin")}
+CLIENT: dict[type, tuple[str, ...]] = {
+    GroupConsumer: ("poll", "position", "where", "committed", "begin", "hold", "let_go_on")
+}
 """Calls of the client in the main thread."""
 
 RECOGNIZER: dict[type, tuple[str, ...]] = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stream_osr_connectors.kafka.boundaries import Boundary, History, Progress
+from stream_osr_connectors.kafka.client import Committed
 from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import RULES, begin, step
-from stream_osr_connectors.kafka.client import Committed
 from stream_osr_connectors.kafka.recovery import Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots

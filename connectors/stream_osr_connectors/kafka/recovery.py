@@ -63,15 +63,19 @@ class Recovery:
     snapshots
         Where snapshots are.
     incarnations
-        Which topic it is.
+        Which topic it is; as the folder of the snapshots says if not given.
     """
 
     def __init__(
-        self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots, incarnations: Incarnations
+        self,
+        settings: ServiceSettings,
+        model: ModelFile,
+        snapshots: Snapshots,
+        incarnations: Incarnations | None = None,
     ) -> None:
         self._settings = settings
-        self._incarnations = incarnations
-        self._standing = Standing(settings, snapshots, incarnations)
+        self._incarnations = Incarnations(snapshots.folder, settings.input) if incarnations is None else incarnations
+        self._standing = Standing(settings, snapshots, self._incarnations)
         self._model = model
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}

@@ -74,7 +74,8 @@ class Standing:
 
     def beginning(self, number: int, committed: Committed) -> int:
         """Say where a partition begins of which nothing is committed; one that came later begins with its first."""
-        later = number >= self._incarnations.partitions or self._incarnations.now > 0
+        known = self._incarnations.partitions
+        later = (known and number >= known) or self._incarnations.now > 0
         return committed.end if self._settings.start == "latest" and not later else committed.first
 
     def restart(self, number: int, committed: Committed) -> int:
