@@ -155,6 +155,9 @@ def test_a_changed_file_changes_nothing_until_sighup(broker: Broker, tmp_path: P
     stream.wait(lambda: status(parent, "/readyz") == 200)
     models = {value["model"] for part in decided(stream) for value in part}
     assert models == {first.trained.fingerprint}
+    given = [found[1] for line in parent.lines() if (found := re.search(r"osr-0 started, .* model (\w+)", line))]
+    assert len(given) == 2
+    assert len(set(given)) == 1, "the one that was killed came back with the old model"
 
     before = processes(parent)
     parent.process.send_signal(signal.SIGHUP)
