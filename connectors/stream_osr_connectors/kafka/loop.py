@@ -6,7 +6,6 @@ moves forward by values; a transaction that fails is undone, and the committed o
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable
@@ -23,8 +22,6 @@ from .transactions import InDoubtError, Running, Transactions, UnpublishableErro
 from .watching import Watch
 
 logger = logging.getLogger("stream_osr.kafka")
-
-SWEEP_SECONDS = 30.0
 
 
 class Loop:
@@ -65,7 +62,6 @@ class Loop:
         self._waiting: dict[int, str] = {}
         self._assigned: dict[int, float] = {}
         self._telling = Telling(job, reader, watch, figures)
-        self._swept = time.monotonic()
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Work until told to stop.
@@ -89,7 +85,6 @@ class Loop:
                 if self._doubtful is None:
                     self._job.rest()
                 self._telling.look(self._waiting, self._trouble)
-                self._sweep()
             if self._doubtful is None:
                 self._job.leave()
         finally:
@@ -138,13 +133,6 @@ class Loop:
         self._reader.close()
         self._job.close()
         self._transactions.close(CLOSE_SECONDS)
-
-    def _sweep(self) -> None:
-        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
-        now = time.monotonic()
-        if now - self._swept >= SWEEP_SECONDS:
-            self._swept = now
-            gc.collect()
 
     # Reading.
 

@@ -5,6 +5,7 @@ Partitions come and go inside `poll` only. One that comes is held back until som
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import time
@@ -23,6 +24,7 @@ from .transactions import close
 logger = logging.getLogger("stream_osr.kafka")
 
 POLL_SECONDS = 0.1
+SWEEP_SECONDS = 30.0
 
 CLOSE_SECONDS = 3.0
 """How long closing a client may take before it is left behind."""
@@ -81,6 +83,7 @@ class Reader:
         self._backoff = Backoff(longest=5.0)
         self._seldom = Seldom(logger)
         self.trouble = ""
+        self._swept = time.monotonic()
 
     def open(self) -> None:
         """Connect and join the group.
@@ -153,6 +156,7 @@ class Reader:
                     time.sleep(POLL_SECONDS)
                     return {}
                 self.open()
+            self._sweep()
             self._fetch_held()
             self._pause(wait)
             polled = self._own.poll(POLL_SECONDS)
@@ -252,6 +256,13 @@ class Reader:
                 self._own.hold(*self._begun)
             else:
                 self._own.let_go_on(*self._begun - self._held.keys())
+
+    def _sweep(self) -> None:
+        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        now = time.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            gc.collect()
 
     # What cannot be read.
 

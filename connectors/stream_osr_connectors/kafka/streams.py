@@ -14,7 +14,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from .accounting import account
 from .boundaries import MOST_CHARACTERS, Progress
 from .client import ClientError, Committed, Offset, Refused
-from .cutting import Cut, ready, replayed
+from .cutting import Cut
 from .decoding import make_decoder
 from .figures import Figures, PartitionFigures
 from .incarnations import Incarnations
@@ -248,19 +248,9 @@ class Streams:
         self._keeper.leave(self._owned)
 
     def _cut(self, number: int, owned: Owned, now: float) -> Cut | None:
-        done = owned.state.history.last
-        if owned.replay:
-            return replayed(owned.buffer, done, owned.replay[0])
-        longest = self._settings.max_wait
-        due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
-        return ready(
-            owned.buffer,
-            done,
-            size=self._batch_size,
-            due=due,
-            asked=not owned.buffer and asks(self._labels, self._settings.input, number, done.labels),
-            labels=self._labels.end,
-        )
+        labels, place = self._labels, (self._settings.input, number)
+        asked = not owned.buffer and not owned.replay and asks(labels, *place, owned.state.history.last.labels)
+        return owned.cut(self._batch_size, self._settings.max_wait, now, asked=asked, labels=labels.end)
 
     def _close(self, number: int, owned: Owned, cut: Cut) -> Batch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]

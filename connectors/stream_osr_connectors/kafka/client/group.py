@@ -23,7 +23,7 @@ ANSWER_SECONDS = 2.0
 
 
 JOIN_SECONDS = 2.0
-"""How long a poll waits for the group while it is being joined: nothing is read meanwhile."""
+"""How long a poll may wait for the group while it is being joined: nothing is read meanwhile."""
 
 
 class GroupConsumer:
@@ -73,7 +73,7 @@ class GroupConsumer:
         """Read what is there, by partition."""
         with translated():
             if self._client._coordinator.need_rejoin():
-                seconds = max(seconds, JOIN_SECONDS)
+                self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
             polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
             if self._fenced.is_set():
                 raise FencedInstanceIdError("another member has our name")
