@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.kafka.boundaries import MOST_CHARACTERS, Boundary, History, Progress
+from stream_osr_connectors.kafka.boundaries import MOST_CHARACTERS, Boundary, History, LaterReleaseError, Progress
 
 steps = st.lists(
     st.tuples(st.sampled_from([0, 1, 7, 256]), st.sampled_from([0, 0, 0, 1, 3])).filter(lambda step: step != (0, 0)),
@@ -75,7 +75,6 @@ def test_no_way_back(end: Boundary) -> None:
     [
         "",
         "hello",
-        "3 a b 0+0f 1",
         "1 a b 0+0f 1,",
         "1 a b 0+0f x",
         "1 a b -1+0f 1",
@@ -85,4 +84,11 @@ def test_no_way_back(end: Boundary) -> None:
 )
 def test_the_text_of_others_is_refused(text: str) -> None:
     with pytest.raises(ConnectorError, match="did not write"):
+        Progress.parse(text)
+
+
+@pytest.mark.parametrize("text", ["3 a b 0+0f 1", "12 something else"])
+def test_the_text_of_a_later_release_is_told_apart(text: str) -> None:
+    """To begin anew would throw away what it has."""
+    with pytest.raises(LaterReleaseError, match="a later release of stream-osr wrote"):
         Progress.parse(text)
