@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stream_osr_connectors.kafka.exits import NO_BROKER
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 
@@ -47,7 +48,7 @@ def crash(broker: Broker, folder: Path, *, size: int, kills: int, seed: int) -> 
         stream.send(instances(portion, PARTITIONS, seed + number, begin=number * portion))
         for name, worker in workers.items():
             if worker.process.poll() is not None:  # it found no broker when it started, say
-                assert worker.process.returncode == 1, "\n".join(worker.lines()[-30:])
+                assert worker.process.returncode == NO_BROKER, "\n".join(worker.lines()[-30:])
                 workers[name] = Worker(stream, name)
         if number % 5 == 4:
             time.sleep(rng.uniform(0, 2))
