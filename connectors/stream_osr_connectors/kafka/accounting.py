@@ -31,6 +31,7 @@ def account(
         All of it, each of which a topic has acknowledged.
     """
     published = Counter((message.topic, message.partition) for message in messages)
+    dead = {(message.partition, message.offset) for message in messages if message.topic == settings.dead_letters}
     expected: Counter[int] = Counter()
     for number, before, after, records, outcome in batches:
         figures.add("batches", number)
@@ -39,15 +40,16 @@ def account(
         figures.add("skipped", number, outcome.skipped)
         figures.add("missing", number, outcome.missing)
         figures.add("values", number, outcome.values)
-        unknown = sum(decision.label == next(reversed(decision.probabilities)) for _, decision in outcome.decisions)
+        made = [decision for origin, decision in outcome.decisions if (number, origin.offset) not in dead]
+        unknown = sum(decision.label == next(reversed(decision.probabilities)) for decision in made)
         figures.add("unknown", number, unknown)
+        figures.add("known", number, len(made) - unknown)
         held = len(after.waiting) - len(before.waiting)
         expected[number] += len(records) - outcome.labelled - outcome.skipped - held
         if number in figures.partitions:
             its = figures.partitions[number]
             its.position, its.menu = after.history.last.offset, after.model.menu
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
-        figures.add("known", number, len(outcome.decisions) - unknown)
         for received, refusal in outcome.refused:
             why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
             logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)

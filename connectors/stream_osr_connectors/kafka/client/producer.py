@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import UnknownError
 from kafka.record import memory_records
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -85,15 +87,20 @@ class PlainProducer:
                 refused.append(Refused(place, told(error)))
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
-        with translated():
+        ends = time.monotonic() + FLUSH_SHARE * self._deadline
+        with (
+            translated(),
+            suppress(UnknownError),
+        ):  # a batch was too large and is split: its messages have other futures
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
-            if future.is_done and future.exception is None:
-                acknowledged[messages[place].topic] += 1
-                offsets.append(future.value.offset)
+            try:
+                found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
+            except Exception as error:
+                refused.append(Refused(place, told(error)))
             else:
-                unheard = KafkaTimeoutError("a message has no answer after all were flushed")
-                refused.append(Refused(place, told(future.exception or unheard)))
+                acknowledged[messages[place].topic] += 1
+                offsets.append(found.offset)
         return Sent(acknowledged, offsets, refused)
 
     def partitions(self, topic: str) -> int:

@@ -1,0 +1,72 @@
+"""A topic that was deleted and made again is another one, whatever its name; ids of messages are never used twice."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.kafka.incarnations import Incarnations
+
+
+def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:
+    """A worker that looks."""
+    found = Incarnations(folder, "in")
+    renewed = found.take(topic_id, partitions)
+    if keep:
+        found.keep()
+    return found, renewed
+
+
+def test_the_first_life_has_the_name_of_the_topic(tmp_path: Path) -> None:
+    found, renewed = seen(tmp_path, "a")
+    assert (found.name, renewed, found.now) == ("in", False, 0)
+    again, renewed = seen(tmp_path, "a", partitions=5)
+    assert (again.name, renewed, again.partitions) == ("in", False, 2), "what came later came later"
+    assert again.lineage("0123abcd") == "0123abcd"
+
+
+def test_another_id_is_another_life(tmp_path: Path) -> None:
+    seen(tmp_path, "a")
+    found, renewed = seen(tmp_path, "b")
+    assert (found.name, renewed) == ("in+1", True)
+    assert seen(tmp_path, "b")[1] is False, "the other workers, and the next start"
+    assert seen(tmp_path, "c")[0].name == "in+2"
+    first, second = found.lineage("0123abcd"), seen(tmp_path, "c")[0].lineage("0123abcd")
+    assert len({"0123abcd", first, second}) == 3
+    assert found.is_of_now(first)
+    assert not found.is_of_now("0123abcd")
+    assert not found.is_of_now(second)
+
+
+def test_what_was_not_accepted_is_another_one_at_the_next_start_too(tmp_path: Path) -> None:
+    """With on_lost_state fail the service ends each time, and never goes on in silence."""
+    seen(tmp_path, "a")
+    for _ in range(2):
+        found, renewed = seen(tmp_path, "b", keep=False)
+        assert renewed
+        with pytest.raises(ConnectorError, match=r"deleted and made again; of the one before.* 300 of partition 1"):
+            found.tell({1: 300}, "fail")
+
+
+def test_what_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    seen(tmp_path, "a")
+    found, _ = seen(tmp_path, "b")
+    with caplog.at_level(logging.WARNING):
+        found.tell({0: 12, 1: 34}, "cold")
+    assert "up to 12 of partition 0, 34 of partition 1" in caplog.text
+    assert "ids go on as in+1-" in caplog.text
+
+
+def test_brokers_that_tell_no_ids(tmp_path: Path) -> None:
+    seen(tmp_path, "a")
+    assert seen(tmp_path, "")[1] is False
+    assert seen(tmp_path, "b")[1] is False, "nobody knows"
+
+
+def test_a_file_that_cannot_be_read_is_no_first_life(tmp_path: Path) -> None:
+    (tmp_path / "in.topic").write_text("{")
+    with pytest.raises(PersistenceError, match="which says which topic in it was"):
+        seen(tmp_path, "a")
