@@ -1,4 +1,4 @@
-"""More listeners of the broker: TLS with a password or a token, TLS with the client's certificate, a user with rights."""
+"""More listeners of the broker: TLS with a password, a token or a certificate of the client; one for rights."""
 
 from __future__ import annotations
 

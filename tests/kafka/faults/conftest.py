@@ -1,4 +1,4 @@
-"""The matrix runs faster than its tests last: those that leave the broker alone run side by side, ahead of the others."""
+"""Those tests of the matrix that leave the broker alone run side by side, ahead of the others: most of it is waiting."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Rights:
     """The right of the guarded user to write to a topic.
 
     Somebody else has it for good: a topic with no ACL at all is open to everybody. The right to write brings that to
-    see the topic; whoever loses it by its deletion sees nothing of the topic any more, by a denial only the writing goes.
+    see the topic: whoever loses it by its deletion sees the topic no more, by a denial only the writing goes.
     """
 
     def __init__(self, address: str, topic: str) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.blobs import fitted
 from tests.kafka.faults.auditing import audit, decisions
 from tests.kafka.faults.trials import Site, Trial, kill, until, workers_of
 from tests.kafka.scraping import metrics
-from tests.blobs import fitted
 
 PARTITIONS = 4
 
 
 def models(trial: Trial) -> dict[int, list[str]]:
-    """Fingerprints of the models that have decided the records of each partition, one for each time that it changed."""
+    """Fingerprints of the models that have decided each partition's records, one for each time that it changed."""
     found: dict[int, list[str]] = {number: [] for number in range(PARTITIONS)}
     for (number, _), value in decisions(trial.stream):
         if found[number][-1:] != [value["model"]]:
@@ -51,13 +52,13 @@ def test_the_model_is_replaced(site: Site) -> None:
     assert len(said) == 1, "the file is another one now: said once, not by each worker\n" + trial.tail()
 
     earlier = workers_of(trial)
-    trial.worker.process.send_signal(1)
-    for _ in range(10):
-        trial.feed(40)
-        if set(workers_of(trial).values()).isdisjoint(earlier.values()):
-            break
-        until(lambda: False, 1, str) if False else None
-    until(lambda: set(workers_of(trial).values()).isdisjoint(earlier.values()), 60, trial.tail)
+    trial.worker.process.send_signal(signal.SIGHUP)
+
+    def renewed() -> bool:
+        trial.feed(20)
+        return set(workers_of(trial).values()).isdisjoint(earlier.values())
+
+    until(renewed, 60, trial.tail)
     trial.await_ready(60)
     trial.feed(200)
     trial.settle()

@@ -16,9 +16,7 @@ LONG = [("decisions", "denied"), ("events", "deleted"), ("dlq", "denied")]
 
 @pytest.mark.beside
 @pytest.mark.fault("the right to write to an output is taken away, and given back")
-@pytest.mark.parametrize(
-    ("output", "way"), [*SHORT, *(pytest.param(*each, marks=pytest.mark.long) for each in LONG)]
-)
+@pytest.mark.parametrize(("output", "way"), [*SHORT, *(pytest.param(*each, marks=pytest.mark.long) for each in LONG)])
 def test_the_right_to_write_is_taken_away(site: Site, output: str, way: str) -> None:
     trial = Trial(site, guarded=True)
     topic = f"{trial.stream.topic}.{output}"

@@ -57,7 +57,9 @@ def test_records_from_another_time(site: Site) -> None:
             if original is not None:
                 replaced[suffix, int(original)] += 1
                 if suffix == "decisions":
-                    assert json.loads(record.value)["t"] == int(original) / 1000, "the value tells the record's own time"
+                    assert json.loads(record.value)["t"] == int(original) / 1000, (
+                        "the value tells the record's own time"
+                    )
     assert replaced == {(suffix, timestamp): 2 for suffix in ("decisions", "dlq") for timestamp in odd.values()}
 
 

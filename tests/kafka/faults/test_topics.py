@@ -120,9 +120,7 @@ def test_every_field_has_another_name(site: Site) -> None:
     trial.begin(200)
     known = trial.figure("subclasses")
     events = trial.figure("events_total")
-    renamed = [
-        (n % 2, Sent(b"r%d" % n, b'{"length": %d.5, "width": %d.25}' % (n % 7, n % 11))) for n in range(64)
-    ]
+    renamed = [(n % 2, Sent(b"r%d" % n, b'{"length": %d.5, "width": %d.25}' % (n % 7, n % 11))) for n in range(64)]
     trial.stream.send(renamed)
     trial.settle()
     assert trial.figure("dead_letters_total") == 64
