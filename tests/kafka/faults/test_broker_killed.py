@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -16,35 +15,41 @@ from stream_osr_connectors.kafka import Service, load_settings
 from stream_osr_connectors.kafka.clients import transactional_producer
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
+from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.trials import Site
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
 
-TIMES = 3
+STAGES = ("before the sends", "after the sends", "after the offsets")
 AWAY_SECONDS = 5.0
+DEADLINE = 3.0
 
 
 class Outages:
-    """Kills the broker in a transaction whenever it is armed, and starts it again after some seconds."""
+    """Kills the broker when a service at each stage has got there in a transaction, and starts it again."""
 
-    def __init__(self, broker: Broker, stage: str) -> None:
+    def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.stage = stage
-        self.armed = False
+        self.armed: set[str] = set()
         self.count = 0
         self.back = threading.Event()
+        self._all = threading.Barrier(len(STAGES), action=self._kill)
 
     def reached(self, stage: str) -> None:
-        """A transaction has got so far."""
-        if self.armed and stage == self.stage:
-            self.armed = False
-            self.count += 1
-            self.broker.kill()
-            threading.Timer(AWAY_SECONDS, self._return).start()
+        """A transaction has got so far; it waits for the others, for as long as it may."""
+        if stage in self.armed:
+            self.armed.discard(stage)
+            self._all.wait(DEADLINE)
+
+    def _kill(self) -> None:
+        self.count += 1
+        self.broker.kill()
+        threading.Timer(AWAY_SECONDS, self._return).start()
 
     def _return(self) -> None:
         self.broker.start()
         self.back.set()
 
-    def producer(self, settings: ServiceSettings) -> KafkaProducer:
+    def producer(self, settings: ServiceSettings, stage: str) -> KafkaProducer:
         """The service's own producer, watched."""
         producer = transactional_producer(settings)
         begin, offsets, commit = (
@@ -53,17 +58,21 @@ class Outages:
             producer.commit_transaction,
         )
 
+        def reached(here: str) -> None:
+            if here == stage:
+                self.reached(stage)
+
         def begun() -> None:
             begin()
-            self.reached("before the sends")
+            reached("before the sends")
 
         def sent(*arguments: Any) -> None:
             producer.flush(5)
-            self.reached("after the sends")
+            reached("after the sends")
             offsets(*arguments)
 
         def ended() -> None:
-            self.reached("after the offsets")
+            reached("after the offsets")
             commit()
 
         producer.begin_transaction, producer.send_offsets_to_transaction = begun, sent
@@ -95,25 +104,45 @@ def running(stream: Stream, **makers: Any) -> Iterator[Service]:
     assert not failed, failed
 
 
-@pytest.mark.parametrize("stage", ["before the sends", "after the sends", "after the offsets"])
-def test_outages_inside_a_transaction(broker: Broker, tmp_path: Path, stage: str) -> None:
-    stream = Stream(broker.address, tmp_path, 2, small_model(), transaction_deadline=3.0)
-    outages = Outages(broker, stage)
-    with running(stream, make_producer=outages.producer) as service:
-        for number in range(TIMES):
-            stream.send(instances(500, 2, number, begin=500 * number))
+@pytest.mark.fault("the broker is killed in the middle of a transaction")
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+def test_outages_inside_a_transaction(site: Site, times: int) -> None:
+    """At each of its three places, by three services at once."""
+    outages = Outages(site.broker)
+    streams = {}
+    for stage in STAGES:
+        (folder := site.folder / stage.replace(" ", "-")).mkdir()
+        streams[stage] = Stream(site.broker.address, folder, 2, small_model(), transaction_deadline=DEADLINE)
+
+    def all_send(seed: int) -> None:
+        for stream in streams.values():
+            stream.send(instances(300, 2, seed, begin=1000 * seed))
+
+    def all_wait() -> None:
+        for stream in streams.values():
             stream.wait()
+
+    with ExitStack() as stack:
+        services = [
+            stack.enter_context(
+                running(stream, make_producer=lambda settings, stage=stage: outages.producer(settings, stage))
+            )
+            for stage, stream in streams.items()
+        ]
+        for number in range(times):
+            all_send(2 * number)
+            all_wait()
             outages.back.clear()
-            outages.armed = True
-            stream.send(instances(500, 2, 100 + number, begin=10_000 + 500 * number))
+            outages.armed = set(STAGES)
+            all_send(2 * number + 1)
             assert outages.back.wait(60)
             begun = time.monotonic()
-            stream.wait()
-            print(f"{stage}: went on {time.monotonic() - begun:.1f} s after the broker was back")
-        stream.send(instances(500, 2, 1000, begin=20_000))
-        stream.wait()
-    assert outages.count == TIMES
-    assert service.figures.counts["failed", -1] >= 1
-    check_exactly_once(stream)
-    names = [thread.name for thread in threading.enumerate()]
-    print(f"{len(names)} threads are left: {sorted(set(names))}")
+            all_wait()
+            print(f"went on {time.monotonic() - begun:.1f} s after the broker was back")
+        all_send(2 * times)
+        all_wait()
+    assert outages.count == times
+    for service, stream in zip(services, streams.values(), strict=True):
+        assert service.figures.counts["failed", -1] + service.figures.counts["retried", -1] >= 1
+        audit(stream)
+        check_exactly_once(stream)

@@ -22,6 +22,7 @@ def test_the_right_to_write_is_taken_away(site: Site, output: str, way: str) -> 
     topic = f"{trial.stream.topic}.{output}"
     rights = Rights(site.broker.address, topic)
     trial.begin(16)  # too few for a class to emerge: events come when the right has gone
+    trial.mark()
     rights.take(way)
     for _ in range(4):
         trial.feed(100, poison=True)

@@ -24,6 +24,7 @@ def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
     topic = trial.stream.topic
     trial.begin(140)
     before = decisions(trial.stream)
+    trial.mark()
     delete_topic(site.broker.address, topic)
     trial.await_not_ready(topic)
     trial.await_line(topic)
@@ -58,6 +59,7 @@ def test_an_output_is_deleted_and_made_again(site: Site, output: str) -> None:
     trial.feed(16, poison=True)
     trial.begin(16)
     done = [len(sent) for sent in trial.stream.sent]
+    trial.mark()
     delete_topic(site.broker.address, topic)
     for _ in range(3):
         trial.feed(100, poison=True)
@@ -79,6 +81,7 @@ def test_an_output_is_deleted_and_made_again_at_once(site: Site) -> None:
     topic = f"{trial.stream.topic}.decisions"
     trial.begin()
     done = [len(sent) for sent in trial.stream.sent]
+    trial.mark()
     delete_topic(site.broker.address, topic)
     make_topics(site.broker.address, 2, {topic: TOPIC_CONFIGS})
     trial.feed(400, poison=True)
@@ -99,6 +102,7 @@ def test_the_input_gets_another_partition(site: Site, start: str) -> None:
     trial.await_ready()
     trial.feed(100)
     trial.settle()
+    trial.mark()
     add_partitions(site.broker.address, trial.stream.topic, 3)
     trial.stream.partitions = 3
     trial.stream.sent.append([])

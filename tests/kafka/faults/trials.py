@@ -34,6 +34,9 @@ SHORT = {
 SOON = 30.0
 """Seconds in which a service goes on, or says what is wrong, on a busy machine."""
 
+TIME = re.compile(r"^\d+-\d+-\d+ \S+ ")
+"""At the beginning of a line of the log."""
+
 POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
 """Dead letters of two stages."""
 
@@ -89,7 +92,7 @@ class Trial:
         self.stream = Stream(site.broker.address, folder, partitions, model or small_model(), **whole)
         self.worker: Worker = None  # type: ignore[assignment]  # `start` makes it
         self.fed = 0
-        self.accounted = True
+        self._since = 0
 
     # What goes in.
 
@@ -106,6 +109,7 @@ class Trial:
     def start(self, instance: str = "w", **environment: str) -> Worker:
         """Start the service."""
         self.worker = Worker(self.stream, instance, **environment)
+        self._since = 0
         return self.worker
 
     def begin(self, n: int = 120, **environment: str) -> None:
@@ -123,7 +127,8 @@ class Trial:
 
     def await_exit(self, code: int, seconds: float = SOON) -> str:
         """Wait for its end with this exit code, and return its last line, which says why."""
-        assert self.worker.process.wait(seconds) == code, self.tail()
+        until(lambda: self.worker.process.poll() is not None, seconds, lambda: f"it goes on:\n{self.tail()}")
+        assert self.worker.process.returncode == code, self.tail()
         lines = self.worker.lines()
         assert not any("Traceback" in line for line in lines), self.tail()
         return lines[-1]
@@ -164,10 +169,14 @@ class Trial:
         """A metric, summed over its samples with these labels."""
         return total(metrics(self.worker), f"stream_osr_{name}", **labels)
 
+    def mark(self) -> None:
+        """From here on only lines of the log count that come later."""
+        self._since = len(self.worker.lines())
+
     def lines(self, *words: str) -> list[str]:
         """Lines of the log, above those for debugging, with all these words; a number is one only if it is whole."""
-        sought = [re.compile(rf"(?<![\w.-]){re.escape(word)}(?![\d])", re.IGNORECASE) for word in words]
-        told = [line for line in self.worker.lines() if " DEBUG " not in line]
+        sought = [re.compile(rf"(?<![\w.-]){re.escape(word)}(?!\d)", re.IGNORECASE) for word in words]
+        told = [TIME.sub("", line) for line in self.worker.lines()[self._since :] if " DEBUG " not in line]
         return [line for line in told if all(each.search(line) for each in sought)]
 
     def await_line(self, *words: str, seconds: float = SOON) -> str:
