@@ -1,4 +1,4 @@
-"""Those tests of the matrix that leave the broker alone run side by side, ahead of the others: most of it is waiting."""
+"""Those tests of the matrix that leave the broker alone run side by side, ahead of the others: most is waiting."""
 
 from __future__ import annotations
 

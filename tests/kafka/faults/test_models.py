@@ -39,7 +39,7 @@ def test_the_model_is_replaced(site: Site) -> None:
     before = len(trial.worker.lines())
     other.save(path)
     victim = workers_of(trial)["w-0"]
-    kill(victim)
+    kill(trial, "w-0")
     until(lambda: workers_of(trial)["w-0"] != victim, 20, trial.tail)
     trial.feed(200)
     trial.settle()

@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
@@ -18,9 +19,9 @@ from kafka.errors import KafkaError
 from stream_osr import OpenSetRecognizer
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
-from tests.kafka.scraping import address, metrics, status, total
+from tests.kafka.scraping import address, metrics, total
 from tests.kafka.security import GUARDED_USER, PASSWORD
-from tests.kafka.streams import CONSUMER, Sent, Stream, Worker, instances, small_model
+from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
 
 SHORT = {
     "transaction_deadline": 3.0,
@@ -163,7 +164,7 @@ class Trial:
 
     def is_healthy(self) -> bool:
         """Say whether its loops turn."""
-        return status(self.worker, "/healthz") == 200
+        return said_at(self.worker, "/healthz")[0] == 200
 
     def figure(self, name: str, **labels: str) -> float:
         """A metric, summed over its samples with these labels."""
@@ -206,7 +207,7 @@ class Watch:
     def __init__(self, stream: Stream) -> None:
         self._places = [TopicPartition(stream.topic, number) for number in range(stream.partitions)]
         self._consumer = KafkaConsumer(
-            bootstrap_servers=stream.address, group_id=stream.settings["group"], **CONSUMER
+            bootstrap_servers=stream.address, group_id=stream.settings["group"], enable_auto_commit=False
         )
 
     def __enter__(self) -> Watch:
@@ -216,11 +217,11 @@ class Watch:
         self._consumer.close()
 
     def committed(self) -> list[int]:
-        """Offset of each partition; 0 where nothing is known."""
-        try:
-            return [self._consumer.committed(place, timeout_ms=5000) or 0 for place in self._places]
-        except KafkaError:
-            return [0] * len(self._places)
+        """Offset of each partition; 0 where nothing is. Open transactions are not waited for."""
+        for _ in range(5):
+            with suppress(KafkaError):
+                return [self._consumer.committed(place, timeout_ms=3000) or 0 for place in self._places]
+        raise AssertionError("the broker does not tell what is committed")
 
 
 def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
@@ -250,9 +251,12 @@ def workers_of(trial: Trial) -> dict[str, int]:
     return {found[1]: int(found[2]) for found in started if found}
 
 
-def kill(process: int) -> None:
-    """SIGKILL."""
-    os.kill(process, signal.SIGKILL)
+def kill(trial: Trial, name: str) -> None:
+    """SIGKILL a worker under a parent, if it runs."""
+    process = workers_of(trial).get(name)
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def all_places(stream: Stream, ranges: Sequence[range]) -> list[tuple[int, int]]:
