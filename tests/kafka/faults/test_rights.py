@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.doing import Rights
 from tests.kafka.faults.trials import Site, Trial
 from tests.kafka.streams import check_exactly_once
@@ -41,4 +42,5 @@ def test_the_right_to_write_is_taken_away(site: Site, output: str, way: str) -> 
     trial.settle()
     trial.await_ready()
     trial.end()
+    audit(trial.stream)
     check_exactly_once(trial.stream)
