@@ -25,14 +25,12 @@ def test_the_right_to_write_is_taken_away(site: Site, output: str, way: str) -> 
     trial.begin(16)  # too few for a class to emerge: events come when the right has gone
     trial.mark()
     rights.take(way)
-    for _ in range(4):
-        trial.feed(100, poison=True)
-        time.sleep(0.3)
+    trial.feed(200, poison=True)
     trial.await_not_ready(topic)
     trial.await_line(topic)
-    for _ in range(3):
-        trial.feed(20)
-        time.sleep(1)
+    for _ in range(10):
+        trial.feed(6)
+        time.sleep(0.4)
     trial.check_committed()
     assert trial.ready()[0] == 503
     trial.check_accounts()
