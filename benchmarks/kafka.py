@@ -35,13 +35,15 @@ from kafka import (
 )
 from rich.console import Console
 from rich.table import Table
+from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 
 from benchmarks.discovery.million import resident
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
-from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
+from stream_osr_connectors.kafka.decoding import make_decoder
 from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.messages import Origin, Outgoing, Publisher, make_decoder, origin_of
+from stream_osr_connectors.kafka.messages import Origin, Outgoing, origin_of
+from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.kafka.service import READ_AHEAD, Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.topics import SPARE_BYTES, USUAL_BYTES
@@ -206,13 +208,11 @@ def decision_of_usual_size(
     """Make value and headers of the decision of median size, of the first micro-batch."""
     model.learn_many(test_part().iloc[:1000])
     model.close_batch()
-    publisher = Publisher(
-        settings.group, settings.instance, settings.input, settings.output, "", "", model.trained.fingerprint, 1 << 20
-    )
+    publisher = Publisher.of(settings, model.trained.fingerprint, 1 << 20)
     origin = Origin(100_000, 1_700_000_000_000, None, ())
-    made = [publisher.decision(0, origin, decision) for decision in model.drain()]
+    made = publisher.decisions(0, [(origin, decision) for decision in model.drain()])
     usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]
-    return usual.value or b"", usual.headers
+    return usual.value or b"", list(usual.headers)
 
 
 WORKERS = {PASS: pass_through}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ _EXPECTED = "expected a finite number (None or NaN if missing)"
 _REMEDY = "encode it as numbers, or leave the feature out"
 
 _PLAIN = frozenset((float, int, np.float64))
+_PLAIN_KEYS = frozenset((str, int))
 
 _TIMES = (np.datetime64, np.timedelta64)
 _NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
@@ -239,6 +241,31 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     return rows, len(place) - len(features.names)
 
 
+def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarray, Sequence[int]]:
+    """Read the instances all of whose p values are plain finite numbers at once.
+
+    Returns
+    -------
+    Their rows, shape (n, p), and their places; the others are to be read one by one.
+
+    Examples
+    --------
+    >>> plain_rows([(1, 2.5), (1, None), (True, 1.0), (1e200, 1.0), (3.0, 4)], 2)
+    (array([[1. , 2.5],
+           [3. , 4. ]]), [0, 4])
+    """
+    places: Sequence[int] = range(len(instances))
+    if not _PLAIN.issuperset(map(type, chain.from_iterable(instances))):
+        places = [place for place in places if _PLAIN.issuperset(map(type, instances[place]))]
+        instances = [instances[place] for place in places]
+    rows = np.array(instances, dtype=float).reshape(len(instances), p)
+    usable = np.abs(rows) <= LARGEST
+    if not usable.all():
+        whole = usable.all(axis=1)
+        rows, places = rows[whole], [place for place, use in zip(places, whole, strict=True) if use]
+    return rows, places
+
+
 def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """Read a series, array or list that goes with the rows of a frame; None: nothing for every row.
 
@@ -276,6 +303,34 @@ def checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]
         except InvalidInstance as error:
             raise InvalidInstance(f"row {number}: {error}") from None
     return out
+
+
+def times_of(values: object, n: int) -> Sequence[float | None]:
+    """Check the times of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one is no finite number, or there are not n of them.
+    """
+    if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
+        with np.errstate(invalid="ignore"):
+            if (np.abs(values) <= LARGEST).all():
+                return values
+    return checked(time_of, column_values(values, n, "t"))
+
+
+def keys_of(values: object, n: int) -> Sequence[Any]:
+    """Check the keys of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one cannot be hashed, or there are not n of them.
+    """
+    if type(values) is list and len(values) == n and _PLAIN_KEYS.issuperset(map(type, values)):
+        return values
+    return checked(key_of, column_values(values, n, "key"))
 
 
 def time_of(t: object) -> float | None:

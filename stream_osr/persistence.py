@@ -197,6 +197,7 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+        _flush_folder(target.parent)
     except OSError as error:
         raise PersistenceError(
             f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
@@ -204,6 +205,16 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)  # it is still there when something went wrong
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the name of a file on the disk, too: without, a power failure may leave the folder as it was."""
+    with suppress(OSError):  # not every file system can
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
@@ -242,7 +253,7 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
         raise PersistenceError(f"{path} holds a {held}, not a {kind}")
     try:
         return _Reader(arrays, beside).value(content)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # it may name any record, with anything for its fields
         raise PersistenceError(f"{path} is damaged: its manifest does not fit together; save it again") from error
 
 

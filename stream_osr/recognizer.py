@@ -42,17 +42,21 @@ from stream_osr.errors import (
     InvalidParameter,
     NotTrained,
     PersistenceError,
+    shown,
 )
 from stream_osr.features import (
+    LARGEST,
     Features,
     Row,
     check_mapping,
-    checked,
     column_values,
     frame_matrix,
     frame_rows,
     key_of,
+    keys_of,
+    number_of,
     time_of,
+    times_of,
 )
 from stream_osr.hdp.marginal import Statistics
 from stream_osr.hdp.space import whiten
@@ -345,18 +349,15 @@ class OpenSetRecognizer(MiniBatchClassifier):
             Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
             are unlabelled.
         """
-        matrix = None
         if y is None and self._training is None and self._trained is not None:
             matrix = frame_matrix(X, self._trained.features)
-        if matrix is not None:
-            rows, extra = matrix
-            times = checked(time_of, column_values(t, len(rows), "t"))
-            keys = checked(key_of, column_values(key, len(rows), "key"))
-            with self._all_or_nothing():
-                self._wait_together(rows, times, keys)
-                if extra:
-                    self.counters["extra"] += extra * len(rows)
-            return
+            if matrix is not None:
+                rows, extra = matrix
+                with self._all_or_nothing():
+                    self.learn_rows(rows, t=t, key=key)
+                    if extra:
+                        self.counters["extra"] += extra * len(rows)
+                return
         _, records = frame_rows(X)
         columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
         read: list[_Read] = []
@@ -375,6 +376,52 @@ class OpenSetRecognizer(MiniBatchClassifier):
         with self._all_or_nothing():
             for instance in read:
                 self._learn(instance)
+
+    def learn_rows(self, rows: np.ndarray, *, t: Any = None, key: Any = None) -> None:
+        """Take in unlabelled instances that are rows of numbers already: all of them, or on an error none.
+
+        It is what :meth:`learn_one` does with each of them, without looking at each by itself.
+
+        Parameters
+        ----------
+        rows
+            Finite numbers, shape (n, p), in the order of the model's features (``model.trained.names``).
+        t, key
+            Time and key of each row, or ``None``.
+
+        Raises
+        ------
+        InvalidInstance
+            If they are no such rows, or times and keys are not theirs.
+        NotTrained
+            If training has not ended.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer(batch_size=2)
+        >>> for i in range(40):
+        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
+        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
+        >>> report = model.freeze()
+        >>> model.learn_rows(np.array([[3.0, 2.0], [22.0, 1.0]]), key=["k1", "k2"])
+        >>> [(decision.key, decision.label) for decision in model.drain()]
+        [('k1', 'left'), ('k2', 'right')]
+        """
+        names = self._frozen()[0].names
+        if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
+            raise InvalidInstance(
+                f"rows are {shown(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+                "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
+            )
+        rows = rows.astype(np.float64)
+        usable = np.abs(rows) <= LARGEST
+        if not usable.all():
+            at, column = np.argwhere(~usable)[0].tolist()
+            number_of(names[column], rows[at, column], at)
+            raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
+        times, keys = times_of(t, len(rows)), keys_of(key, len(rows))
+        with self._all_or_nothing():
+            self._wait_together(rows, times, keys)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -135,6 +135,7 @@ def test_members_of_the_recognizer():
         "from_trained",
         "learn_label",
         "learn_many",
+        "learn_rows",
         "learn_one",
         "load",
         "menu",

@@ -6,7 +6,8 @@ import time
 
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.messages import Decoder, Received, json_decoder
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Decoder, Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 HANG = b"hang"
@@ -14,7 +15,7 @@ HANG = b"hang"
 
 def hanging(settings: ServiceSettings) -> Decoder:
     """JSON, but the record with the key ``hang`` never ends."""
-    decode = json_decoder(JsonFields(), settings.max_instance_bytes)
+    decode = JsonDecoder(JsonFields(), settings.max_instance_bytes)
 
     def decode_or_hang(received: Received) -> Record:
         while received.key == HANG:

@@ -30,7 +30,11 @@ def status(worker: Worker, path: str) -> int:
 def metrics(worker: Worker) -> dict[str, list[tuple[dict[str, str], float]]]:
     """All samples, by name."""
     with urlopen(address(worker) + "/metrics", timeout=10) as answer:
-        text = answer.read().decode()
+        return samples_of(answer.read().decode())
+
+
+def samples_of(text: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """All samples of an answer, by name."""
     found: dict[str, list[tuple[dict[str, str], float]]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -14,7 +14,8 @@ from types import ModuleType
 import fastavro
 import pytest
 
-from stream_osr_connectors.kafka.messages import Message, make_decoder
+from stream_osr_connectors.kafka.decoding import make_decoder
+from stream_osr_connectors.kafka.messages import Message
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.values import DecodeError
 

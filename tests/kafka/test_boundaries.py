@@ -24,12 +24,15 @@ def history_of(base: Boundary, fresh: bool, steps: list[tuple[int, int]]) -> tup
     return history, expected
 
 
-@given(st.integers(0, 10**12), st.integers(0, 10**6), st.booleans(), steps)
-def test_what_was_written_is_read(offset: int, labels: int, fresh: bool, steps: list[tuple[int, int]]) -> None:
+@given(st.integers(0, 10**12), st.integers(0, 10**6), st.booleans(), steps, st.sampled_from([1, 2]))
+def test_what_was_written_is_read(
+    offset: int, labels: int, fresh: bool, steps: list[tuple[int, int]], rules: int
+) -> None:
     history, expected = history_of(Boundary(offset, labels), fresh, steps)
     assert list(history.boundaries()) == expected
     assert history.last == expected[-1]
-    progress = Progress("0123456789abcdef", "77aa", history)
+    progress = Progress("0123456789abcdef", "77aa", history, rules)
+    assert progress.text().startswith(f"{rules} ")
     assert Progress.parse(progress.text()) == progress
     assert list(Progress.parse(progress.text()).history.boundaries()) == expected
 
@@ -72,7 +75,7 @@ def test_no_way_back(end: Boundary) -> None:
     [
         "",
         "hello",
-        "2 a b 0+0f 1",
+        "3 a b 0+0f 1",
         "1 a b 0+0f 1,",
         "1 a b 0+0f x",
         "1 a b -1+0f 1",

@@ -22,22 +22,16 @@ from stream_osr_connectors.kafka.settings import ServiceSettings
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kafka"
 PAGE = (ROOT / "docs" / "kafka.md").read_text()
+HISTORIES = Path(__file__).with_name("alerts.yaml")
 
 
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
-    figures = Figures(partitions={0: PartitionFigures(lag=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))})
-    for name in (
-        "records",
-        "known",
-        "unknown",
-        "events",
-        "dead_letters",
-        "labelled",
-        "skipped",
-        "replayed",
-        "unreadable",
-    ):
+    figures = Figures(progress=0.0, model="m", fingerprint="f")
+    figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))
+    for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
+        figures.add(name, 0)
+    for name in ("unreadable", "missing", "values", "clamped", "unaccounted"):
         figures.add(name, 0)
     registry = CollectorRegistry()
     registry.register(Overview("in", lambda: {"w": figures}, 1.0))
@@ -66,6 +60,7 @@ def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
     found = {name for expression in expressions for name in named(expression)}
     assert len(found) > 20
     assert found <= there.keys()
+    assert named(HISTORIES.read_text()) <= there.keys()
     own = set().union(*there.values()) | {"job"}
     for expression in expressions:
         for names in re.findall(r"(?:by|on) \(([^)]*)\)", expression):
@@ -74,17 +69,27 @@ def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
 
 def test_alerts_and_dashboard_can_be_parsed_by_prometheus(tmp_path: Path) -> None:
     """Its own tool checks rules; what the dashboard asks for is put to it as rules, too."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("no promtool (Debian: prometheus)")
     asked = tmp_path / "dashboard.yaml"
     expressions = [re.sub(r"\$__rate_interval", "5m", each) for each in dashboard_expressions()]
     rules = [{"record": f"asked:{number}", "expr": each} for number, each in enumerate(expressions)]
     asked.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
     for file in (EXAMPLE / "alerts.yaml", asked):
-        told = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, timeout=60)
-        assert told.returncode == 0, told.stdout + told.stderr
-        assert "SUCCESS" in told.stdout
+        promtool("check", "rules", file)
+
+
+def test_alerts_fire_when_they_should_and_only_then() -> None:
+    """Nothing unaccounted for passes, nor a service that does nothing; see the histories."""
+    promtool("test", "rules", HISTORIES)
+
+
+def promtool(*arguments: str | Path) -> None:
+    """Have Prometheus's own tool say that all is well."""
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("no promtool (Debian: prometheus)")
+    told = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "SUCCESS" in told.stdout
 
 
 def test_the_page_lists_the_metrics() -> None:

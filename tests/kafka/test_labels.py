@@ -11,9 +11,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.messages import Message, json_decoder
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message
+from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import begin, step
-from stream_osr_connectors.kafka.recovery import ModelFile
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import CONSUMER, Stream, Worker, instances, small_model
@@ -84,7 +85,7 @@ def test_labels_are_replayed_where_they_were(broker: Broker, tmp_path: Path) -> 
     decided = [[json.loads(record.value) for record in partition] for partition in stream.read("decisions")]
     assert "third" in {value["label"] for value in decided[0]}
     model = ModelFile.load(ServiceSettings(**stream.settings))
-    decode = json_decoder(JsonFields(features=["a", "b"]), 10_000)
+    decode = JsonDecoder(JsonFields(features=["a", "b"]), 10_000)
     for number in range(2):
         history = progress(stream, number).history
         assert history.fresh, "all boundaries are there"

@@ -14,13 +14,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.messages import Message, Publisher, Refusal, json_decoder, origin_of
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message, Outgoing, Received, Refusal, origin_of
+from stream_osr_connectors.kafka.partition import Outcome
+from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part
 
 PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+
+
+def decision_of(model_says: Decision, received: Received) -> Outgoing:
+    return PUBLISHER.decisions(3, [(origin_of(received), model_says)])[0]
+
+
+def events_of(told: list[Event]) -> list[Outgoing]:
+    return PUBLISHER.events(3, Outcome(Boundary(18), [], told, [], 0, 0, "17", 5))
 
 
 def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Message:
@@ -52,17 +64,17 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
     check = {"decision": validator("decision"), "event": validator("event")}
     kinds = set()
     for decision in model.drain():
-        value = orjson.loads(PUBLISHER.decision(3, origin_of(message(b"")), decision._replace(key="k")).value)
+        value = orjson.loads(decision_of(decision._replace(key="k"), message(b"")).value or b"")
         check["decision"].validate(value)
-    for n, event in enumerate(model.drain_events()):
-        value = orjson.loads(PUBLISHER.event(3, f"17-{n}", 5, event).value)
+    for published in events_of(list(model.drain_events())):
+        value = orjson.loads(published.value or b"")
         check["event"].validate(value)
         kinds.add(value["type"])
     assert kinds >= {"SubclassEmerged", "SubclassGrew", "SubclassMuted", "NamingUndone", "SubclassPromoted"}
     for name in ("label", "probability", "offset"):
         broken = {
             key: item
-            for key, item in orjson.loads(PUBLISHER.decision(3, origin_of(message(b"")), decision).value).items()
+            for key, item in orjson.loads(decision_of(decision, message(b"")).value or b"").items()
             if key != name
         }
         assert not check["decision"].is_valid(broken)
@@ -84,7 +96,7 @@ def test_schema_of_instances(value: Any, valid: bool) -> None:
 
 @given(st.binary(max_size=60) | st.text(max_size=30).map(str.encode) | st.none())
 def test_whatever_comes_is_an_instance_or_a_reason(value: bytes | None) -> None:
-    decode = json_decoder(JsonFields(features=["a"]), max_bytes=50)
+    decode = JsonDecoder(JsonFields(features=["a"]), max_bytes=50)
     with suppress(DecodeError):
         assert set(decode(message(value)).features) == {"a"}
 
@@ -96,14 +108,14 @@ def test_whatever_comes_is_an_instance_or_a_reason(value: bytes | None) -> None:
     )
 )
 def test_whatever_json_comes(value: Any) -> None:
-    decode = json_decoder(JsonFields(key="k", time="t", label="y"), max_bytes=10_000)
+    decode = JsonDecoder(JsonFields(key="k", time="t", label="y"), max_bytes=10_000)
     with suppress(DecodeError):
         decode(message(json.dumps({"k": value, "t": value, "y": value, "features": value}).encode()))
 
 
 def test_key_and_time_come_from_the_record_unless_fields_hold_them() -> None:
     fields = JsonFields(key="id", time="at", features=["a"])
-    decode = json_decoder(fields, 1000)
+    decode = JsonDecoder(fields, 1000)
     assert decode(message(b'{"a": 1}'))[1:3] == ("k", 1_700_000_000.5)
     assert decode(message(b'{"a": 1, "id": 7, "at": 2.5}'))[1:3] == (7, 2.5)
     assert decode(message(b'{"a": 1}', key=None)).key == "in-3-17"
@@ -119,15 +131,19 @@ def test_what_is_passed_through_and_what_is_not() -> None:
         ("content-type", b"text/plain"),
         ("none", None),
     ]
-    assert origin_of(message(b"", headers=headers)).headers == (("trace", b"1"), ("trace", b"2"), ("none", b""))
+    assert origin_of(message(b"", headers=headers)).headers == (("trace", b"1"), ("trace", b"2"), ("none", None))
+
+
+def dead_letter(received: Message) -> Outgoing:
+    (letter,) = PUBLISHER.dead_letters([(received, Refusal("DECODE", DecodeError("why")))])
+    return letter
 
 
 def test_dead_letters_keep_what_they_were() -> None:
-    refused = PUBLISHER.dead_letter(
-        message(b"\x00", headers=[("ce_id", b"x")]), Refusal("DECODE", DecodeError("why"))
-    )
+    refused = dead_letter(message(b"\x00", headers=[("ce_id", b"x"), ("none", None), ("empty", b"")]))
     assert (refused.topic, refused.partition, refused.key, refused.value) == ("in.dlq", 3, b"k", b"\x00")
-    assert refused.headers[0] == ("ce_id", b"x")
+    assert refused.offset == 17
+    assert refused.headers[:3] == [("ce_id", b"x"), ("none", None), ("empty", b"")]
     told = dict(refused.headers)
     assert told["__connect.errors.offset"] == b"17"
     assert told["__connect.errors.exception.message"] == b"why"
@@ -144,14 +160,14 @@ def test_dead_letters_keep_what_they_were() -> None:
     ],
 )
 def test_dead_letters_that_cannot_be_sent_as_they_were(key: Any, value: Any, sent: Any, note: Any) -> None:
-    letter = PUBLISHER.dead_letter(message(value, key=key), Refusal("DECODE", DecodeError("why")))
+    letter = dead_letter(message(value, key=key))
     assert (letter.key, letter.value) == sent
     assert dict(letter.headers).get("stream-osr.value") == note
 
 
 def test_dead_letters_with_headers_that_are_too_large() -> None:
     large = message(b"x", headers=[("h", b"y" * 20_000)])
-    letter = PUBLISHER.dead_letter(large, Refusal("DECODE", DecodeError("why")))
+    letter = dead_letter(large)
     assert (letter.key, letter.value) == (b"k", None)
     assert {name for name, _ in letter.headers} >= {"__connect.errors.offset", "stream-osr.value"}
     assert "h" not in dict(letter.headers)
@@ -159,9 +175,6 @@ def test_dead_letters_with_headers_that_are_too_large() -> None:
 
 def test_ids_of_outputs_differ() -> None:
     model = stream_with_names()
-    events = list(model.drain_events())
-    names = [dict(PUBLISHER.event(3, f"17-{n}", 5, event).headers)["ce_id"] for n, event in enumerate(events)]
-    names += [
-        dict(PUBLISHER.decision(3, origin_of(message(b"")), d).headers)["ce_id"] for d in list(model.drain())[:1]
-    ]
-    assert len(set(names)) == len(names)
+    published = [*events_of(list(model.drain_events())), decision_of(next(model.drain()), message(b""))]
+    names = [dict(each.headers)["ce_id"] for each in published]
+    assert len(set(names)) == len(names) > 2

@@ -13,8 +13,9 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
+from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.recovery import Committed, Found, ModelFile, Recovery
+from stream_osr_connectors.kafka.recovery import Committed, Found, Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots
 from tests.blobs import fitted, learn_all, stream_part, training_part

@@ -15,16 +15,18 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.messages import Message, json_decoder
+from stream_osr_connectors.kafka.client.seam import Committed
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message
+from stream_osr_connectors.kafka.models import ModelFile
 from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.reading import Committed
-from stream_osr_connectors.kafka.recovery import ModelFile, Recovery
+from stream_osr_connectors.kafka.recovery import Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part
 
-DECODE = json_decoder(JsonFields(label="y", features=["a", "b"]), 1000)
+DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = ("in", 3)
 
 

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError
 from typer.testing import CliRunner
 
 from stream_osr.cli import app
-from stream_osr_connectors.kafka.clients import explained
+from stream_osr_connectors.kafka.client.explaining import explained
 from stream_osr_connectors.kafka.settings import load_settings
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token

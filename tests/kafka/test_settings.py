@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from stream_osr.errors import InvalidParameter
-from stream_osr_connectors.kafka.clients import connection
+from stream_osr_connectors.kafka.client.options import connection
 from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 
 NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}

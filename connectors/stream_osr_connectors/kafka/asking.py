@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
-from .clients import connection, explained, read_all
+from .client.explaining import explained, start_explained
+from .client.options import connection
+from .client.plain import read_all
+from .client.producer import PlainProducer
+from .client.seam import ClientError
 from .labelling import parse
+from .messages import Outgoing
 from .settings import ServiceSettings
 from .subclasses import Links, alive, name_of
 
@@ -48,27 +52,23 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
         commands = [parse(value) for value in values]
     except DecodeError as error:
         raise InvalidParameter(f"the service could not do that: {error}") from None
-    try:
-        producer = KafkaProducer(
-            **connection(settings),
-            acks="all",
-            max_block_ms=int(1000 * ANSWER_SECONDS),
-            allow_auto_create_topics=False,
-        )
+    with start_explained(settings):
+        producer = PlainProducer(ANSWER_SECONDS, **connection(settings))
         try:
             for command in commands:
                 _check_place(producer, settings, command.topic, command.partition)
-            sent = [producer.send(topic, value=value, partition=0) for value in values]
-            places = [each.get(timeout=ANSWER_SECONDS).offset for each in sent]
+            sent = producer.send([Outgoing(topic, 0, None, value, [], None) for value in values])
         finally:
-            producer.close(timeout=1)
-    except KafkaError as error:
-        raise ConnectorError(explained(settings, error)) from None
+            producer.close(1)
+    if sent.refused:
+        place, why = sent.refused[0]
+        taken = f"; {sent.acknowledged[topic]} of {len(values)} commands stand in it" if len(values) > 1 else ""
+        raise ConnectorError(f"topic {topic} has not taken command {place + 1}: {why}{taken}")
     action, count = commands[0].action, len({command.partition for command in commands})
-    of, at = "", str(places[0])
-    if len(places) > 1:
-        of = f" of {len(places)} subclasses in {count} partition{'' if count == 1 else 's'},"
-        at = f"{places[0]} to {places[-1]}"
+    of, at = "", str(sent.offsets[0])
+    if len(values) > 1:
+        of = f" of {len(values)} subclasses in {count} partition{'' if count == 1 else 's'},"
+        at = f"{sent.offsets[0]} to {sent.offsets[-1]}"
     return f"{action} asked for,{of} at {at} of topic {topic}; the log of the service says what came of it"
 
 
@@ -100,12 +100,11 @@ def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:
     links, key = Links({}, {}), int(given["id"])
     try:
         for received in read_all(settings, settings.links):
-            links.read(received)
+            with suppress(DecodeError):  # `stream-osr reconcile` tells of it
+                links.read(received)
         there = alive(read_all(settings, settings.subclasses))
-    except KafkaError as error:
-        raise ConnectorError(explained(settings, error)) from None
-    except DecodeError as error:
-        raise ConnectorError(f"topic {settings.links} cannot be read: {error}") from None
+    except ClientError as error:
+        raise explained(settings, error) from None
     if key not in {*links.links.values(), *links.merged}:
         raise InvalidParameter(
             f"no subclass has had the global id {key}; those that there are stand in topic {settings.global_events}"
@@ -125,13 +124,13 @@ def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:
 
 
 def _check_place(
-    producer: KafkaProducer, settings: ServiceSettings, topic: str | None, partition: int | None
+    producer: PlainProducer, settings: ServiceSettings, topic: str | None, partition: int | None
 ) -> None:
     """Make sure that somebody will feel meant."""
     if topic is None:
         return
     if topic != settings.input:
         raise InvalidParameter(f"the service reads topic {settings.input}, not {topic}")
-    count = len(producer.partitions_for(topic) or ())
+    count = producer.partitions(topic)
     if partition is None or partition >= count:
         raise InvalidParameter(f"topic {topic} has {count} partitions, counted from 0: there is no {partition}")

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-VERSION = "1"
+VERSIONS = "1", "2"
+"""Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
 
 MOST_CHARACTERS = 4000
 """Of the text; brokers allow 4096 (``offset.metadata.max.bytes``)."""
@@ -112,19 +113,22 @@ class Progress(NamedTuple):
         Identity of the run of micro-batches: a stream that begins anew has another.
     history
         Ends of its micro-batches; the last one is the committed offset.
+    rules
+        By which records were taken or refused; see ``Partition``.
 
     Examples
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
     >>> Progress("0123abcd", "77aa", history).text()
-    '1 0123abcd 77aa 0+0f 256*2,7+1'
-    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1').history == history
+    '2 0123abcd 77aa 0+0f 256*2,7+1'
+    >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
     True
     """
 
     model: str
     lineage: str
     history: History
+    rules: int = 2
 
     def text(self) -> str:
         """Write it down; see ``MOST_CHARACTERS``."""
@@ -133,7 +137,7 @@ class Progress(NamedTuple):
             f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}"
             for offsets, labels, times in steps
         )
-        return f"{VERSION} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
+        return f"{self.rules} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
 
     @classmethod
     def parse(cls, text: str) -> Progress:
@@ -145,7 +149,7 @@ class Progress(NamedTuple):
             If it is something else.
         """
         found = _FORM.fullmatch(text)
-        if found is None or found["version"] != VERSION:
+        if found is None or found["version"] not in VERSIONS:
             shown = text if len(text) <= 40 else text[:37] + "..."
             raise ConnectorError(
                 f"the committed offset carries {shown!r}, which this version of stream-osr did not write; go on with "
@@ -156,7 +160,8 @@ class Progress(NamedTuple):
             Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1)) for s in steps if s is not None
         ]
         base = Boundary(int(found["offset"]), int(found["labels"]))
-        return cls(found["model"], found["lineage"], History(base, bool(found["fresh"]), tuple(parsed)))
+        history = History(base, bool(found["fresh"]), tuple(parsed))
+        return cls(found["model"], found["lineage"], history, int(found["version"]))
 
 
 _STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?"

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.values import DecodeError, label_of_text
 
 from .asking import ask, meant
-from .clients import quieten
+from .client.explaining import quieten
+from .current_model import CurrentModel
+from .exits import AGAIN, NO_BROKER, REFUSED, exit_code, passes
 from .figures import Figures
 from .logs import begin_logging
 from .metrics import Overview
+from .models import ModelFile
 from .monitor import Monitor
 from .reconciling import Reconciler
 from .service import Service
+from .setting_names import unknown_variables
 from .settings import ServiceSettings, load_settings
+from .slots import Order, is_told
+from .snapshots import open_folder
 from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
 from .workers import Workers, report
@@ -43,8 +50,33 @@ class Loop(Protocol):
 class Make(Protocol):
     """Makes the loop of a process."""
 
-    def __call__(self, settings: ServiceSettings, *, figures: Figures) -> Loop:
-        """Make it; it tells how it goes by the figures."""
+    def __call__(self, settings: ServiceSettings, *, model: ModelFile, figures: Figures) -> Loop:
+        """Make it, over a model; it tells how it goes by the figures."""
+
+
+class Told(NamedTuple):
+    """What signals have told the process: to stop (SIGTERM, SIGINT), to load the model file again (SIGHUP)."""
+
+    stop: threading.Event
+    replace: threading.Event
+
+    @classmethod
+    def by_signals(cls) -> Told:
+        """Hear them from now on."""
+        told = cls(threading.Event(), threading.Event())
+
+        def note(number: int, frame: FrameType | None) -> None:
+            (told.replace if number == signal.SIGHUP else told.stop).set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, note)
+        return told
+
+    def to_replace(self) -> bool:
+        """Say whether, since this was last asked, there was a word to load the model file again."""
+        told = self.replace.is_set()
+        self.replace.clear()
+        return told
 
 
 def serve(config: Path | None, flags: Sequence[str]) -> None:
@@ -57,10 +89,10 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
         two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
-    if settings.workers == 1:
-        _begin(settings, lambda: _work_alone(settings, settings.input, Service))
-    else:
-        _begin(settings, lambda: _work_together(settings))
+    _begin(
+        settings,
+        lambda told: _work_alone(settings, told) if settings.workers == 1 else _work_together(settings, told),
+    )
 
 
 def reconcile(config: Path | None, flags: Sequence[str]) -> None:
@@ -72,7 +104,7 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
         As :func:`serve`.
     """
     settings = load_settings(config, flags)
-    _begin(settings, lambda: _work_alone(settings, settings.subclasses or "", Reconciler))
+    _begin(settings, lambda told: _reconcile(settings, told))
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
@@ -134,55 +166,83 @@ def _whole(text: str) -> int:
         raise InvalidParameter(f"the key {text!r} is not a whole number") from None
 
 
-def _begin(settings: ServiceSettings, work: Callable[[], None]) -> None:
+def _begin(settings: ServiceSettings, work: Callable[[Told], None]) -> None:
+    told = Told.by_signals()
     begin_logging(settings)
-    if settings.log_format == "text":
-        work()
-        return
-    with _errors_logged():
-        work()
+    for line in unknown_variables(os.environ, ServiceSettings.model_fields):
+        logger.warning(line)
+    with _errors_logged() if settings.log_format == "json" else nullcontext():
+        work(told)
+    logger.info("stopped")
 
 
-def _work_alone(settings: ServiceSettings, topic: str, make: Make) -> None:
+def _work_alone(settings: ServiceSettings, told: Told) -> None:
+    current = CurrentModel(settings, open_folder(settings))
+    _work_watched(settings, settings.input, told, current, Service)
+
+
+def _reconcile(settings: ServiceSettings, told: Told) -> None:
+    _work_watched(settings, settings.subclasses or "", told, CurrentModel(settings, None), Reconciler)
+
+
+def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: CurrentModel, make: Make) -> None:
+    """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
     figures = Figures()
     monitor = _monitor(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog))
     try:
-        _work(settings, figures, threading.Event(), make)
+        while not told.stop.is_set():
+            model = current.model
+
+            def ended() -> bool:
+                current.look()
+                if told.to_replace():
+                    current.replace()
+                return told.stop.is_set() or current.model is not model  # noqa: B023  # asked within this turn only
+
+            _work(settings, figures, told, ended, model, make)
+            figures.partitions.clear()
     finally:
         if monitor is not None:
             monitor.close()
 
 
-def _work_together(settings: ServiceSettings) -> None:
-    workers = Workers(settings, work_under_parent)
+def _work_together(settings: ServiceSettings, told: Told) -> None:
+    workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
     overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
     monitor = _monitor(settings, overview)
-    told = threading.Event()
-    _on_signals(told.set)
     try:
-        workers.run(told.is_set)
+        workers.run(told.stop.is_set, told.to_replace)
     finally:
         if monitor is not None:
             monitor.close()
 
 
-def work_under_parent(settings: ServiceSettings, pipe: Connection) -> None:
+def work_under_parent(order: Order, pipe: Connection) -> None:
     """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    settings, told, figures = order.settings, Told.by_signals(), Figures()
     begin_logging(settings)
-    figures, told = Figures(), threading.Event()
-    report(figures, pipe, gone=told.set)
-    with _errors_logged():
-        _work(settings, figures, told, Service)
+    report(figures, pipe, gone=told.stop.set)
+    with _errors_logged(figures, order.tries):
+        model = ModelFile.named(settings.state / settings.group, order.model)
+        _work(settings, figures, told, told.stop.is_set, model, Service)
+    logger.info("stopped")
 
 
-def _work(settings: ServiceSettings, figures: Figures, told: threading.Event, make: Make) -> None:
-    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told)
-    _on_signals(told.set)
+def _work(
+    settings: ServiceSettings, figures: Figures, told: Told, ended: Callable[[], bool], model: ModelFile, make: Make
+) -> None:
+    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told.stop)
     try:
-        loop = make(settings, figures=figures)
+        loop = make(settings, model=model, figures=figures)
+        gc.unfreeze()
         gc.collect()
         gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
-        loop.run(told.is_set)
+        if not told.stop.is_set():
+            loop.run(ended)
+    except StreamOSRError as error:
+        if not (told.stop.is_set() and passes(error)):
+            raise
+        logger.info("%s", error)
     finally:
         watchdog.dismiss()
 
@@ -193,22 +253,16 @@ def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
     return Monitor(settings.metrics_host, settings.metrics_port, overview)
 
 
-def _on_signals(tell: Callable[[], None]) -> None:
-    def note(number: int, frame: FrameType | None) -> None:
-        tell()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
-
-
 @contextmanager
-def _errors_logged() -> Iterator[None]:
+def _errors_logged(figures: Figures | None = None, tries: int = 0) -> Iterator[None]:
     """Turn whatever ends the process into a line of the log, and end it."""
     try:
         yield
     except StreamOSRError as error:
-        logger.critical("%s", error)
-        sys.exit(1)
+        code = exit_code(error)
+        told = code != NO_BROKER or is_told(tries + 1)
+        logger.log(logging.CRITICAL if told else logging.DEBUG, "%s", error)
+        sys.exit(code)
     except Exception:
         logger.critical("the service has a defect", exc_info=True)
-        sys.exit(1)
+        sys.exit(AGAIN if figures is not None and figures.opened else REFUSED)

@@ -38,7 +38,7 @@ class TakenError(ConnectorError):
 
 
 class StartAgainError(ConnectorError):
-    """This process should be replaced by a new one."""
+    """The process should be replaced by a new one."""
 
     exit_code: ClassVar[int] = AGAIN
 
@@ -56,3 +56,47 @@ def exit_code(error: BaseException) -> int:
     (69, 1)
     """
     return int(getattr(error, "exit_code", REFUSED))
+
+
+class EndedError(ConnectorError):
+    """A worker ended in a way that ends the service; its own last line says why.
+
+    Parameters
+    ----------
+    message
+        One line.
+    exit_code
+        How the worker ended, and the service does.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def ends_service(code: int | None, opened: bool) -> bool:
+    """Say whether the end of a worker ends the service; otherwise a new one takes its place.
+
+    Parameters
+    ----------
+    code
+        How the worker ended; negative: by that signal.
+    opened
+        Some worker of the service has got through to the brokers and the topics: what is missing now was there, and
+        may come back.
+
+    Examples
+    --------
+    >>> ends_service(NO_BROKER, opened=False), ends_service(NO_BROKER, opened=True), ends_service(-9, opened=False)
+    (True, False, False)
+    """
+    return code in (REFUSED, TAKEN) or (code in (NO_BROKER, NO_RIGHT) and not opened)
+
+
+def passes(error: BaseException) -> bool:
+    """Say whether an error is of no account to a process that was told to stop: waiting would have helped.
+
+    >>> passes(NoBrokerError("no broker")), passes(ConnectorError("no topic"))
+    (True, False)
+    """
+    return exit_code(error) in (NO_BROKER, AGAIN)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
-
-from kafka import KafkaConsumer, TopicPartition
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .clients import plain_consumer
+from .client.plain import TopicFollower
+from .client.seam import ClientError
 from .labelling import Command, parse
+from .patience import Backoff, Seldom
 from .settings import ServiceSettings
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -73,31 +74,45 @@ class LabelLog:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._topic = settings.labels or ""
-        self._consumer: KafkaConsumer = plain_consumer(settings)
-        count = len(self._consumer.partitions_for_topic(self._topic) or ())
+        self._settings = settings
+        self._follower: TopicFollower | None = TopicFollower.of(settings, self._topic)
+        count = len(self._follower.places)
         if count != 1:
             raise ConnectorError(
                 f"the topic of labels, {self._topic}, has {count} partitions; it needs one, so that all workers see "
                 "the same order (`stream-osr topics --create` makes it)"
             )
-        self._partition = TopicPartition(self._topic, 0)
-        self._consumer.assign([self._partition])
-        self._consumer.seek_to_beginning(self._partition)
-        self._first = self._consumer.beginning_offsets([self._partition])[self._partition]
+        (self._place,) = self._follower.places
+        first, ends = self._follower.bounds()
+        self._first = self.end = first[self._place]
+        self._follower.seek(first)
         self._places: list[int] = []
         self._commands: list[Command] = []
+        self._backoff = Backoff()
+        self._seldom = Seldom(logger)
         self._looked = 0.0
-        self.end = self._first
-        last = self._consumer.end_offsets([self._partition])[self._partition]
-        while self._consumer.position(self._partition) < last:
-            self._read(200)
+        while self.end < ends[self._place]:
+            self._read(self._follower, 0.2)
 
     def refresh(self) -> None:
-        """Read on, without waiting; not more often than twice a second."""
+        """Read on, without waiting; not more often than twice a second. Without brokers nothing new is asked."""
         now = time.monotonic()
-        if now - self._looked >= REFRESH_SECONDS:
-            self._looked = now
-            self._read(0)
+        if now - self._looked < REFRESH_SECONDS or not self._backoff.due:
+            return
+        self._looked = now
+        try:
+            if self._follower is None:
+                self._follower = TopicFollower.of(self._settings, self._topic)
+                self._follower.seek({self._place: self.end})
+            self._read(self._follower, 0.0)
+        except (ClientError, ConnectorError) as error:  # after any error the client may be wedged
+            self._seldom.say("labels", f"the topic of labels, {self._topic}, cannot be read: {error}")
+            self._backoff.fail()
+            self.close()
+        else:
+            self._backoff.succeed()
+            if self._seldom.forget("labels"):
+                logger.info("the topic of labels, %s, is read again", self._topic)
 
     def between(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another.
@@ -116,14 +131,13 @@ class LabelLog:
 
     def close(self) -> None:
         """Let go of the topic."""
-        self._consumer.close()
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            with suppress(ClientError):
+                follower.close()
 
-    def _read(self, timeout_ms: int) -> None:
-        try:
-            polled = self._consumer.poll(timeout_ms=timeout_ms, max_records=500)
-        except Exception as error:  # after any error the client may be wedged
-            raise ConnectorError(f"the topic of labels, {self._topic}, cannot be read: {error}") from error
-        for received in polled.get(self._partition, ()):
+    def _read(self, follower: TopicFollower, seconds: float) -> None:
+        for received in follower.poll(seconds, most=500):
             try:
                 command = parse(received.value)
             except DecodeError as error:
@@ -131,4 +145,4 @@ class LabelLog:
                 continue
             self._places.append(received.offset)
             self._commands.append(command)
-        self.end = self._consumer.position(self._partition)
+        self.end = follower.position(self._place)

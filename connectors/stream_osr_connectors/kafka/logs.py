@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from .clients import quieten
+from .client.explaining import quieten
 from .settings import ServiceSettings
 
 

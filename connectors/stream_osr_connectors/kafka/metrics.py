@@ -1,4 +1,7 @@
-"""Figures of workers as Prometheus metrics."""
+"""Figures of workers as Prometheus metrics, and what follows from them for health checks.
+
+What is not known has no sample: a rule has to ask for absence then, and nothing looks well by default.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,60 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
-from .figures import Figures, PartitionFigures
+from .figures import BOUNDS, Figures, Histogram, PartitionFigures
 
 PREFIX = "stream_osr_"
+
+STALE_SECONDS = 60.0
+"""A worker whose loop has not turned for so long is not ready, whatever it said last."""
 
 _OF_PARTITION = ["worker", "topic", "partition"]
 
 _PARTITION_COUNTS = {
-    "records": "Records of committed micro-batches.",
-    "events": "Events published.",
-    "dead_letters": "Records that could not be used and were published to the dead-letter topic.",
-    "labelled": "Records with a label: learnt, not decided.",
-    "skipped": "Records with a missing value that on_missing=skip has left out.",
-    "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
-    "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
+    "records": ("records", "Records of committed micro-batches."),
+    "events": ("events", "Events published."),
+    "dead_letters": ("dead_letters", "Records that could not be used and were published to the dead-letter topic."),
+    "labelled": ("labelled", "Records with a label: learnt, not decided."),
+    "skipped": ("skipped", "Records with a missing value that on_missing=skip has left out."),
+    "replayed": ("replayed", "Records replayed silently, from a snapshot up to the committed offset."),
+    "unreadable": (
+        "unreadable",
+        "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
+    ),
+    "missing": (
+        "features_missing",
+        "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is their share.",
+    ),
+    "values": (
+        "features_expected",
+        "Feature values that instances should have had: one for each feature of the model.",
+    ),
+    "clamped": (
+        "timestamps_replaced",
+        "Timestamps that the output topic would refuse or not keep, replaced by the present (the header "
+        "stream-osr.timestamp has the original).",
+    ),
+    "unaccounted": (
+        "unaccounted_records",
+        "Records committed that are neither an acknowledged decision or dead letter, nor a label, a skipped or a "
+        "held-back one. Must stay 0.",
+    ),
 }
 
 _WORKER_COUNTS = {
     "failed": ("transactions_failed", "Transactions that failed or took too long."),
     "abandoned": ("transactions_abandoned", "Transactions that never ended and were left behind."),
+    "fenced": ("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
+    "retried": ("transactions_retried", "Transactions tried again."),
     "rebalances": ("rebalances", "Times that partitions went to other workers."),
     "consumers": ("consumers", "Consumers made: one at the start, one more after each failure."),
 }
@@ -35,6 +70,11 @@ _WORKER_COUNTS = {
 _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], float | None]]] = {
     "lag_records": ("Records in the input that have not been committed.", lambda of, now: of.lag),
     "committed_offset": ("Offset after the last committed record.", lambda of, now: of.position),
+    "end_offset": ("Offset after the last record of the input, as the broker says.", lambda of, now: of.end),
+    "held_decisions": (
+        "Decisions that are held back (decision_delay); their records are committed.",
+        lambda of, now: None if of.menu is None else of.held,
+    ),
     "replaying": ("1 while the partition is replayed, 0 when it is live.", lambda of, now: of.replaying),
     "snapshot_age_seconds": (
         "Seconds since the latest snapshot.",
@@ -54,11 +94,24 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
     "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
 }
 
-_SUMS = {
-    "batch_seconds": ("steps", "Time that a micro-batch took, replayed ones too."),
-    "transaction_seconds": ("transactions", "Time from the beginning of a transaction to its commit."),
-    "snapshot_seconds": ("snapshots", "Time that writing a snapshot took."),
+_WORKER_GAUGES: Mapping[str, tuple[str, Callable[[Figures, float], float | None]]] = {
+    "assigned_partitions": ("Partitions of the worker.", lambda of, now: len(of.partitions)),
+    "ready": ("1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
+    "progress_age_seconds": (
+        "Seconds since a commit, or since all was done. No sample: nothing was done yet, or nothing is assigned.",
+        lambda of, now: None if of.progress is None else now - of.progress,
+    ),
+    "loop_age_seconds": ("Seconds since the loop last came round.", lambda of, now: now - of.loop),
 }
+
+_TIMES = {
+    "batch": "Time that a micro-batch took, replayed ones too.",
+    "transaction": "Time from the beginning of a transaction to its commit.",
+    "snapshot": "Time that writing a snapshot took.",
+}
+
+
+_ENDS = [*map(str, BOUNDS), "+Inf"]
 
 
 class Health(NamedTuple):
@@ -106,16 +159,20 @@ class Overview(Collector):
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
-        """Say whether every assigned partition is live."""
-        late = [name for name, of in self._figures().items() if not of.ready]
-        return Health(not late, f"not live yet: {', '.join(late)}" if late else "every assigned partition is live")
+        """Say whether the decisions of every worker reach the broker, and why not."""
+        now, workers = time.monotonic(), self._figures()
+        if not workers:
+            return Health(False, "there is no worker")
+        why = {name: _obstacles(of, now) for name, of in workers.items()}
+        late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
+        return Health(not late, "; ".join(late) or "every worker is ready")
 
     def collect(self) -> Iterator[Metric]:
         """Give the figures as they are now."""
         now = time.monotonic()
         workers = {name: of.copy() for name, of in self._figures().items()}
-        for name, text in _PARTITION_COUNTS.items():
-            counter = CounterMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
+        for name, (told, text) in _PARTITION_COUNTS.items():
+            counter = CounterMetricFamily(PREFIX + told, text, labels=_OF_PARTITION)
             for worker, of in workers.items():
                 for partition, count in _counts(of, name):
                     counter.add_metric([worker, self._topic, str(partition)], count)
@@ -131,7 +188,7 @@ class Overview(Collector):
         for name, (text, value) in _PARTITION_GAUGES.items():
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
             for worker, of in workers.items():
-                for partition, its in of.partitions.items():
+                for partition, its in sorted(of.partitions.items()):
                     if (found := value(its, now)) is not None:
                         gauge.add_metric([worker, self._topic, str(partition)], float(found))
             yield gauge
@@ -144,22 +201,22 @@ class Overview(Collector):
             CounterMetricFamily(PREFIX + "worker_restarts", "Times a worker was started again.", labels=["worker"]),
             ((worker, self._restarts().get(worker, 0)) for worker in workers),
         )
-        gauges: dict[str, tuple[str, Callable[[Figures], float]]] = {
-            "assigned_partitions": ("Partitions of the worker.", lambda of: len(of.partitions)),
-            "ready": ("1 if every assigned partition is live.", lambda of: of.ready),
-            "progress_age_seconds": ("Seconds since a commit, or since all was done.", lambda of: now - of.progress),
-            "loop_age_seconds": ("Seconds since the loop last came round.", lambda of: now - of.loop),
-        }
-        for name, (text, of_worker) in gauges.items():
+        for name, (text, of_worker) in _WORKER_GAUGES.items():
             yield _of_workers(
                 GaugeMetricFamily(PREFIX + name, text, labels=["worker"]),
-                ((worker, float(of_worker(of))) for worker, of in workers.items()),
+                ((worker, of_worker(of, now)) for worker, of in workers.items()),
             )
-        for name, (number, text) in _SUMS.items():
-            summary = SummaryMetricFamily(PREFIX + name, text, labels=["worker"])
+        info = InfoMetricFamily(PREFIX + "model", "The model that the worker runs.", labels=["worker"])
+        for worker, of in workers.items():
+            if of.model:
+                info.add_metric([worker], {"identity": of.model, "fingerprint": of.fingerprint})
+        yield info
+        for name, text in _TIMES.items():
+            histogram = HistogramMetricFamily(f"{PREFIX}{name}_seconds", text, labels=["worker"])
             for worker, of in workers.items():
-                summary.add_metric([worker], of.counts[number, -1], getattr(of, name))
-            yield summary
+                times = of.times.get(name, Histogram())
+                histogram.add_metric([worker], list(zip(_ENDS, times.cumulative(), strict=True)), times.seconds)
+            yield histogram
 
 
 def _counts(figures: Figures, name: str) -> Iterable[tuple[int, int]]:
@@ -167,11 +224,19 @@ def _counts(figures: Figures, name: str) -> Iterable[tuple[int, int]]:
 
 
 def _of_workers(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float]]
+    family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float | None]]
 ) -> CounterMetricFamily | GaugeMetricFamily:
     for worker, value in values:
-        family.add_metric([worker], value)
+        if value is not None:
+            family.add_metric([worker], float(value))
     return family
+
+
+def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
+    """Why a worker is not ready: what it said, or that it says nothing any more."""
+    silent = now - figures.loop
+    stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
+    return (*figures.reasons, *stuck)
 
 
 def _subclasses(figures: PartitionFigures) -> int | None:

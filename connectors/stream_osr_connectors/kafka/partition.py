@@ -8,19 +8,22 @@ import secrets
 from collections import deque
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import NamedTuple
 
 from stream_osr import Decision, Event, OpenSetRecognizer
-from stream_osr_connectors.values import DecodeError
 
 from .boundaries import Boundary, History
+from .closing import close, close_without_culprits
 from .labelling import Command, apply
-from .messages import MOST_KEY_BYTES, Decoder, Origin, Received, Refusal, check_envelope, origin_of
+from .messages import Decoder, Origin, Received, Refusal, origin_of
+from .taking import Taken
 
 logger = logging.getLogger("stream_osr.kafka")
 
 RULES = 2
-"""2: an instance without a single feature of the model is a dead letter. 1: it was decided."""
+"""2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
+by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
 
 
 class Partition(NamedTuple):
@@ -67,6 +70,8 @@ class Outcome(NamedTuple):
         Names the micro-batch in ids of events: the offset of its last record (and the place in the labels).
     timestamp
         Of its last record, milliseconds since 1970; -1: none.
+    missing, values
+        Feature values that were missing, and those that were expected, over the instances taken.
     """
 
     end: Boundary
@@ -77,6 +82,8 @@ class Outcome(NamedTuple):
     skipped: int
     place: str
     timestamp: int
+    missing: int = 0
+    values: int = 0
 
 
 def seed_of(seed: int, topic: str, partition: int) -> int:
@@ -105,8 +112,9 @@ def step(
     """Close one micro-batch.
 
     A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
-    error of ours, all its instances are refused and the recognizer is as it was: nothing may stop the stream. Either
-    way the same records give the same result again.
+    error of ours, the records by which it fails are refused (by the rules 1 all are), or, if they cannot be told from
+    the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the same records give
+    the same result again.
 
     Parameters
     ----------
@@ -123,51 +131,57 @@ def step(
     decode
         Makes instances of records.
     """
-    model = copy(partition.model)
-    taken: list[Received] = []
-    refused: list[tuple[Received, Refusal]] = []
-    labelled = skipped = 0
+    begun = copy(partition.model)
     for command in commands:
-        apply(command, model, *place, partition.lineage)
-    pending = model.pending
-    for received in records:
-        stage = "DECODE"
-        try:
-            check_envelope(received)
-            record = decode(received)
-            if isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
-                raise DecodeError(f"the key has {len(record.key)} characters; {MOST_KEY_BYTES} are allowed")
-            stage = "VALIDATE"
-            model.learn_one(record.features, record.label, t=record.time, key=record.key)
-        except MemoryError:
-            raise
-        except Exception as error:  # whatever it is, the stream goes on without the record
-            refused.append((received, Refusal(stage, error)))
-            continue
-        if record.label is not None:
-            labelled += 1
-        elif model.pending > pending:
-            pending += 1
-            taken.append(received)
-        else:
-            skipped += 1
-    waiting = deque((*partition.waiting, *map(origin_of, taken)))
-    try:
-        model.close_batch()
-    except MemoryError:
-        raise
-    except Exception as error:
-        logger.exception(
-            "%s/%d: the micro-batch that ends at %d failed; its records are dead letters", *place, end[0]
-        )
-        model, waiting = partition.model, deque(partition.waiting)
-        refused = sorted(
-            [*refused, *((received, Refusal("PROCESS", error)) for received in taken)],
-            key=lambda pair: pair[0].offset,
-        )
+        apply(command, begun, *place, partition.lineage)
+    model, taken = _close(partition, place, begun, records, end, decode)
+    waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
     events = list(model.drain_events())
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
-    name = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
-    timestamp = records[-1].timestamp if records else -1
-    return following, Outcome(end, decisions, events, refused, labelled, skipped, name, timestamp)
+    return following, Outcome(
+        end,
+        decisions,
+        events,
+        taken.refused,
+        len(taken.labelled),
+        taken.skipped,
+        str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}",
+        records[-1].timestamp if records else -1,
+        taken.missing,
+        taken.values,
+    )
+
+
+def _close(
+    partition: Partition,
+    place: tuple[str, int],
+    begun: OpenSetRecognizer,
+    records: Sequence[Received],
+    end: Boundary,
+    decode: Decoder,
+) -> tuple[OpenSetRecognizer, Taken]:
+    """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
+    closed = close(begun, records, decode, partition.rules)
+    if closed.error is None:
+        return closed.model, closed.taken
+    failed = "%s/%d: the micro-batch that ends at %d failed; "
+    culprits: list[tuple[Received, Refusal]] = []
+    taken, error = closed.taken, closed.error
+    if partition.rules >= 2:
+        closed, culprits = close_without_culprits(begun, records, decode, partition.rules, closed)
+    if closed.error is None:
+        offsets = ", ".join(str(received.offset) for received, _ in culprits)
+        logger.error(
+            failed + "dead letters are the records by which it does: %s", *place, end.offset, offsets, exc_info=error
+        )
+        return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
+    logger.error(failed + "its records are dead letters", *place, end.offset, exc_info=error)
+    lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
+    refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
+    labelled = [] if partition.rules >= 2 else taken.labelled
+    return partition.model, Taken(refused=refused, labelled=labelled, skipped=taken.skipped)
+
+
+def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
+    return sorted(refused, key=lambda pair: pair[0].offset)

@@ -1,4 +1,4 @@
-"""The loop that joins the subclasses of all partitions under global identities, exactly once like the service's own.
+"""What joins the subclasses of all partitions under global identities, exactly once like the service's own.
 
 Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
 next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
@@ -9,29 +9,33 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-
-from kafka import OffsetAndMetadata, TopicPartition
-from kafka.errors import KafkaError
+from typing import NamedTuple
 
 from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, restore
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .clients import quieten, read_all, transactional_producer
+from .client.plain import read_all
+from .client.producer import TransactionalProducer
+from .client.seam import Committed, Offset, Refused
 from .figures import Figures, PartitionFigures
+from .job import Group, Loaded, Waiting
+from .loop import Loop
 from .messages import Outgoing, Received
-from .reading import CLOSE_SECONDS, RETRY_SECONDS, Reader, start_explained
-from .recovery import ModelFile
+from .models import ModelFile
+from .patience import Strikes
+from .reading import Reader
 from .settings import ServiceSettings
 from .subclasses import Links, changes_told, name_of, parse_summary
-from .transactions import InDoubtError, Transactions
+from .transactions import Transactions
+from .watching import Watch
 
 logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = "1"
 MOST_RECORDS = 100
-LOOK_SECONDS = 1.0
 
 
 class Reconciler:
@@ -41,6 +45,8 @@ class Reconciler:
     ----------
     settings
         Those of the service; its group is followed by ``-reconcile``.
+    model
+        The trained model; that of the settings if not given.
     figures
         Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
 
@@ -52,23 +58,28 @@ class Reconciler:
         If the model cannot be used.
     """
 
-    def __init__(self, settings: ServiceSettings, figures: Figures | None = None) -> None:
-        if settings.subclasses is None:
+    def __init__(
+        self, settings: ServiceSettings, *, model: ModelFile | None = None, figures: Figures | None = None
+    ) -> None:
+        topic = settings.subclasses
+        if topic is None:
             raise ConnectorError(
                 "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
             )
-        self.settings = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
+        own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
         self.figures = Figures() if figures is None else figures
-        self._looked = 0.0
-        self._topic: str = settings.subclasses
-        self._place = TopicPartition(self._topic, 0)
-        self._trained = ModelFile.load(settings).trained
-        self._reader = Reader(self.settings, self._topic, MOST_RECORDS, self.figures)
-        self._transactions = Transactions(
-            lambda: transactional_producer(self.settings), settings.transaction_deadline
+        names = {"subclasses": topic, "links": settings.links, "global_events": settings.global_events}
+        strikes = Strikes(own, self.figures)
+        self._loop = Loop(
+            own,
+            Joining(own, topic, ModelFile.load(settings) if model is None else model, self.figures),
+            Reader(own, topic, MOST_RECORDS, self.figures),
+            Transactions(
+                lambda: TransactionalProducer(own), own.transaction_deadline, own.transaction_timeout, strikes
+            ),
+            Watch(own, names, self.figures),
+            self.figures,
         )
-        self._state: Reconciled | None = None
-        self._runs: dict[str, str] = {}
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Work until told to stop.
@@ -78,101 +89,185 @@ class Reconciler:
         ConnectorError
             If it cannot go on without a person, or should be started again.
         """
-        quieten()
-        try:
-            self._open()
-            while not stop():
-                self.figures.turn()
-                polled = self._reader.poll().get(0, [])
-                if self._reader.gone():
-                    self._forget()
-                    self.figures.add("rebalances")
-                if self._reader.assigned:
-                    self._try_load()
-                elif polled and self._state is not None:
-                    self._work(self._state, polled)
-                self._look()
-        finally:
-            self._reader.close()
-            self._transactions.close(CLOSE_SECONDS)
+        self._loop.run(stop)
 
-    def _open(self) -> None:
-        settings = self.settings
-        with start_explained(settings):
-            self._reader.open()
-            topics = {"subclasses": self._topic, "links": settings.links, "global_events": settings.global_events}
-            logger.info("topics: %s", ", ".join(f"{name} {topic}" for name, topic in topics.items()))
-            for name, topic in topics.items():
-                count = len(self._reader.client.partitions_for_topic(topic) or ())
-                if not count:
-                    raise ConnectorError(f"{name}: topic {topic} does not exist at {settings.brokers}; create it")
-                if count > 1 and name == "subclasses":
-                    raise ConnectorError(
-                        f"{name}: topic {topic} has {count} partitions; it needs one, so that a replay has one order"
-                    )
-            self._transactions.open()
 
-    def _forget(self) -> None:
-        self._state = None
-        self.figures.partitions.clear()
+class Step(NamedTuple):
+    """What a transaction is made of: the state and the place before and after, and the summaries between."""
 
-    def _look(self) -> None:
-        """Once a second, see how far behind it is; with nothing left to do, that is progress, too."""
-        now, figures = time.monotonic(), self.figures
-        figures.ready = self._reader.joined and not self._reader.assigned
-        if now - self._looked < LOOK_SECONDS:
-            return
-        self._looked = now
-        for number, partition in figures.partitions.items():
-            partition.end, partition.lag = self._reader.lag(number)
-        if figures.ready and all(partition.lag == 0 for partition in figures.partitions.values()):
-            figures.progress = now
+    before: tuple[Reconciled, int]
+    after: tuple[Reconciled, int]
+    records: Sequence[Received]
+    left: Sequence[Summary]
+
+
+class Joining:
+    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.loop.Job`.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set, with the reconciliation's own group.
+    topic
+        Of the summaries.
+    model
+        The trained model.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, figures: Figures) -> None:
+        self._settings, self._topic, self._trained, self._figures = settings, topic, model.trained, figures
+        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
+        self._state: tuple[Reconciled, int] | None = None
+        self._buffer: deque[Received] = deque()
+        self._left: list[Summary] = []
+        self._runs: dict[str, str] = {}
+        self._uncommitted = 0
+
+    def check(self, watch: Watch) -> None:
+        """Make sure that all summaries have one order."""
+        if watch.partitions > 1:
+            raise ConnectorError(
+                f"subclasses: topic {self._topic} has {watch.partitions} partitions; it needs one, so that a replay "
+                "has one order"
+            )
+
+    def renewed(self, topic_id: str) -> None:
+        """Go on with the summaries that were made again: they are joined to what the links hold."""
+        logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
+
+    def turn(self) -> None:
+        """Do nothing."""
+
+    def rest(self) -> None:
+        """Do nothing: there is nothing to snapshot."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def obstacles(self) -> list[str]:
+        """There are none of its own."""
+        return []
 
     # Where it stands.
 
-    def _try_load(self) -> None:
-        try:
-            self._transactions.open()
-            self._load()
-        except (KafkaError, InDoubtError) as error:
-            logger.info("%s cannot be loaded yet: %s", self._topic, error)
-            time.sleep(RETRY_SECONDS)
+    @property
+    def owned(self) -> Sequence[int]:
+        """The one partition, once it is loaded."""
+        return () if self._state is None else (0,)
 
-    def _load(self) -> None:
-        """Ask where it stands; read what is stored, up to there; say what was left out for want of the model."""
-        where = self._reader.where(0)
+    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+        """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""
         at = where.first if where.offset is None else where.offset
         if at > where.end:
-            raise InDoubtError(f"offset {at} was committed, and the topic ends at {where.end}")
+            return Waiting(f"offset {at} was committed, and it ends at {where.end}")
         next_id = 0 if where.offset is None else _next_id(where.metadata)
         stored = Links({}, {})
-        for received in read_all(self.settings, self.settings.links):
-            self.figures.turn()
-            stored.read(received)
-        if next_id and not stored.links:
+        for received in read_all(self._settings, self._settings.links):
+            self._figures.turn()
+            try:
+                stored.read(received)
+            except DecodeError as error:
+                logger.warning("%s at %d is left: %s", self._settings.links, received.offset, error)
+        next_id = max([next_id, *(key + 1 for key in (*stored.links.values(), *stored.merged))])
+        if where.offset is not None and next_id and not stored.links:
             raise ConnectorError(
-                f"links: {next_id} identities were given and {self.settings.links} holds none of them; "
+                f"links: {next_id} identities were given and {self._settings.links} holds none of them; "
                 "bring the topic back (cleanup.policy=compact), or take another group"
             )
         self._runs = {}
-        summaries = [s for s in map(self._parse, read_all(self.settings, self._topic, at)) if s is not None]
-        self._state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
-        logger.info("%d subclasses alive in %d global ones at %d", len(self._state.said), len(self._state.sums), at)
-        left = sorted(local for local in self._state.said if local not in self._state.links)
+        summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
+        state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
+        logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
+        left = sorted(local for local in state.said if local not in state.links)
         if left:
             logger.info("%d summaries were left by another model and are taken in now", len(left))
-            state, messages = self._state, []
-            for local in left:
-                again = Summary(local, state.said[local])
-                state, more = self._take_in(state, again, f"{at}-{name_of(local)}", -1)
+        self._left = [Summary(local, state.said[local]) for local in left]
+        self._state = state, at
+        self._figures.partitions[0] = PartitionFigures(at)
+        return Loaded(at)
+
+    def let_go(self, number: int) -> None:
+        """Forget everything: it is another's, or is to be loaded again."""
+        self._state = None
+        self._buffer.clear()
+        self._left, self._uncommitted = [], 0
+
+    def stands_at(self, number: int, committed: Offset | None) -> bool:
+        """Say whether it is where the broker says that it is."""
+        return self._state is not None and committed in (None, _offset(self._state))
+
+    # One transaction.
+
+    def take(self, number: int, records: list[Received]) -> None:
+        """Buffer what was read."""
+        if self._state is not None:
+            self._buffer.extend(records)
+
+    def look(self, number: int) -> int:
+        """Say how many summaries wait."""
+        return len(self._buffer) + self._uncommitted
+
+    def prepare(self) -> Group | None:
+        """Take in what was read, and make what it changes."""
+        if self._state is None or not (self._buffer or self._left):
+            return None
+        before, messages, begun = self._state, [], time.perf_counter()
+        state, at = before
+        left, self._left = self._left, []
+        for summary in left:
+            state, more = self._take_in(state, summary, f"{at}-{name_of(summary.local)}", -1)
+            messages += more
+        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_RECORDS))]
+        for received in records:
+            found = self._parse(received)
+            if found is not None:
+                state, more = self._take_in(state, found, str(received.offset), received.timestamp)
                 messages += more
-            self._publish(state, messages, at)
-        self.figures.partitions[0] = PartitionFigures(at)
-        self._reader.begin(0, at)
+            at = received.offset + 1
+        self._figures.observe("batch", time.perf_counter() - begun)
+        self._state = state, at
+        self._uncommitted += len(records)
+        return Group(Step(before, self._state, records, left), messages, {0: _offset(self._state)})
+
+    def undo(self, group: Group) -> None:
+        """Go back to what was before."""
+        step: Step = group.content
+        if self._state is not None:
+            self._state, self._left = step.before, [*step.left, *self._left]
+            self._buffer.extendleft(reversed(step.records))
+            self._uncommitted -= len(step.records)
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Nothing can go in place of a link.
+
+        Raises
+        ------
+        ConnectorError
+            Always.
+        """
+        place, error = refused[0]
+        raise ConnectorError(
+            f"topic {group.messages[place].topic} does not take a message: {error}; give it the settings that "
+            "`stream-osr topics --create` does"
+        )
+
+    def done(self, group: Group) -> None:
+        """Count what was published."""
+        step, figures = group.content, self._figures
+        self._uncommitted = max(0, self._uncommitted - len(step.records))
+        figures.add("records", 0, len(step.records))
+        figures.add("events", 0, sum(message.topic == self._settings.global_events for message in group.messages))
+        if 0 in figures.partitions:
+            figures.partitions[0].position = step.after[1]
 
     def _parse(self, received: Received) -> Summary | None:
         """Read a summary; None: it cannot be used now, which the log says."""
-        self.figures.turn()
+        self._figures.turn()
         try:
             summary = parse_summary(received, self._runs, self._trained)
         except DecodeError as error:
@@ -184,29 +279,6 @@ class Reconciler:
             self._runs[summary.local.place] = summary.local.run
         return summary
 
-    # One transaction.
-
-    def _work(self, state: Reconciled, polled: Sequence[Received]) -> None:
-        """Take in what was read, and publish what it changes with the offset that it reaches."""
-        messages: list[Outgoing] = []
-        begun = time.perf_counter()
-        try:
-            for received in polled:
-                summary = self._parse(received)
-                if summary is not None:
-                    state, more = self._take_in(state, summary, str(received.offset), received.timestamp)
-                    messages += more
-            self.figures.add("steps")
-            self.figures.batch_seconds += time.perf_counter() - begun
-            self._publish(state, messages, polled[-1].offset + 1)
-            self.figures.add("records", 0, len(polled))
-        except InDoubtError as error:
-            logger.warning("a transaction failed: %s", error)
-            self.figures.add("failed")
-            self.figures.counts["abandoned", -1] = self._transactions.stuck
-            self._forget()
-            self._reader.put_off(0)
-
     def _take_in(
         self, state: Reconciled, summary: Summary, at: str, timestamp: int
     ) -> tuple[Reconciled, list[Outgoing]]:
@@ -214,26 +286,16 @@ class Reconciler:
         state, changes = reconcile(state, summary, known.prior, known.location)
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
-        topics = self.settings.links, self.settings.global_events
-        source = f"/{self.settings.group}/{self._topic}"
-        name = f"{self._topic}-0-{at}"
+        topics = self._settings.links, self._settings.global_events
+        source, name = f"/{self._settings.group}/{self._topic}", f"{self._topic}-0-{at}"
         return state, changes_told(
             self._trained, topics, summary.local, state, changes, id=name, source=source, timestamp=timestamp
         )
 
-    def _publish(self, state: Reconciled, messages: list[Outgoing], at: int) -> None:
-        self._transactions.open()
-        offsets = {self._place: OffsetAndMetadata(at, f"{VERSION} {state.next_id}", -1)}
-        running = self._transactions.begin(messages, offsets, self._reader.client.group_metadata())
-        self._transactions.finish(running)
-        self._state = state
-        figures = self.figures
-        figures.add("transactions")
-        figures.transaction_seconds += running.seconds
-        figures.add("events", 0, sum(message.topic == self.settings.global_events for message in messages))
-        figures.progress = time.monotonic()
-        if 0 in figures.partitions:
-            figures.partitions[0].position = at
+
+def _offset(state: tuple[Reconciled, int]) -> Offset:
+    """Make what is committed: how far it is, and the next identity."""
+    return Offset(state[1], f"{VERSION} {state[0].next_id}")
 
 
 def _next_id(metadata: str) -> int:

@@ -6,113 +6,30 @@ over where the earlier one ends.
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from collections.abc import Collection
 from copy import copy
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from .boundaries import Boundary, History, Progress
-from .partition import Outcome, Partition, begin, seed_of
-from .reading import Committed
+from .client.seam import Committed
+from .exits import AGAIN
+from .incarnations import Incarnations
+from .models import Journal, ModelFile
+from .partition import RULES, Outcome, Partition, begin
 from .settings import ServiceSettings
 from .snapshots import Snapshots
+from .standing import LostError, Standing
 
 logger = logging.getLogger("stream_osr.kafka")
 
-WITHOUT_END = 1 << 62
-"""The recognizer's own batch size: the service says where batches end."""
 
-_WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
-"""Arguments that may change under a running group: a replay leads to the same state."""
+class LaterModelError(ConnectorError):
+    """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
 
-
-class ModelFile(NamedTuple):
-    """The trained model, and how recognizers over it are made.
-
-    Attributes
-    ----------
-    trained
-        Shared by all recognizers.
-    arguments
-        Of their constructor.
-    batch_size
-        Of the file.
-    identity
-        Names the trained part and all arguments that a replay depends on.
-    """
-
-    trained: TrainedModel
-    arguments: dict[str, Any]
-    batch_size: int
-    identity: str
-
-    @classmethod
-    def load(cls, settings: ServiceSettings) -> ModelFile:
-        """Read the file, and let the settings override its arguments.
-
-        Raises
-        ------
-        PersistenceError
-            If it cannot be read.
-        NotTrained
-            If its training has not ended.
-        """
-        loaded = OpenSetRecognizer.load(settings.model)
-        changes = {
-            "on_missing": settings.on_missing,
-            "min_probability": settings.min_probability,
-            "n_jobs": settings.threads,
-            "seed": settings.seed,
-        }
-        own = loaded._get_params()
-        arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
-        arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
-        shaping = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_EFFECT}
-        identity = hashlib.sha256(f"{loaded.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
-        return cls(loaded.trained, arguments, int(own["batch_size"]), identity)
-
-    def keep(self, folder: Path) -> None:
-        """Keep it beside the snapshots: under another model later, they can only be read with this one.
-
-        Raises
-        ------
-        PersistenceError
-            If it cannot be written.
-        """
-        path = _kept_at(folder, self.identity)
-        if not path.exists():
-            OpenSetRecognizer.from_trained(self.trained, **self.arguments).save(path)
-
-    @classmethod
-    def kept(cls, folder: Path, identity: str) -> ModelFile:
-        """Read what :meth:`keep` has kept.
-
-        Raises
-        ------
-        PersistenceError
-            If it is not there.
-        """
-        model = OpenSetRecognizer.load(_kept_at(folder, identity))
-        return cls(model.trained, model._get_params(), WITHOUT_END, identity)
-
-    @property
-    def features(self) -> list[str] | None:
-        """Names of the features; None if they are not text."""
-        names = self.trained.names
-        return [str(name) for name in names] if all(isinstance(name, str) for name in names) else None
-
-    def recognizer(self, topic: str, number: int) -> OpenSetRecognizer:
-        """Make the recognizer of a partition, which has seen nothing yet."""
-        seed = seed_of(self.arguments["seed"], topic, number)
-        return OpenSetRecognizer.from_trained(self.trained, **{**self.arguments, "seed": seed})
-
-
-def _kept_at(folder: Path, identity: str) -> Path:
-    return folder / f"{identity}.model"
+    exit_code: ClassVar[int] = AGAIN
 
 
 class Found(NamedTuple):
@@ -136,10 +53,6 @@ class Found(NamedTuple):
     new: bool = False
 
 
-class _LostError(Exception):
-    """Nothing leads to the committed offset; why."""
-
-
 class Recovery:
     """Finds the state of partitions.
 
@@ -151,18 +64,48 @@ class Recovery:
         The model.
     snapshots
         Where snapshots are.
+    incarnations
+        Which topic it is.
     """
 
-    def __init__(self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> None:
+    def __init__(
+        self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots, incarnations: Incarnations
+    ) -> None:
         self._settings = settings
+        self._incarnations = incarnations
+        self._standing = Standing(settings, snapshots, incarnations)
         self._model = model
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
+        self._journal = Journal(snapshots.folder)
 
     def progress(self, partition: Partition) -> Progress:
         """Say what is committed with a partition's offset."""
-        return Progress(self._model.identity, partition.lineage, partition.history)
+        return Progress(self._model.identity, partition.lineage, partition.history, partition.rules)
+
+    @staticmethod
+    def upgraded(partition: Partition, written: Collection[Boundary]) -> Partition | None:
+        """Let a stream that was begun by earlier rules go on by ours, from its last boundary on.
+
+        A replay is by one set of rules: the history is cut there, and begins with the snapshot of that boundary.
+
+        Parameters
+        ----------
+        partition
+            With nothing left to be replayed.
+        written
+            Boundaries at which there are snapshots.
+
+        Returns
+        -------
+        The partition; None: it goes by our rules already, or the snapshot is missing.
+        """
+        last = partition.history.last
+        untouched = partition.history == History(last, fresh=True)
+        if partition.rules == RULES or not (untouched or last in written):
+            return None
+        return partition._replace(rules=RULES, history=History(last, fresh=untouched))
 
     def remember(self, number: int, partition: Partition) -> None:
         """Keep the state of a partition that goes to another worker; it may come back untouched."""
@@ -182,29 +125,36 @@ class Recovery:
 
         Raises
         ------
+        LaterModelError
+            If the model that has run it follows ours: this worker is to be given it first.
         ConnectorError
             If its state is lost, or another model has run it, and the settings say to stop then.
         """
         parted = self._parted.pop(number, None)
         settings, place = self._settings, f"{self._settings.input}/{number}"
-        if committed.offset is None:
-            start = committed.first if settings.start == "earliest" else committed.end
-            return self._anew(number, Boundary(start, labels))
         try:
-            progress = _parsed(committed)
+            progress = self._standing.progress(number, committed)
+            if progress is None:
+                return self._anew(number, Boundary(self._standing.beginning(number, committed), labels))
             if progress.model == self._model.identity:
                 return self._go_on(self._model, number, progress, committed, parted)
+            if self._journal.is_later(progress.model, than=self._model.identity):
+                raise LaterModelError(
+                    f"{place}: the model {progress.model} has run it, which followed {self._model.identity}, the one "
+                    "here; it waits until this worker is given that model (SIGHUP to its parent)"
+                )
             found = self._of_earlier(number, progress, committed)
             if found is not None:
                 return found
-        except _LostError as error:
+        except LostError as error:
             if settings.on_lost_state == "fail":
                 raise ConnectorError(
                     f"{place}: {error}; bring the snapshots back to {self._snapshots.folder}, or set on_lost_state "
                     "to cold: the stream then begins anew from the committed offset"
                 ) from None
-            logger.warning("%s: %s; the stream begins anew", place, error)
-        return self._anew(number, Boundary(min(max(committed.offset, committed.first), committed.end), labels))
+            told = self._standing.taken_away(number, self._standing.restart(number, committed))
+            logger.warning("%s: %s; the stream begins anew at %s", place, error, told)
+        return self._anew(number, Boundary(self._standing.restart(number, committed), labels))
 
     def is_earlier(self, partition: Partition) -> bool:
         """Say whether a partition is still the earlier model's: at its end it is to be handed over."""
@@ -250,12 +200,12 @@ class Recovery:
             except (InvalidParameter, InvalidLabel) as error:
                 raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
             events += model.drain_events()
-            partition = begin(model, at, fresh=False)
+            partition = self._in_this_life(begin(model, at, fresh=False))
             self._snapshots.write(topic, number, partition)
             logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = begin(model, at)
+            partition = self._in_this_life(begin(model, at))
             logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
         timestamp = decisions[-1][0].timestamp if decisions else -1
         place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
@@ -267,9 +217,9 @@ class Recovery:
         offset, _, first, end = committed
         history = progress.history
         if history.last.offset != offset:
-            raise _LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
+            raise LostError(f"offset {offset} was committed with the micro-batches up to {history.last.offset}")
         if not first <= offset <= end:
-            raise _LostError(f"offset {offset} was committed, and the partition holds {first} to {end}")
+            raise LostError(f"offset {offset} was committed, and the partition holds {first} to {end}")
         if parted is not None and (parted.lineage, parted.history.last) == (progress.lineage, history.last):
             return Found(parted)
         return self._from_snapshot(model, number, progress, first)
@@ -295,11 +245,11 @@ class Recovery:
                 return None
             found = self._go_on(model, number, progress, committed)
             if found.replay and model.features != self._model.features:
-                raise _LostError("the records since its newest snapshot have to be read with its own features")
-        except (_LostError, PersistenceError) as error:
+                raise LostError("the records since its newest snapshot have to be read with its own features")
+        except (LostError, PersistenceError) as error:
             why = f"the end of the earlier model's stream is not there: {error}"
             if change == "cold":
-                raise _LostError(why) from None
+                raise LostError(why) from None
             raise ConnectorError(
                 f"{place}: nothing can be carried over, {why}; start the service with the earlier model once more "
                 "and stop it (SIGTERM), or set on_model_change to cold"
@@ -317,31 +267,23 @@ class Recovery:
             snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at))
+                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
-            state = Partition(model.recognizer(topic, number), (), lineage, _up_to(history, history.base))
+            begun = _up_to(history, history.base)
+            state = Partition(model.recognizer(topic, number), (), lineage, begun, progress.rules)
             return Found(state, tuple(history.after(history.base)))
-        raise _LostError(
+        raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "
             f"(the micro-batches since {history.base.offset} are known, snapshots at "
             f"{[at.offset for at in known] or 'none of them'})"
         )
 
     def _anew(self, number: int, start: Boundary) -> Found:
-        return Found(begin(self._model.recognizer(self._settings.input, number), start), new=True)
+        return Found(self._in_this_life(begin(self._model.recognizer(self._settings.input, number), start)), new=True)
 
-
-def _parsed(committed: Committed) -> Progress:
-    """Read what was committed with the offset."""
-    if not committed.metadata:
-        raise _LostError(
-            f"offset {committed.offset} was committed by something else, and no micro-batches lead to it"
-        )
-    try:
-        return Progress.parse(committed.metadata)
-    except ConnectorError as error:
-        raise _LostError(str(error)) from None
+    def _in_this_life(self, begun: Partition) -> Partition:
+        return begun._replace(lineage=self._incarnations.lineage(begun.lineage))
 
 
 def _up_to(history: History, at: Boundary) -> History:

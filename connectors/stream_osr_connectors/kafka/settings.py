@@ -24,7 +24,7 @@ from pydantic_settings import (
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.values import LabelType
 
-PREFIX = "STREAM_OSR_"
+from .setting_names import PREFIX, check_flags, explained
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -253,6 +253,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
     """
     if config is not None and "--help" not in flags:
         _check_yaml(config)
+    check_flags(flags, ServiceSettings.model_fields)
 
     class Sources(ServiceSettings):
         @classmethod
@@ -278,15 +279,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
     try:
         return Sources(**given)
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "missing":
-            flag = "--" + name.replace("_", "-")
-            message = f"it is missing; give it in the file, as {flag}, or as {PREFIX}{name.upper()}"
-        elif first["type"] == "extra_forbidden":
-            message = "there is no such setting; `stream-osr serve --help` lists them"
-        raise InvalidParameter(f"setting {name}: {message}" if name else message) from None
+        raise explained(error, ServiceSettings.model_fields) from None
 
 
 def _check_yaml(config: Path) -> None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.values import plain
+
+from .client.producer import BY_KEY, PlainProducer
+from .client.seam import ClientError
+from .messages import Outgoing
+
+SEND_SECONDS = 60.0
+"""How long what waits may take to be acknowledged."""
+
+MOST_WAITING = 10_000
+"""Records that wait before they are flushed unasked."""
 
 
 class KafkaSink(Closing):
@@ -37,25 +46,22 @@ class KafkaSink(Closing):
 
     def __init__(self, topic: str, *, brokers: str, **client: Any) -> None:
         self._topic, self._brokers = topic, brokers
-        self._sent: list[Any] = []
+        self._waiting: list[Outgoing] = []
         self._flushed = 0
         self._closed = False
         try:
-            self._producer: KafkaProducer = KafkaProducer(
+            self._producer = PlainProducer(
+                SEND_SECONDS,
                 **{
                     "bootstrap_servers": [server.strip() for server in brokers.split(",")],
-                    "acks": "all",
-                    "enable_idempotence": True,
                     "linger_ms": 5,
-                    "allow_auto_create_topics": False,
                     "bootstrap_timeout_ms": 5000,
-                    "max_block_ms": 10_000,
                     "reconnect_backoff_max_ms": 1000,
                     **client,
-                }
+                },
             )
-            self._producer.partitions_for(topic)
-        except KafkaError as error:
+            self._producer.partitions(topic)
+        except ClientError as error:
             raise ConnectorError(f"cannot write to topic {topic} at {brokers}: {error}") from None
 
     def write(self, record: Mapping[str, object]) -> None:
@@ -71,28 +77,32 @@ class KafkaSink(Closing):
         key = record.get("key")
         try:
             value = orjson.dumps(plain(record), option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
-            self._sent.append(self._producer.send(self._topic, value, None if key is None else str(key).encode()))
-        except (KafkaError, TypeError) as error:
+        except TypeError as error:
             raise ConnectorError(f"cannot write to topic {self._topic} at {self._brokers}: {error}") from None
-        if len(self._sent) >= 10_000:
+        name = None if key is None else str(key).encode()
+        self._waiting.append(Outgoing(self._topic, BY_KEY, name, value, [], int(1000 * time.time())))
+        if len(self._waiting) >= MOST_WAITING:
             self.flush()
 
     def flush(self) -> None:
-        """Wait until everything has been acknowledged.
+        """Send what waits, until everything has been acknowledged.
 
         Raises
         ------
         ConnectorError
             If something has not.
         """
+        waiting, self._waiting = self._waiting, []
         try:
-            self._producer.flush(60)
-            for sent in self._sent:
-                sent.get(0)
-        except KafkaError as error:
+            refused = self._producer.send(waiting).refused
+        except ClientError as error:
             raise ConnectorError(f"cannot write to topic {self._topic} at {self._brokers}: {error}") from None
-        self._flushed += len(self._sent)
-        self._sent.clear()
+        if refused:
+            raise ConnectorError(
+                f"topic {self._topic} at {self._brokers} has not taken {len(refused)} of {len(waiting)} records: "
+                f"{refused[0].error}"
+            )
+        self._flushed += len(waiting)
 
     def position(self) -> Position:
         """Say how many records had been written at the last `flush`, by this sink."""
@@ -106,7 +116,7 @@ class KafkaSink(Closing):
         ConnectorError
             If something was written after the position: a topic keeps what it has.
         """
-        if (0 if position is None else position.get("written")) != self._flushed + len(self._sent):
+        if (0 if position is None else position.get("written")) != self._flushed + len(self._waiting):
             raise ConnectorError(
                 f"topic {self._topic} cannot take back what was written to it; for exactly once there is the service "
                 "(`stream-osr serve`), for resuming write to a file"
@@ -120,4 +130,4 @@ class KafkaSink(Closing):
         try:
             self.flush()
         finally:
-            self._producer.close(timeout=5)
+            self._producer.close(5)

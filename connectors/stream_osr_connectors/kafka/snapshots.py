@@ -19,12 +19,32 @@ from stream_osr.persistence import read_archive, write_archive
 from .boundaries import Boundary
 from .messages import Origin
 from .partition import Partition
+from .settings import ServiceSettings
 
 logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = 1
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+
+
+class Place(NamedTuple):
+    """What the name of a snapshot says.
+
+    Attributes
+    ----------
+    topic, number
+        The partition.
+    lineage
+        Of its stream.
+    at
+        The boundary.
+    """
+
+    topic: str
+    number: int
+    lineage: str
+    at: Boundary
 
 
 class Snapshot(NamedTuple):
@@ -60,6 +80,7 @@ class Snapshots(NamedTuple):
             self.folder.mkdir(parents=True, exist_ok=True)
             probe = self.folder / ".writable"
             probe.touch()
+            probe.unlink(missing_ok=True)
         except OSError as error:
             raise PersistenceError(
                 f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
@@ -103,17 +124,46 @@ class Snapshots(NamedTuple):
                 raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
             model = OpenSetRecognizer.from_stream_state(trained, content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
-        except (PersistenceError, LookupError, TypeError) as error:
+        except PersistenceError as error:
             logger.warning("snapshot left aside: %s", error)
-            return None
+        except Exception as error:  # what is whole and yet not ours can raise anything
+            logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
+        return None
+
+    def places(self) -> list[Place]:
+        """Say of what there are snapshots."""
+        return [place for place in map(place_of, self.folder.glob("*.osr")) if place is not None]
 
     def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
-        found = {}
-        for path in self.folder.glob("*.osr"):
-            name = _NAME.fullmatch(path.name)
-            if name and (name["topic"], int(name["partition"]), name["lineage"]) == (topic, number, lineage):
-                found[Boundary(int(name["offset"]), int(name["labels"]))] = path
-        return found
+        places = ((place_of(path), path) for path in self.folder.glob("*.osr"))
+        return {place.at: path for place, path in places if place and place[:3] == (topic, number, lineage)}
+
+
+def place_of(path: Path) -> Place | None:
+    """Say what a snapshot is of, by its name; None: it is none.
+
+    >>> place_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
+    Place(topic='sensors', number=3, lineage='77aa', at=Boundary(offset=256, labels=2))
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        return None
+    return Place(
+        name["topic"], int(name["partition"]), name["lineage"], Boundary(int(name["offset"]), int(name["labels"]))
+    )
+
+
+def open_folder(settings: ServiceSettings) -> Path:
+    """Make the folder of a group, and return it.
+
+    Raises
+    ------
+    PersistenceError
+        If it cannot be made, or written.
+    """
+    snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
+    snapshots.open()
+    return snapshots.folder
 
 
 def _kind(trained: TrainedModel) -> str:
@@ -123,7 +173,7 @@ def _kind(trained: TrainedModel) -> str:
 def _written(origin: Origin) -> tuple[Any, ...]:
     """Turn bytes into text of the same bytes: archives hold text."""
     key = None if origin.key is None else origin.key.decode("latin-1")
-    headers = tuple((name, value.decode("latin-1")) for name, value in origin.headers)
+    headers = tuple((name, None if value is None else value.decode("latin-1")) for name, value in origin.headers)
     return origin.offset, origin.timestamp, key, headers
 
 
@@ -133,5 +183,5 @@ def _origin(written: tuple[Any, ...]) -> Origin:
         offset,
         timestamp,
         None if key is None else key.encode("latin-1"),
-        tuple((name, value.encode("latin-1")) for name, value in headers),
+        tuple((name, None if value is None else value.encode("latin-1")) for name, value in headers),
     )

@@ -6,16 +6,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Self
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
-
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import BadRecord, Closing, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .messages import Received, json_decoder
-from .unpacking import unpack_all
+from .client.plain import TopicFollower
+from .client.seam import ClientError, Place
+from .decoding import JsonDecoder
+from .messages import Received
 
 
 class KafkaSource(Closing):
@@ -60,12 +59,14 @@ class KafkaSource(Closing):
         **client: Any,
     ) -> None:
         self._topic, self._brokers, self._follow = topic, brokers, follow
-        self._decode = json_decoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
+        self._decode = JsonDecoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
         self._read: deque[Received] = deque()
         self._rows = 0
         self._closed = False
         try:
-            self._consumer: KafkaConsumer = KafkaConsumer(
+            self._follower = TopicFollower(
+                topic,
+                brokers,
                 **{
                     "bootstrap_servers": [server.strip() for server in brokers.split(",")],
                     "enable_auto_commit": False,
@@ -75,18 +76,12 @@ class KafkaSource(Closing):
                     "bootstrap_timeout_ms": 5000,
                     "reconnect_backoff_max_ms": 1000,
                     **client,
-                }
+                },
             )
-            unpack_all(self._consumer)
-            numbers = self._consumer.partitions_for_topic(topic)
-            if not numbers:
-                raise ConnectorError(f"topic {topic} does not exist at {brokers}; correct the name, or create it")
-            self._places = [TopicPartition(topic, number) for number in sorted(numbers)]
-            self._consumer.assign(self._places)
-            self._ends: dict[TopicPartition, int] = self._consumer.end_offsets(self._places)
-        except KafkaError as error:
+            self._ends = self._follower.bounds()[1]
+        except ClientError as error:
             raise ConnectorError(f"cannot read topic {topic} at {brokers}: {error}") from None
-        self._offsets: dict[TopicPartition, int] = {}
+        self._offsets: dict[Place, int] = {}
         self.seek(None)
 
     def __iter__(self) -> Self:
@@ -97,15 +92,14 @@ class KafkaSource(Closing):
             if self._closed:
                 raise ConnectorError(f"topic {self._topic} is closed; open it again to read")
             try:
-                if not self._follow and all(self._consumer.position(p) >= self._ends[p] for p in self._places):
+                if not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items()):
                     raise StopIteration
-                for records in self._consumer.poll(timeout_ms=200).values():
-                    self._read.extend(records)
-            except KafkaError as error:
+                self._read.extend(self._follower.poll(0.2))
+            except ClientError as error:
                 raise ConnectorError(f"cannot read on from topic {self._topic} at {self._brokers}: {error}") from None
         received = self._read.popleft()
         self._rows += 1
-        self._offsets[TopicPartition(self._topic, received.partition)] = received.offset + 1
+        self._offsets[Place(self._topic, received.partition)] = received.offset + 1
         position = {"offsets": {str(place.partition): offset for place, offset in self._offsets.items()}}
         try:
             return self._decode(received)._replace(position=position)
@@ -123,23 +117,21 @@ class KafkaSource(Closing):
         """
         self._read.clear()
         try:
-            first = self._consumer.beginning_offsets(self._places)
-            ends = self._consumer.end_offsets(self._places)
-        except KafkaError as error:
+            first, ends = self._follower.bounds()
+        except ClientError as error:
             raise ConnectorError(f"cannot read topic {self._topic} at {self._brokers}: {error}") from None
         offsets = dict(first)
         if position is not None:
             told = position.get("offsets")
             for number, offset in (told if isinstance(told, dict) else {"": None}).items():
-                place = TopicPartition(self._topic, int(number)) if str(number).isdecimal() else None
+                place = Place(self._topic, int(number)) if str(number).isdecimal() else None
                 if place not in offsets or type(offset) is not int or not first[place] <= offset <= ends[place]:
                     raise ConnectorError(
                         f"{dict(position)!r} is no position of topic {self._topic}, or what follows it is gone; "
                         "begin without a position"
                     )
                 offsets[place] = offset
-        for place, offset in offsets.items():
-            self._consumer.seek(place, offset)
+        self._follower.seek(offsets)
         self._offsets = {place: offset for place, offset in offsets.items() if position is not None}
 
     def close(self) -> None:
@@ -147,4 +139,4 @@ class KafkaSource(Closing):
         if not self._closed:
             self._closed = True
             self._read.clear()
-            self._consumer.close()
+            self._follower.close()

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
+from stream_osr.errors import InvalidParameter
 
-from stream_osr.errors import ConnectorError, InvalidParameter
-
-from .clients import admin, explained
+from .client.admin import TopicAdmin
+from .client.explaining import start_explained
+from .client.seam import Admin
 from .settings import ServiceSettings
 from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 
@@ -103,39 +101,24 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
     InvalidParameter
         If the input is missing, and nobody has said how many partitions it should have.
     """
-    try:
-        client = admin(settings)
-    except KafkaError as error:
-        raise ConnectorError(explained(settings, error)) from None
-    try:
-        found = _found(client, settings)
-        made = {} if wanted is None else _missing(settings, found, wanted)
-        if made:
-            client.create_topics(made, wait_for_metadata=True)
+    with start_explained(settings):
+        client = TopicAdmin(settings)
+        try:
             found = _found(client, settings)
-        return [_line(settings, role, name, found, name in made) for role, name in all_topics_of(settings).items()]
-    except KafkaError as error:
-        raise ConnectorError(explained(settings, error)) from None
-    finally:
-        client.close()
+            made = {} if wanted is None else _missing(settings, found, wanted)
+            if made:
+                client.create(made)
+                found = _found(client, settings)
+        finally:
+            client.close()
+    return [_line(settings, role, name, found, name in made) for role, name in all_topics_of(settings).items()]
 
 
-def _found(client: KafkaAdminClient, settings: ServiceSettings) -> dict[str, Topic]:
+def _found(client: Admin, settings: ServiceSettings) -> dict[str, Topic]:
     """Ask for the topics that are there."""
-    there = set(client.list_topics())
-    names = [name for name in all_topics_of(settings).values() if name in there]
-    if not names:
-        return {}
-    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-    configs = client.describe_configs(resources, config_filter="all")["topic"]
-    return {
-        topic["name"]: Topic(
-            len(topic["partitions"]),
-            min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
-            {key: config["value"] for key, config in configs[topic["name"]].items()},
-        )
-        for topic in client.describe_topics(names)
-    }
+    there = {name: its for name, its in client.topics(all_topics_of(settings).values()).items() if its.partitions}
+    configs = client.configs(there)
+    return {name: Topic(its.partitions, its.replicas, configs[name]) for name, its in there.items()}
 
 
 def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Wanted) -> dict[str, dict[str, Any]]:

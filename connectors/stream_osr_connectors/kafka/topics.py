@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-
-from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .clients import admin
+from .client.seam import Admin, ClientError
 from .settings import ServiceSettings
+from .timestamps import Limits
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -22,6 +22,27 @@ LEAST_BYTES = 1 << 18
 
 SPARE_BYTES = 1 << 16
 """What the headers add to a dead letter."""
+
+READ_FROM = ("input", "labels")
+"""Topics that the service reads; it writes the others."""
+
+ENDLESS = 1 << 62
+"""Milliseconds that mean no bound."""
+
+
+class Takes(NamedTuple):
+    """What a topic takes.
+
+    Attributes
+    ----------
+    bytes
+        Of a message at most (``max.message.bytes``).
+    times
+        Which timestamps it takes, and keeps.
+    """
+
+    bytes: int = USUAL_BYTES
+    times: Limits = Limits(None, None, None)
 
 
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
@@ -43,43 +64,59 @@ def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
     return topics_of(settings) | {"links": settings.links, "global_events": settings.global_events}
 
 
-def message_limits(settings: ServiceSettings) -> dict[str, int]:
-    """Ask how many bytes a message of each topic may have (``max.message.bytes``); who may not ask, gets the usual.
+def takes_of(admin: Admin, names: Iterable[str]) -> dict[str, Takes]:
+    """Ask what topics take; who may not ask, gets the usual."""
+    names = list(names)
+    try:
+        configs = admin.configs(names)
+    except ClientError as error:
+        logger.info("the brokers do not tell what the topics take: %s", error)
+        configs = {}
+    return {name: _taken(configs.get(name, {})) for name in names}
+
+
+def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes]) -> None:
+    """Make sure that what is published fits.
 
     Raises
     ------
     ConnectorError
-        If decisions or events would not fit.
+        If decisions, events or dead letters would not.
     """
-    names = list(topics_of(settings).values())
-    asked = [ConfigResource(ConfigResourceType.TOPIC, name, {"max.message.bytes": None}) for name in names]
-    try:
-        client = admin(settings)
-        try:
-            told = client.describe_configs(asked, config_filter="all").get("topic", {})
-        finally:
-            client.close()
-    except KafkaError as error:
-        logger.info("the brokers do not tell what the topics take: %s", error)
-        told = {}
-    limits = {
-        name: int(told.get(name, {}).get("max.message.bytes", {}).get("value") or USUAL_BYTES) for name in names
-    }
     for name in (settings.output, settings.events, settings.dead_letters):
-        if limits[name] < LEAST_BYTES:
+        if takes[name].bytes < LEAST_BYTES:
             raise ConnectorError(
-                f"topic {name} takes messages of {limits[name]} bytes at most; set its max.message.bytes to "
+                f"topic {name} takes messages of {takes[name].bytes} bytes at most; set its max.message.bytes to "
                 f"{LEAST_BYTES} or more"
             )
-    if limits[settings.dead_letters] < limits[settings.input] + SPARE_BYTES:
+    given, letters = takes[settings.input].bytes, takes[settings.dead_letters].bytes
+    if letters < given + SPARE_BYTES:
         logger.warning(
             "topic %s takes messages of %d bytes and %s of %d: set max.message.bytes of %s to %d, or the "
             "largest dead letters have no value",
             settings.dead_letters,
-            limits[settings.dead_letters],
+            letters,
             settings.input,
-            limits[settings.input],
+            given,
             settings.dead_letters,
-            limits[settings.input] + SPARE_BYTES,
+            given + SPARE_BYTES,
         )
-    return limits
+
+
+def _taken(configs: Mapping[str, str]) -> Takes:
+    def bound(name: str) -> int | None:
+        value = int(configs.get(name) or -1)
+        return None if value < 0 or value >= ENDLESS else value
+
+    size = int(configs.get("max.message.bytes") or USUAL_BYTES)
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        return Takes(size)
+    deleted = "delete" in configs.get("cleanup.policy", "delete")
+    return Takes(
+        size,
+        Limits(
+            bound("message.timestamp.before.max.ms"),
+            bound("message.timestamp.after.max.ms"),
+            bound("retention.ms") if deleted else None,
+        ),
+    )

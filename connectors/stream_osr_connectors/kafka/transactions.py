@@ -4,6 +4,9 @@ kafka-python waits without a limit for the end of a transaction, and loses the r
 the middle of one: nothing would ever wake the caller. So the thread is given up when its time is over. A new producer
 with the same transactional id makes the broker end what the old one had begun, one way or the other; which way, the
 committed offsets tell.
+
+The invariant: before offsets are sent, every topic has acknowledged as many messages as it was sent. Anything else
+undoes the transaction.
 """
 
 from __future__ import annotations
@@ -11,13 +14,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any
 
 from stream_osr.errors import ConnectorError
 
+from .client.explaining import remedy_of
+from .client.seam import ClientError, Kind, Offset, Place, Producer, Refused
+from .exits import StartAgainError
 from .messages import Outgoing
+from .patience import Strikes
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -25,16 +33,22 @@ MOST_STUCK = 16
 """Threads given up before the process has to end: each holds a producer's memory."""
 
 
-Producer: TypeAlias = Any
-"""kafka-python's producer, which carries no types."""
-
-
 class InDoubtError(Exception):
     """A transaction failed or did not end in time: whether it was committed, only the committed offsets tell."""
 
 
-class TooManyStuckError(ConnectorError):
-    """So many threads wait for ever that the process should be replaced."""
+class UnpublishableError(Exception):
+    """Some messages cannot be published as they are; nothing of the transaction counts.
+
+    Parameters
+    ----------
+    refused
+        Which ones, and why.
+    """
+
+    def __init__(self, refused: Sequence[Refused]) -> None:
+        super().__init__(f"{len(refused)} messages cannot be published: {refused[0].error}")
+        self.refused = refused
 
 
 class Running:
@@ -44,19 +58,22 @@ class Running:
     ----------
     seconds
         How long it took, once it has ended.
+    acknowledged
+        How many messages each topic has taken.
     """
 
-    def __init__(self, work: Callable[[], None], deadline: float) -> None:
+    def __init__(self, work: Callable[[], Counter[str]], deadline: float) -> None:
         self.seconds = 0.0
+        self.acknowledged: Counter[str] = Counter()
         self._begun = time.monotonic()
         self._ends = self._begun + deadline
         self._done = threading.Event()
         self._error: BaseException | None = None
         threading.Thread(target=self._run, args=(work,), daemon=True, name="transaction").start()
 
-    def _run(self, work: Callable[[], None]) -> None:
+    def _run(self, work: Callable[[], Counter[str]]) -> None:
         try:
-            work()
+            self.acknowledged = work()
         except BaseException as error:  # it is raised where somebody waits for it
             self._error = error
         finally:
@@ -72,6 +89,7 @@ class Running:
             If the deadline has passed.
         """
         if not self._done.wait(max(0.0, self._ends - time.monotonic())):
+            self.seconds = time.monotonic() - self._begun
             raise TimeoutError("the deadline has passed")
         if self._error is not None:
             raise self._error
@@ -86,15 +104,19 @@ class Transactions:
         Makes a producer, always with the same transactional id.
     deadline
         Seconds that a transaction may take.
+    longest
+        Seconds after which the brokers end one by themselves, and refuse its producer as if another had our name.
+    strikes
+        Told when another producer has our name.
     """
 
-    def __init__(self, make: Callable[[], Producer], deadline: float) -> None:
+    def __init__(self, make: Callable[[], Producer], deadline: float, longest: float, strikes: Strikes) -> None:
         self._make = make
         self._deadline = deadline
+        self._longest = longest
+        self._strikes = strikes
         self._producer: Producer | None = None
-        self._counts: dict[str, int] = {}
         self.stuck = 0
-        self.failed = 0
 
     def open(self) -> None:
         """Make a producer, which ends what its predecessor had begun; does nothing when there is one.
@@ -103,47 +125,37 @@ class Transactions:
         ------
         InDoubtError
             If it cannot be done now, because no broker answers, say.
+        ConnectorError
+            If no patience will help.
         """
         if self._producer is not None:
             return
 
-        def work() -> None:
+        def work() -> Counter[str]:
             producer = self._make()
             made.append(producer)
-            producer.init_transactions()
+            producer.open()
+            return Counter()
 
         made: list[Producer] = []
         self._finish(Running(work, self._deadline), made)
         self._producer = made[0]
 
-    def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Any, Any], group_metadata: Any) -> Running:
+    def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
         """Send messages and offsets as one transaction; it is under way until :meth:`finish`."""
         producer = self._producer
         assert producer is not None, "open() makes the producer"
 
-        def work() -> None:
-            producer.begin_transaction()
+        def work() -> Counter[str]:
+            producer.begin()
             logger.debug("transaction open: %d messages", len(messages))
-            sent = [
-                producer.send(
-                    topic,
-                    key=key,
-                    value=value,
-                    headers=headers,
-                    partition=partition % self._partitions(producer, topic),
-                    timestamp_ms=timestamp,
-                )
-                for topic, partition, key, value, headers, timestamp in messages
-            ]
+            acknowledged = _send_all(producer, messages)
             logger.debug("transaction sent")
-            producer.flush(self._deadline)
-            for each in sent:  # where metadata is refused the client's own transaction never learns of it
-                each.get(0)
-            logger.debug("transaction acknowledged: %d messages", len(sent))
-            producer.send_offsets_to_transaction(offsets, group_metadata)
+            producer.send_offsets(offsets, membership)
             logger.debug("transaction offsets sent")
-            producer.commit_transaction()
+            producer.commit()
             logger.debug("transaction committed")
+            return acknowledged
 
         return Running(work, self._deadline)
 
@@ -154,8 +166,14 @@ class Transactions:
         ------
         InDoubtError
             If it failed or took too long; :meth:`open` makes the next producer.
-        TooManyStuckError
-            If that has happened too often.
+        UnpublishableError
+            If messages of it have to be replaced; nothing of it counts.
+        TakenError
+            If another process has our name.
+        ConnectorError
+            If no patience will help.
+        StartAgainError
+            If too many have not ended.
         """
         assert self._producer is not None
         self._finish(running, [self._producer])
@@ -163,33 +181,70 @@ class Transactions:
     def _finish(self, running: Running, producers: Sequence[Producer]) -> None:
         try:
             running.wait()
+        except UnpublishableError:
+            raise
         except Exception as error:
-            self.failed += 1
             self._producer = None
             if isinstance(error, TimeoutError):
                 self.stuck += 1
             for producer in producers:
-                _let_go(producer, 1.0)
+                close(lambda producer=producer: producer.close(1.0), 2.0)  # type: ignore[misc]
             if self.stuck > MOST_STUCK:
-                raise TooManyStuckError(
+                raise StartAgainError(
                     f"{self.stuck} transactions have never ended; the process has to be started again"
                 ) from None
-            raise InDoubtError(f"{type(error).__name__}: {error}") from error
+            kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
+            if kind is Kind.TAKEN and running.seconds < self._longest:
+                self._strikes.strike()
+            if kind is Kind.FATAL and isinstance(error, ClientError):
+                raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
+            said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
+            raise InDoubtError(said) from error
 
     def close(self, timeout: float) -> None:
         """Let go of the producer within so many seconds."""
-        if self._producer is not None:
-            _let_go(self._producer, timeout)
-            self._producer = None
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            close(lambda: producer.close(timeout), timeout + 1.0)
 
-    def _partitions(self, producer: Producer, topic: str) -> int:
-        """How many partitions a topic has; asked once, because the count must not change under a running group."""
-        if topic not in self._counts:
-            found = producer.partitions_for(topic)
-            if not found:
-                raise ConnectorError(f"topic {topic} does not exist; create it (`stream-osr topics --create`)")
-            self._counts[topic] = len(found)
-        return self._counts[topic]
+
+def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
+    """Send messages; what is not acknowledged to the last of them is undone.
+
+    Raises
+    ------
+    UnpublishableError
+        Naming those that no attempt will bring through, the transaction ended.
+    ClientError
+        For anything else.
+    """
+    acknowledged, _, refused = producer.send(messages)
+    wanted = Counter(message.topic for message in messages)
+    if not refused and acknowledged == wanted:
+        return acknowledged
+    serious = [one for one in refused if one.error.kind is not Kind.AGAIN]
+    if serious and all(one.error.kind is Kind.RECORD for one in serious):
+        producer.abort()
+        raise UnpublishableError(_culprits(producer, messages, serious))
+    if refused:
+        raise (serious or refused)[0].error
+    raise ClientError(Kind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
+
+
+def _culprits(producer: Producer, messages: Sequence[Outgoing], suspects: Sequence[Refused]) -> Sequence[Refused]:
+    """Find by halving the suspects that are refused without the others: a batch is refused as a whole."""
+    if len(suspects) == 1:
+        return suspects
+    half = len(suspects) // 2
+    found: list[Refused] = []
+    for part in (suspects[:half], suspects[half:]):
+        producer.begin()
+        refused = producer.send([messages[one.place] for one in part]).refused
+        producer.abort()
+        again = [Refused(part[one.place].place, one.error) for one in refused if one.error.kind is Kind.RECORD]
+        if again:
+            found += _culprits(producer, messages, again)
+    return found or suspects[:1]  # refused together and not apart: with one less it goes on
 
 
 def close(work: Callable[[], None], timeout: float) -> None:
@@ -202,15 +257,3 @@ def close(work: Callable[[], None], timeout: float) -> None:
     thread = threading.Thread(target=quietly, daemon=True, name="close")
     thread.start()
     thread.join(timeout)
-
-
-def _let_go(producer: Producer, timeout: float) -> None:
-    """Close a producer. It gives up halfway when records cannot be sent, and its thread would go on trying."""
-
-    def work() -> None:
-        try:
-            producer.close(timeout=timeout)
-        finally:
-            producer._sender.force_close()
-
-    close(work, timeout + 1.0)

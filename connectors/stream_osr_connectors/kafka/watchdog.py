@@ -15,12 +15,10 @@ import traceback
 
 from stream_osr.compiling import last_compiled
 
+from .exits import HUNG
 from .figures import Figures
 
 logger = logging.getLogger("stream_osr.kafka")
-
-HUNG = 70
-"""Exit code of a process that was ended because it hung."""
 
 LOOK_SECONDS = 0.2
 

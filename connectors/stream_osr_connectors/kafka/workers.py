@@ -1,7 +1,8 @@
 """Several workers under one parent: it starts them, starts those again that die, and stops them all.
 
-The parent reads no topic and holds no client. Each worker tells it its figures through a pipe, and ends when the
-pipe breaks: no worker outlives its parent.
+The parent reads no topic and holds no client. It gives each worker the model to run, and leads a restart one by one
+when there is another. Each worker tells it its figures through a pipe, and ends when the pipe breaks: no worker
+outlives its parent.
 """
 
 from __future__ import annotations
@@ -9,75 +10,38 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import random
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import PersistenceError
 
+from .current_model import CurrentModel
+from .exits import HUNG, NO_BROKER, EndedError, ends_service
 from .figures import Figures
 from .settings import ServiceSettings
+from .slots import LONGEST_DELAY, Order, Slot, ending, is_told, of_worker, pause
 from .watchdog import STARTING_SECONDS
 
 logger = logging.getLogger("stream_osr.kafka")
 
 REPORT_SECONDS = 0.5
-FIRST_DELAY, LONGEST_DELAY = 1.0, 60.0
-"""Seconds before a worker is started again: doubled each time, until one has lived for the longer of them."""
-
 SPARE_SECONDS = 2.0
 """What the parent waits beyond the time after which a worker ends itself."""
 
-REFUSED = 1
-"""Exit code of a worker that cannot begin, or cannot go on without a person."""
+READY_SECONDS = 120.0
+"""How long a worker that was given another model is waited for before the next one is."""
 
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-Work = Callable[[ServiceSettings, Connection], None]
+NOT_OURS = (signal.SIGINT, signal.SIGHUP)
+"""What a terminal sends to all its processes; the parent alone answers."""
 
 
-@dataclass(slots=True)
-class Slot:
-    """The place of one worker, whose processes come and go.
-
-    Attributes
-    ----------
-    settings
-        Of the worker.
-    process, pipe
-        Of the one that runs; None: none does.
-    figures
-        As last told, perhaps by one that has died.
-    worked
-        A process of this place has been ready once.
-    started
-        When the process was started.
-    failures
-        Processes in a row that did not live long.
-    restarts
-        How often one was started again.
-    due
-        When the next one is to be started.
-    """
-
-    settings: ServiceSettings
-    process: BaseProcess | None = None
-    pipe: Connection | None = None
-    figures: Figures = field(default_factory=Figures)
-    worked: bool = False
-    started: float = 0.0
-    failures: int = 0
-    restarts: int = 0
-    due: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """Name of the worker."""
-        return self.settings.instance
+Work = Callable[[Order, Connection], None]
 
 
 class Workers:
@@ -87,15 +51,21 @@ class Workers:
     ----------
     settings
         Of the service.
+    current
+        The model that they run.
     work
-        What each process does, with its settings and the end of a pipe for its figures.
+        What each process does, with its order and the end of a pipe for its figures.
     """
 
-    def __init__(self, settings: ServiceSettings, work: Work) -> None:
+    def __init__(self, settings: ServiceSettings, current: CurrentModel, work: Work) -> None:
         self._settings = settings
+        self._current = current
         self._work = work
         self._context = multiprocessing.get_context("spawn")  # clients do not survive a fork
-        self._slots = [Slot(_of_worker(settings, number)) for number in range(settings.workers)]
+        self._slots = [Slot(of_worker(settings, number)) for number in range(settings.workers)]
+        self._opened = False  # one of them has got through to the brokers
+        self._changing: Slot | None = None  # the one that is given another model now
+        self._since = 0.0
 
     def figures(self) -> Mapping[str, Figures]:
         """Latest figures of each worker."""
@@ -105,25 +75,38 @@ class Workers:
         """Say how often each has been started again."""
         return {slot.name: slot.restarts for slot in self._slots}
 
-    def run(self, stop: Callable[[], bool]) -> None:
+    def run(self, stop: Callable[[], bool], told_to_replace: Callable[[], bool]) -> None:
         """Keep them running until told to stop.
+
+        Parameters
+        ----------
+        stop
+            Says whether to stop.
+        told_to_replace
+            Says whether, since it was last asked, there was a word to load the model file again.
 
         Raises
         ------
-        ConnectorError
-            If a worker cannot begin (its last line says why), or has not stopped as it should.
+        EndedError
+            If a worker cannot begin or go on (its last line says why), or has not stopped as it should.
         """
         for variable in ONE_THREAD:
             os.environ.setdefault(variable, "1")
         try:
             while not stop():
+                self._current.look()
+                if told_to_replace():
+                    self._current.replace()
                 for slot in self._slots:
                     self._tend(slot)
+                self._change()
                 self._listen()
         finally:
             unclean = self._stop()
         if unclean:
-            raise ConnectorError(f"{', '.join(unclean)} did not stop cleanly; the next start goes on all the same")
+            code = next((code for code in unclean.values() if code > 0), HUNG)
+            names = ", ".join(f"{name} ({ending(code)})" for name, code in unclean.items())
+            raise EndedError(f"{names} did not stop cleanly; the next start goes on all the same", code)
 
     def _tend(self, slot: Slot) -> None:
         """Start a worker that should run, and end one that hangs so deep that its own watchdog cannot."""
@@ -136,7 +119,8 @@ class Workers:
             turned = slot.figures.loop > slot.started
             seen = slot.figures.loop if turned else slot.started
             longest = self._settings.watchdog if turned else max(self._settings.watchdog, STARTING_SECONDS)
-            if now - seen > longest + SPARE_SECONDS:
+            late = slot.leaving and now - slot.leaving > self._settings.stop_timeout + SPARE_SECONDS
+            if late or now - seen > longest + SPARE_SECONDS:
                 logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
                 slot.process.kill()
                 slot.process.join()
@@ -145,12 +129,25 @@ class Workers:
         self._bury(slot)
 
     def _start(self, slot: Slot) -> None:
+        model = self._current.model
+        try:
+            model.keep(self._settings.state / self._settings.group)  # it may have been damaged, or deleted
+        except PersistenceError as error:
+            slot.failures += 1
+            self._put_off(slot, f"{slot.name} cannot be started: {error}")
+            return
         slot.pipe, end = self._context.Pipe(duplex=False)
-        slot.process = self._context.Process(target=self._work, args=(slot.settings, end), name=slot.name)
+        order = Order(slot.settings, model.name, slot.tries)
+        slot.model = model.name
+        slot.process = self._context.Process(target=self._work, args=(order, end), name=slot.name)
         slot.started = time.monotonic()
-        slot.process.start()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_OURS)
+        try:
+            slot.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         end.close()
-        logger.info("%s started, process %d", slot.name, slot.process.pid)
+        logger.info("%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
 
     def _bury(self, slot: Slot) -> None:
         """Note that a worker has died, and when the next one is to be started."""
@@ -161,15 +158,46 @@ class Workers:
         if slot.pipe is not None:
             slot.pipe.close()
         slot.process = slot.pipe = None
-        slot.figures.ready = False
-        slot.figures.partitions.clear()  # they are another's now, or nobody's
-        if code == REFUSED and not slot.worked:
-            raise ConnectorError(f"{slot.name} cannot begin; its last line says why")
+        slot.figures = slot.figures.ended(f"its process ended with {ending(code)}")
+        if slot.leaving:
+            slot.leaving, slot.due = 0.0, 0.0
+            logger.info("%s stopped", slot.name)
+            return
+        if ends_service(code, self._opened):
+            assert code is not None
+            raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
-        delay = min(LONGEST_DELAY, FIRST_DELAY * 2 ** max(0, slot.failures - 1))
-        slot.due = time.monotonic() + delay
+        slot.tries = slot.tries + 1 if code == NO_BROKER else 0
         slot.restarts += 1
-        logger.error("%s ended with %s after %.0f s; started again in %.0f s", slot.name, _ending(code), lived, delay)
+        self._put_off(slot, f"{slot.name} ended with {ending(code)} after {lived:.0f} s")
+
+    @staticmethod
+    def _put_off(slot: Slot, why: str) -> None:
+        """Have a worker started after a while, and say so: the first time, and then less and less often."""
+        delay = pause(slot.failures, random.random())
+        slot.due = time.monotonic() + delay
+        level = logging.ERROR if is_told(slot.failures) else logging.DEBUG
+        times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
+        logger.log(level, "%s%s; started again in %.0f s", why, times, delay)
+
+    def _change(self) -> None:
+        """Give the workers the model that runs now, one after the other: each is waited for, within reason."""
+        now, slot = time.monotonic(), self._changing
+        if slot is not None:
+            ready = slot.process is not None and not slot.leaving and slot.figures.ready
+            if not ready and now - self._since < READY_SECONDS:
+                return
+            if not ready:
+                logger.warning("%s is not ready after %.0f s; the next one follows", slot.name, now - self._since)
+            self._changing = None
+        wanted = self._current.model.name
+        for slot in self._slots:
+            if slot.process is not None and slot.model != wanted:
+                logger.info("%s is stopped, to be given the model %s", slot.name, wanted.identity)
+                slot.process.terminate()
+                slot.leaving = self._since = now
+                self._changing = slot
+                return
 
     def _listen(self) -> None:
         """Wait a while for figures, or for something to die."""
@@ -181,26 +209,25 @@ class Workers:
         for slot in self._slots:
             self._hear(slot)
 
-    @staticmethod
-    def _hear(slot: Slot) -> None:
+    def _hear(self, slot: Slot) -> None:
         """Take in what a worker has told."""
         try:
             while slot.pipe is not None and slot.pipe.poll():
                 slot.figures = slot.pipe.recv()
-                slot.worked = slot.worked or slot.figures.ready
+                self._opened = self._opened or slot.figures.opened or slot.figures.ready
         except (EOFError, OSError):  # it died, perhaps in the middle of a word
             assert slot.pipe is not None
             slot.pipe.close()
             slot.pipe = None
 
-    def _stop(self) -> list[str]:
-        """Stop all, and return the names of those that did not stop as they should."""
+    def _stop(self) -> dict[str, int]:
+        """Stop all, and return those that did not stop as they should, with their exit codes."""
         running = [slot for slot in self._slots if slot.process is not None]
         for slot in running:
             assert slot.process is not None
             slot.process.terminate()
         ends = time.monotonic() + self._settings.stop_timeout + SPARE_SECONDS
-        unclean = []
+        unclean = {}
         for slot in running:
             assert slot.process is not None
             while slot.process.is_alive() and time.monotonic() < ends:
@@ -209,8 +236,11 @@ class Workers:
             if slot.process.is_alive():
                 slot.process.kill()
                 slot.process.join()
-            if slot.process.exitcode not in (0, -signal.SIGTERM):  # the latter: before it had begun
-                unclean.append(f"{slot.name} ({_ending(slot.process.exitcode)})")
+            code = slot.process.exitcode or 0
+            if code in (0, -signal.SIGTERM):  # the latter: before it had begun
+                logger.info("%s stopped", slot.name)
+            else:
+                unclean[slot.name] = code
         return unclean
 
 
@@ -241,15 +271,3 @@ def report(figures: Figures, pipe: Connection, gone: Callable[[], None]) -> None
         gone()
 
     threading.Thread(target=tell, name="report", daemon=True).start()
-
-
-def _of_worker(settings: ServiceSettings, number: int) -> ServiceSettings:
-    """Give a worker its name; the settings are passed on as they are, secrets too, and not read again."""
-    values = {name: getattr(settings, name) for name in ServiceSettings.model_fields}
-    return ServiceSettings.model_construct(
-        **{**values, "instance": f"{settings.instance}-{number}", "workers": 1, "metrics_port": None}
-    )
-
-
-def _ending(code: int | None) -> str:
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

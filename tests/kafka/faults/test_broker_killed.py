@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 
 from stream_osr_connectors.kafka import Service, load_settings
-from stream_osr_connectors.kafka.clients import transactional_producer
+from stream_osr_connectors.kafka.client.producer import TransactionalProducer
+from stream_osr_connectors.kafka.client.seam import Offset, Place, Producer
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
@@ -49,35 +49,28 @@ class Outages:
         self.broker.start()
         self.back.set()
 
-    def producer(self, settings: ServiceSettings, stage: str) -> KafkaProducer:
+    def producer(self, settings: ServiceSettings, stage: str) -> Producer:
         """The service's own producer, watched."""
-        producer = transactional_producer(settings)
-        begin, offsets, commit = (
-            producer.begin_transaction,
-            producer.send_offsets_to_transaction,
-            producer.commit_transaction,
-        )
+        outages = self
 
-        def reached(here: str) -> None:
-            if here == stage:
-                self.reached(stage)
+        class Watched(TransactionalProducer):
+            def begin(self) -> None:
+                super().begin()
+                self._reached("before the sends")
 
-        def begun() -> None:
-            begin()
-            reached("before the sends")
+            def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
+                self._reached("after the sends")
+                super().send_offsets(offsets, membership)
 
-        def sent(*arguments: Any) -> None:
-            producer.flush(5)
-            reached("after the sends")
-            offsets(*arguments)
+            def commit(self) -> None:
+                self._reached("after the offsets")
+                super().commit()
 
-        def ended() -> None:
-            reached("after the offsets")
-            commit()
+            def _reached(self, here: str) -> None:
+                if here == stage:
+                    outages.reached(stage)
 
-        producer.begin_transaction, producer.send_offsets_to_transaction = begun, sent
-        producer.commit_transaction = ended
-        return producer
+        return Watched(settings)
 
 
 @contextmanager

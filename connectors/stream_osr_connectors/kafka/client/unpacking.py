@@ -15,18 +15,10 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import Fetcher
 from kafka.record.default_records import DefaultRecordBatch
 
+from stream_osr_connectors.kafka.messages import RawName
+
 Unreadable = Callable[[TopicPartition, int, Exception], None]
 """Told of a partition whose records cannot be read on from an offset, and why."""
-
-
-class RawName(str):
-    """Name of a header whose bytes are not UTF-8. Whoever encodes it gets these bytes again."""
-
-    __slots__ = ()
-
-    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        """Return the bytes as they were."""
-        return super().encode(encoding, "surrogateescape")
 
 
 class _Buffer(bytearray):
@@ -91,7 +83,7 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
 
 
 def unpack_all(consumer: KafkaConsumer, unreadable: Unreadable | None = None) -> KafkaConsumer:
-    """Make a consumer take names of headers as they are, as :class:`RawName` if they are no text.
+    """Make a consumer take names of headers as they are, as :class:`.messages.RawName` if they are no text.
 
     Parameters
     ----------

@@ -1,0 +1,66 @@
+"""What a transaction has published, counted; and the audit: every record has come to something acknowledged."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from .figures import Figures
+from .messages import Outgoing
+from .publishing import Batch
+from .settings import ServiceSettings
+
+logger = logging.getLogger("stream_osr.kafka")
+
+
+def account(
+    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing]
+) -> None:
+    """Count what has been committed.
+
+    Parameters
+    ----------
+    figures
+        Where it is counted.
+    settings
+        Name the topics.
+    batches
+        Of the transaction.
+    messages
+        All of it, each of which a topic has acknowledged.
+    """
+    published = Counter((message.topic, message.partition) for message in messages)
+    expected: Counter[int] = Counter()
+    for number, before, after, records, outcome in batches:
+        figures.add("batches", number)
+        figures.add("records", number, len(records))
+        figures.add("labelled", number, outcome.labelled)
+        figures.add("skipped", number, outcome.skipped)
+        figures.add("missing", number, outcome.missing)
+        figures.add("values", number, outcome.values)
+        unknown = sum(decision.label == next(reversed(decision.probabilities)) for _, decision in outcome.decisions)
+        figures.add("unknown", number, unknown)
+        held = len(after.waiting) - len(before.waiting)
+        expected[number] += len(records) - outcome.labelled - outcome.skipped - held
+        if number in figures.partitions:
+            its = figures.partitions[number]
+            its.position, its.menu = after.history.last.offset, after.model.menu
+            its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
+        figures.add("known", number, len(outcome.decisions) - unknown)
+        for received, refusal in outcome.refused:
+            why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
+            logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)
+    for number, wanted in expected.items():
+        letters, decisions = published[settings.dead_letters, number], published[settings.output, number]
+        figures.add("dead_letters", number, letters)
+        figures.add("events", number, published[settings.events, number])
+        figures.add("unaccounted", number, abs(wanted - letters - decisions))
+        if wanted != letters + decisions:
+            logger.critical(
+                "%s/%d: %d records were committed and %d decisions and dead letters; this is a defect",
+                settings.input,
+                number,
+                wanted,
+                letters + decisions,
+            )

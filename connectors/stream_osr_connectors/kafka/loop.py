@@ -1,0 +1,277 @@
+"""The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
+
+What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
+moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable
+
+from .client.explaining import quieten, start_explained
+from .client.seam import ClientError, Kind, Place
+from .exits import NoRightError
+from .figures import Figures
+from .job import Group, Job, Waiting
+from .patience import Backoff, Seldom
+from .reading import CLOSE_SECONDS, Reader
+from .settings import ServiceSettings
+from .telling import Telling
+from .transactions import InDoubtError, Running, Transactions, UnpublishableError
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+SWEEP_SECONDS = 30.0
+
+
+class Loop:
+    """A job, fed and published.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    job
+        What is done.
+    reader
+        What it reads.
+    transactions
+        How it publishes.
+    watch
+        What is seen of the topics meanwhile.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        figures: Figures,
+    ) -> None:
+        self._settings, self._job, self._reader = settings, job, reader
+        self._transactions, self._watch, self.figures = transactions, watch, figures
+        self._topic = watch.input
+        self._backoff = Backoff()
+        self._seldom = Seldom(logger)
+        self._doubtful: Group | None = None
+        self._trouble = ""
+        self._waiting: dict[int, str] = {}
+        self._telling = Telling(job, reader, watch, figures)
+        self._swept = time.monotonic()
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        quieten()
+        try:
+            self._open()
+            while not stop():
+                self.figures.turn()
+                self._read()
+                self._settle()
+                self._job.turn()
+                self._publish()
+                if self._doubtful is None:
+                    self._job.rest()
+                self._telling.look(self._waiting, self._trouble)
+                self._sweep()
+            if self._doubtful is None:
+                self._job.leave()
+        finally:
+            self._close()
+
+    # Beginning and end.
+
+    def _open(self) -> None:
+        """Connect; at the start an answer is wanted, later any patience is right."""
+        with start_explained(self._settings):
+            self._watch.open()
+            self._job.check(self._watch)
+            self._reader.open()
+            self._reader.committed(0)  # the right to be of the group
+            try:
+                self._transactions.open()
+            except InDoubtError as error:
+                cause = error.__cause__
+                if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
+                    raise NoRightError(
+                        f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
+                        f"(WRITE on the transactional id {self._settings.group}-{self._settings.instance})"
+                    ) from None
+                logger.warning("no transaction can be begun yet: %s", error)
+        self._watch.start()
+        self.figures.opened = True
+
+    def _close(self) -> None:
+        self._watch.close()
+        self._reader.close()
+        self._job.close()
+        self._transactions.close(CLOSE_SECONDS)
+
+    def _sweep(self) -> None:
+        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        now = time.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            gc.collect()
+
+    # Reading.
+
+    def _read(self) -> None:
+        """Take what was read of partitions that are ours, after letting go of those that are not any more."""
+        polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
+        gone = self._reader.gone()
+        for number in gone:
+            self._job.let_go(number)
+            self._waiting.pop(number, None)
+            self.figures.partitions.pop(number, None)
+            logger.info("%s/%d is another worker's now", self._topic, number)
+        if gone:
+            self.figures.add("rebalances")
+        renewed = self._watch.renewed(self._reader.topic_id)
+        if renewed:
+            self._start_over(renewed)
+            return
+        for number, records in polled.items():
+            self._job.take(number, records)
+
+    def _start_over(self, topic_id: str) -> None:
+        """Forget what was read of an input that was deleted and made again."""
+        self._job.renewed(topic_id)
+        self._watch.accept(topic_id)
+        for number in self._job.owned:
+            self._job.let_go(number)
+        self.figures.partitions.clear()
+        self._doubtful = None
+        self._waiting.clear()
+        self._reader.renew()
+        self._reader.gone()
+
+    def _settle(self) -> None:
+        """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
+        for number in sorted(self._reader.assigned - set(self._job.owned)):
+            place = f"{self._topic}/{number}"
+            self._waiting.setdefault(number, "")
+            if not self._backoff.due or self._watch.broken:
+                continue
+            try:
+                loaded = self._job.load(number, self._reader.where(number))
+                if isinstance(loaded, Waiting):
+                    self._waiting[number] = loaded.why
+                    self._seldom.say(place, f"{place} cannot be loaded yet: {loaded.why}", logging.INFO)
+                    continue
+                if loaded.commit is not None:
+                    self._transactions.open()
+                    offsets = {Place(self._topic, number): loaded.commit}
+                    self._transactions.finish(self._transactions.begin([], offsets, self._reader.membership))
+                self._reader.begin(number, loaded.begin)
+            except (ClientError, InDoubtError) as error:
+                self._job.let_go(number)
+                self._waiting[number] = str(error)
+                self._backoff.fail()
+                self._seldom.say(place, f"{place} cannot be loaded yet: {error}", logging.INFO)
+                continue
+            self._backoff.succeed()
+            self._seldom.forget(place)
+            self._waiting.pop(number, None)
+            logger.info("assigned %s at %d", place, loaded.begin)
+        for number in self._waiting.keys() - self._reader.assigned:
+            del self._waiting[number]
+
+    # Publishing.
+
+    def _publish(self) -> None:
+        """Publish whatever is ready; while one transaction is under way, the next is prepared."""
+        if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
+            return
+        running: tuple[Group, Running] | None = None
+        ahead: Group | None = None
+        try:
+            while True:
+                ahead = self._job.prepare()
+                if running is not None:
+                    self._finish(*running)
+                    running = None
+                if ahead is None:
+                    break
+                running = ahead, self._begin(ahead)
+                ahead = None
+        except (InDoubtError, ClientError) as error:
+            if ahead is not None:
+                self._job.undo(ahead)
+            self._doubtful = None if running is None else running[0]
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
+            self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
+
+    def _begin(self, group: Group) -> Running:
+        self._transactions.open()
+        offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
+        return self._transactions.begin(group.messages, offsets, self._reader.membership)
+
+    def _finish(self, group: Group, running: Running) -> None:
+        """Wait for a transaction; what a topic does not take is replaced, and the rest is tried again."""
+        while True:
+            try:
+                self._transactions.finish(running)
+                break
+            except UnpublishableError as error:
+                self.figures.add("retried")
+                group = self._job.instead(group, error.refused)
+                running = self._begin(group)
+        self.figures.observe("transaction", running.seconds)
+        self._note_commit(group)
+
+    def _note_commit(self, group: Group) -> None:
+        self.figures.add("transactions")
+        self._telling.committed = time.monotonic()
+        self._backoff.succeed()
+        if self._trouble:
+            self._trouble = ""
+            self._seldom.forget("failed")
+            logger.info("transactions are committed again")
+        self._job.done(group)
+
+    def _clear_up(self, group: Group) -> bool:
+        """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
+
+        The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
+        the state before it, the state after it, or something else, when the partition has gone to another worker.
+        """
+        try:
+            self._transactions.open()
+            truth = {number: self._reader.committed(number) for number in group.offsets}
+        except (ClientError, InDoubtError) as error:
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"waiting for the brokers: {error}")
+            return False
+        self._doubtful = None
+        if truth == dict(group.offsets):
+            logger.info("the transaction was committed after all")
+            self._note_commit(group)
+            return True
+        self._job.undo(group)
+        self.figures.add("retried")
+        for number in group.offsets:
+            if number in self._job.owned and not self._job.stands_at(number, truth[number]):
+                logger.warning("%s/%d was committed by another worker", self._topic, number)
+                self._job.let_go(number)
+                self.figures.partitions.pop(number, None)
+                self._reader.put_off(number)
+        return True

@@ -1,0 +1,69 @@
+"""What people get wrong in names of settings, said in a line: in the file, a flag, or a variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+
+from pydantic import ValidationError
+
+from stream_osr.errors import InvalidParameter
+
+PREFIX = "STREAM_OSR_"
+
+OTHERS = ("STREAM_OSR_DATA",)
+"""Variables with the prefix that are no settings of the service."""
+
+_HELP = "`stream-osr serve --help` lists them"
+
+
+def explained(error: ValidationError, known: Collection[str]) -> InvalidParameter:
+    """Say what is wrong with the first setting that is: its name, what was expected, and where it may come from."""
+    first = error.errors(include_input=False)[0]
+    name = ".".join(map(str, first["loc"]))
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        message = f"it is missing; give it in the file, as {_flag(name)}, or as {_variable(name)}"
+    elif first["type"] == "extra_forbidden":
+        message = f"there is no such setting; {_meant(name, known, str)}"
+    return InvalidParameter(f"setting {name}: {message}" if name else message)
+
+
+def check_flags(flags: Sequence[str], known: Collection[str]) -> None:
+    """Refuse flags that name no setting.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the first.
+    """
+    flags_known = {_flag(name) for name in known} | {"--help"}
+    for flag in flags:
+        name = flag.partition("=")[0]
+        if name.startswith("--") and name not in flags_known:
+            raise InvalidParameter(f"there is no flag {name}; {_meant(name.removeprefix('--'), known, _flag)}")
+
+
+def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:
+    """Give a line for each variable that looks like a setting and is none.
+
+    >>> list(unknown_variables({"STREAM_OSR_GROP": "a", "STREAM_OSR_GROUP": "b", "PATH": "c"}, ["group"]))
+    ['the variable STREAM_OSR_GROP is no setting and does nothing; did you mean STREAM_OSR_GROUP?']
+    """
+    for variable in environment:
+        name = variable.removeprefix(PREFIX).lower()
+        if variable.startswith(PREFIX) and variable not in OTHERS and name not in known:
+            yield f"the variable {variable} is no setting and does nothing; {_meant(name, known, _variable)}"
+
+
+def _meant(name: str, known: Collection[str], write: Callable[[str], str]) -> str:
+    close = get_close_matches(name.replace("-", "_").lower(), known, n=1)
+    return f"did you mean {write(close[0])}?" if close else _HELP
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()

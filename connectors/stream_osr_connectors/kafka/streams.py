@@ -1,0 +1,332 @@
+"""The partitions of a worker: what is done with what is read of them, and what one transaction publishes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+from .accounting import account
+from .boundaries import MOST_CHARACTERS, Progress
+from .client.seam import Committed, Offset, Refused
+from .cutting import Cut, ready, replayed
+from .decoding import make_decoder
+from .figures import Figures, PartitionFigures
+from .incarnations import Incarnations
+from .job import Group, Loaded, Waiting
+from .keeping import Keeper
+from .label_log import LabelLog, Labels, NoLabels
+from .messages import Decoder, Received
+from .models import ModelFile
+from .owned import Owned
+from .partition import Partition, step
+from .publisher import Publisher
+from .publishing import Batch, Publishing
+from .reading import CLOSE_SECONDS
+from .recovery import Found, LaterModelError, Recovery
+from .settings import ServiceSettings
+from .snapshots import Snapshots
+from .subclasses import largest_summary
+from .topics import check_sizes
+from .transactions import close
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+READ_AHEAD = 4
+"""A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
+
+BEHIND_SECONDS = 60.0
+"""How long a partition may end before the committed offset until records count as lost."""
+
+
+class Content(NamedTuple):
+    """What a transaction is made of."""
+
+    batches: Sequence[Batch]
+
+
+class Streams:
+    """The partitions of a worker: the service's :class:`.loop.Job`.
+
+    State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
+    into the buffer.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    model
+        The trained model.
+    folder
+        Of the group's snapshots.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(self, settings: ServiceSettings, model: ModelFile, folder: Path, figures: Figures) -> None:
+        self._settings, self._model, self._figures = settings, model, figures
+        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
+        self._snapshots = Snapshots(folder, settings.snapshots)
+        self._incarnations = Incarnations(folder, settings.input)
+        self._recovery = Recovery(settings, self._model, self._snapshots, self._incarnations)
+        self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
+        self._decode: Decoder = make_decoder(settings, self._model.features)
+        self._batch_size = settings.batch_size or self._model.batch_size
+        self._labels: Labels = NoLabels()
+        self._owned: dict[int, Owned] = {}
+        self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
+        self._publishing: Publishing | None = None
+        self._watch: Watch | None = None
+
+    @property
+    def most_read(self) -> int:
+        """Records that a poll may bring."""
+        return max(500, READ_AHEAD * self._settings.commit_batches * self._batch_size)
+
+    def check(self, watch: Watch) -> None:
+        """Make sure that what is published fits, and that the input is the one that it was."""
+        settings, trained = self._settings, self._model.trained
+        takes = watch.seen.takes
+        check_sizes(settings, takes)
+        if settings.subclasses is not None and takes[settings.subclasses].bytes < largest_summary(trained):
+            raise ConnectorError(
+                f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes "
+                f"at most; set its max.message.bytes to {largest_summary(trained)}, or train with a PCA"
+            )
+        if settings.labels is not None:
+            self._labels = LabelLog(settings)
+        self._watch = watch
+        if self._incarnations.take(watch.topic_id, watch.partitions):
+            self._tell_of_renewal()
+        self._make_publishing(watch)
+
+    def renewed(self, topic_id: str) -> None:
+        """Go on with the input that was deleted and made again, or end."""
+        assert self._watch is not None
+        self._incarnations.take(topic_id, self._watch.partitions)
+        self._tell_of_renewal()
+        self._make_publishing(self._watch)
+
+    def close(self) -> None:
+        """Let go of the labels."""
+        close(self._labels.close, CLOSE_SECONDS)
+
+    # Partitions.
+
+    @property
+    def owned(self) -> Sequence[int]:
+        """Partitions that are loaded."""
+        return tuple(self._owned)
+
+    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+        """Bring a partition back to where the broker says that it is."""
+        if where.offset is not None and where.offset > where.end:
+            # just after another broker has become the leader, it may not yet know how far the partition goes
+            since = self._behind.setdefault(number, time.monotonic())
+            if time.monotonic() - since < BEHIND_SECONDS:
+                return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
+        try:
+            found = self._recovery.find(number, where, self._labels.end)
+        except LaterModelError as error:
+            return Waiting(str(error))
+        self._behind.pop(number, None)
+        self._own(number, found)
+        last = found.state.history.last
+        return Loaded(last.offset, self._offset(number, found.state) if found.new else None)
+
+    def let_go(self, number: int) -> None:
+        """Drop a partition; it may come back untouched."""
+        owned = self._owned.pop(number, None)
+        if owned is not None and not owned.replay and not owned.uncommitted:
+            self._recovery.remember(number, owned.state)
+
+    def stands_at(self, number: int, committed: Offset | None) -> bool:
+        """Say whether a partition is where the broker says that it is: in a lineage one way leads to a boundary."""
+        if committed is None or not committed.metadata:
+            return False
+        progress, state = Progress.parse(committed.metadata), self._owned[number].state
+        return (progress.lineage, progress.history.last) == (state.lineage, state.history.last)
+
+    def take(self, number: int, records: list[Received]) -> None:
+        """Buffer what was read of a partition."""
+        owned = self._owned.get(number)
+        if owned is None:
+            return
+        if not owned.buffer:
+            owned.since = time.monotonic()
+        owned.buffer.extend(records)
+        if number in self._figures.partitions:
+            self._figures.partitions[number].pending += len(records)
+
+    def turn(self) -> None:
+        """Read what people have asked."""
+        self._labels.refresh()
+
+    def look(self, number: int) -> int:
+        """Update the figures of a partition; return how many records wait."""
+        owned, figures = self._owned[number], self._figures.partitions[number]
+        figures.replaying = bool(owned.replay)
+        figures.held = len(owned.state.waiting)
+        return len(owned.buffer) + owned.uncommitted
+
+    def obstacles(self) -> list[str]:
+        """Say which partitions are not live yet."""
+        return [f"{self._settings.input}/{number} is replayed" for number, its in self._owned.items() if its.replay]
+
+    def _own(self, number: int, found: Found) -> None:
+        now, state = time.monotonic(), found.state
+        self._owned[number] = Owned(state, deque(found.replay), list(found.snapshots), now)
+        self._figures.partitions[number] = PartitionFigures(
+            state.history.last.offset,
+            replaying=bool(found.replay),
+            snapshot=now,
+            menu=state.model.menu,
+            held=len(state.waiting),
+        )
+
+    # Micro-batches.
+
+    def prepare(self) -> Group | None:
+        """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
+        batches: list[Batch] = []
+        now = time.monotonic()
+        busy = True
+        while busy and len(batches) < self._settings.commit_batches:
+            busy = False
+            for number, owned in self._owned.items():
+                if len(batches) >= self._settings.commit_batches:
+                    break
+                if not owned.replay and self._recovery.is_earlier(owned.state):
+                    batches.append(self._hand_over(number, owned))
+                elif (cut := self._cut(number, owned, now)) is None:
+                    continue
+                elif owned.replay:
+                    self._replay(number, owned, cut)
+                else:
+                    owned.since = now
+                    batches.append(self._close(number, owned, cut))
+                busy = True
+        if not batches:
+            return None
+        assert self._publishing is not None
+        offsets = {one.number: self._offset(one.number, one.after) for one in batches}
+        return Group(Content(batches), self._publishing.messages(batches), offsets)
+
+    def undo(self, group: Group) -> None:
+        """Put states and records back as they were."""
+        for one in reversed(group.content.batches):
+            owned = self._owned.get(one.number)
+            if owned is not None:
+                owned.state = one.before
+                owned.buffer.extendleft(reversed(one.records))
+                owned.uncommitted -= len(one.records)
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Replace what a topic does not take."""
+        assert self._publishing is not None
+        return group._replace(messages=self._publishing.instead(group.messages, group.content.batches, refused))
+
+    def done(self, group: Group) -> None:
+        """Count what has been published, and check that nothing is missing."""
+        for one in group.content.batches:
+            if one.number in self._owned:
+                self._owned[one.number].uncommitted -= len(one.records)
+        account(self._figures, self._settings, group.content.batches, group.messages)
+
+    def rest(self) -> None:
+        """Write the snapshot that is most overdue."""
+        self._keeper.keep(self._owned)
+
+    def leave(self) -> None:
+        """Write what is committed, so that the next start has nothing to replay."""
+        self._keeper.leave(self._owned)
+
+    def _cut(self, number: int, owned: Owned, now: float) -> Cut | None:
+        done = owned.state.history.last
+        if owned.replay:
+            return replayed(owned.buffer, done, owned.replay[0])
+        longest = self._settings.max_wait
+        due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
+        return ready(
+            owned.buffer,
+            done,
+            size=self._batch_size,
+            due=due,
+            asked=not owned.buffer and self._asked(number, done.labels),
+            labels=self._labels.end,
+        )
+
+    def _asked(self, number: int, labels: int) -> bool:
+        """Somebody has named, muted or undone something in this partition; late labels wait for instances."""
+        return any(
+            (command.topic, command.partition) == (self._settings.input, number)
+            for command in self._labels.between(labels, self._labels.end)
+        )
+
+    def _close(self, number: int, owned: Owned, cut: Cut) -> Batch:
+        before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]
+        commands = self._labels.between(before.history.last.labels, cut.end.labels)
+        begun = time.perf_counter()
+        after, outcome = step(before, (self._settings.input, number), records, commands, cut.end, self._decode)
+        self._figures.turn()
+        self._figures.observe("batch", time.perf_counter() - begun)
+        owned.state = after
+        owned.uncommitted += len(records)
+        return Batch(number, before, after, records, outcome)
+
+    def _replay(self, number: int, owned: Owned, cut: Cut) -> None:
+        """Go through a micro-batch that has been published before."""
+        one = self._close(number, owned, cut)
+        owned.uncommitted -= len(one.records)
+        owned.replay.popleft()
+        self._figures.add("replayed", number, len(one.records))
+        if not owned.replay:
+            logger.info("%s/%d is live at %d", self._settings.input, number, cut.end.offset)
+
+    def _hand_over(self, number: int, owned: Owned) -> Batch:
+        """Go on under another model: what the earlier one has held back is published with the new beginning."""
+        before = owned.state
+        owned.state, outcome = self._recovery.hand_over(number, before, self._labels.end)
+        owned.snapshots = [] if owned.state.history.fresh else [outcome.end]
+        return Batch(number, before, owned.state, [], outcome)
+
+    def _offset(self, number: int, state: Partition) -> Offset:
+        """Make what is committed of a partition."""
+        text = self._recovery.progress(state).text()
+        if len(text) > MOST_CHARACTERS:
+            raise ConnectorError(
+                f"{self._settings.input}/{number}: no snapshot could be written for so long that the ends of the "
+                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
+            )
+        return Offset(state.history.last.offset, text)
+
+    def _tell_of_renewal(self) -> None:
+        """Say what is gone with the topic before; by the settings, that is the end.
+
+        Raises
+        ------
+        ConnectorError
+            If on_lost_state is fail.
+        """
+        topic = self._settings.input
+        decided = {number: owned.state.history.last.offset for number, owned in self._owned.items()}
+        decided = decided or self._keeper.newest()
+        far = ", ".join(f"{offset} of {topic}/{number}" for number, offset in sorted(decided.items())) or "none known"
+        told = f"input: topic {topic} was deleted and made again; of the one before, records were decided up to {far}"
+        if self._settings.on_lost_state == "fail":
+            raise ConnectorError(
+                f"{told}; set on_lost_state to cold to begin anew with this one, or take another group"
+            )
+        logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self._incarnations.name)
+
+    def _make_publishing(self, watch: Watch) -> None:
+        settings, trained = self._settings, self._model.trained
+        largest = watch.seen.takes[settings.dead_letters].bytes
+        publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
+        self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)

@@ -1,0 +1,100 @@
+"""Timestamps that a topic takes and keeps: what is older or newer is sent as of now, with the original in a header.
+
+Outputs carry the timestamps of their instances, which may be anything. A broker refuses what is too far from its own
+clock, and what is older than a topic's retention would be deleted with the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .messages import Outgoing
+
+HEADER = "stream-osr.timestamp"
+"""Holds the original, in decimal milliseconds since 1970, where another was sent."""
+
+MARGIN_MS = 60_000
+"""So far the clocks of a broker and of this machine may be apart."""
+
+_UNBOUNDED = 1 << 62
+"""Kafka writes "no bound" as the largest number of 64 bits, or as -1."""
+
+
+class Limits(NamedTuple):
+    """How far the timestamps of a topic may be from now, in milliseconds; None: as far as they like.
+
+    Attributes
+    ----------
+    before_ms
+        What is older is refused.
+    after_ms
+        What is newer is refused.
+    keeps_ms
+        What is older is not kept.
+    """
+
+    before_ms: int | None = None
+    after_ms: int | None = None
+    keeps_ms: int | None = None
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str | None]) -> Limits:
+        """Read them from the configuration of a topic; they are a minute narrower than the broker's, for its clock.
+
+        Examples
+        --------
+        >>> Limits.of({"message.timestamp.after.max.ms": "3600000", "retention.ms": "604800000"})
+        Limits(before_ms=None, after_ms=3540000, keeps_ms=604740000)
+        >>> Limits.of({"cleanup.policy": "compact", "retention.ms": "604800000"})
+        Limits(before_ms=None, after_ms=None, keeps_ms=None)
+        """
+        if configs.get("message.timestamp.type") == "LogAppendTime":
+            return cls()
+        either = configs.get("message.timestamp.difference.max.ms")  # until Kafka 4.0
+        deletes = "delete" in (configs.get("cleanup.policy") or "delete")
+        return cls(
+            _bound(configs.get("message.timestamp.before.max.ms"), either),
+            _bound(configs.get("message.timestamp.after.max.ms"), either),
+            _bound(configs.get("retention.ms")) if deletes else None,
+        )
+
+
+def clamped(message: Outgoing, limits: Limits, now_ms: int) -> Outgoing:
+    """Send a message as of now whose timestamp the topic would refuse or not keep; any other as it is.
+
+    Parameters
+    ----------
+    message
+        As it was to be sent.
+    limits
+        Of its topic.
+    now_ms
+        Milliseconds since 1970.
+
+    Examples
+    --------
+    >>> late = Outgoing("out", 0, None, b"{}", [], 0)
+    >>> clamped(late, Limits(keeps_ms=1000), 1_700_000_000_000)[4:6]
+    ([('stream-osr.timestamp', b'0')], 1700000000000)
+    >>> clamped(late, Limits(), 1_700_000_000_000) == late
+    True
+    """
+    if message.timestamp is None:
+        return message
+    old = [limit for limit in (limits.before_ms, limits.keeps_ms) if limit is not None]
+    too_old = bool(old) and message.timestamp < now_ms - min(old)
+    too_new = limits.after_ms is not None and message.timestamp > now_ms + limits.after_ms
+    if not (too_old or too_new):
+        return message
+    headers = [*message.headers, (HEADER, b"%d" % message.timestamp)]
+    return message._replace(headers=headers, timestamp=now_ms)
+
+
+def _bound(*written: str | None) -> int | None:
+    """Take the narrowest of some bounds, as the configuration has them."""
+    bounds = [int(text) for text in written if text is not None]
+    bounds = [bound for bound in bounds if 0 <= bound < _UNBOUNDED]
+    if not bounds:
+        return None
+    return max(min(bounds) - MARGIN_MS, min(bounds) // 2)

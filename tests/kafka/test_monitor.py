@@ -1,0 +1,189 @@
+"""What the port says, asked over HTTP: the truth about workers that are well, ill, dead or not heard of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from stream_osr.engine import Menu
+from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures
+from stream_osr_connectors.kafka.metrics import Overview
+from stream_osr_connectors.kafka.monitor import Monitor
+from tests.kafka.scraping import samples_of, total
+
+WATCHDOG = 300.0
+
+
+def test_ready_with_the_reasons_of_every_worker_that_is_not() -> None:
+    workers = {
+        "osr-0": replace(live(), obstacles=("input topic sensors was deleted",)),
+        "osr-1": live(),
+        "osr-2": replace(live(), obstacles=("sensors/3 is replayed", "no snapshot can be written")),
+    }
+    with port(workers) as address:
+        assert ask(address, "/readyz") == (
+            503,
+            "osr-0: input topic sensors was deleted; osr-2: sensors/3 is replayed, no snapshot can be written\n",
+        )
+        assert ask(address, "/healthz") == (200, "every loop turns\n")
+        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0, "osr-1": 1, "osr-2": 0}
+        del workers["osr-0"], workers["osr-2"]
+        assert ask(address, "/readyz") == (200, "every worker is ready\n")
+
+
+def test_a_worker_in_reserve_is_ready_and_has_no_progress() -> None:
+    with port({"osr-0": live(), "osr-1": replace(live(), partitions={}, progress=None)}) as address:
+        assert ask(address, "/readyz")[0] == 200
+        assert by_worker(address, "stream_osr_assigned_partitions") == {"osr-0": 1, "osr-1": 0}
+        assert by_worker(address, "stream_osr_progress_age_seconds").keys() == {"osr-0"}
+
+
+def test_no_worker_is_not_ready() -> None:
+    with port({}) as address:
+        assert ask(address, "/readyz") == (503, "there is no worker\n")
+
+
+def test_a_worker_never_heard_of_is_not_ready_and_neither_fresh_nor_of_a_model() -> None:
+    with port({"osr-0": Figures(), "osr-1": live()}) as address:
+        assert ask(address, "/readyz") == (503, "osr-0: starting\n")
+        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0, "osr-1": 1}
+        for name in ("stream_osr_progress_age_seconds", "stream_osr_model_info"):
+            assert by_worker(address, name).keys() == {"osr-1"}, name
+
+
+def test_a_worker_that_has_died_is_not_ready_and_owns_nothing_and_its_counts_stay() -> None:
+    with port({"osr-0": live().ended("its process ended with signal 9"), "osr-1": live()}) as address:
+        assert ask(address, "/readyz") == (503, "osr-0: its process ended with signal 9\n")
+        assert by_worker(address, "stream_osr_assigned_partitions") == {"osr-0": 0, "osr-1": 1}
+        for name in ("stream_osr_progress_age_seconds", "stream_osr_model_info", "stream_osr_lag_records"):
+            assert by_worker(address, name).keys() == {"osr-1"}, name
+        assert by_worker(address, "stream_osr_records_total") == {"osr-0": 100, "osr-1": 100}
+
+
+def test_a_worker_that_said_it_was_ready_and_fell_silent_is_not() -> None:
+    silent = replace(live(), loop=time.monotonic() - 100)
+    with port({"osr-0": silent}) as address:
+        assert ask(address, "/readyz") == (503, "osr-0: its loop has not turned for 100 s\n")
+        assert by_worker(address, "stream_osr_ready") == {"osr-0": 0}
+        assert ask(address, "/healthz")[0] == 200
+    with port({"osr-0": replace(silent, loop=time.monotonic() - WATCHDOG - 5)}) as address:
+        assert ask(address, "/healthz") == (503, "the loop of osr-0 has not turned for 305 s\n")
+
+
+def test_the_figures_of_partitions() -> None:
+    with port({"osr-0": live()}) as address:
+        samples = scrape(address)
+    place = {"worker": "osr-0", "topic": "sensors", "partition": "3"}
+    expected = {
+        "stream_osr_records_total": 100,
+        "stream_osr_features_missing_total": 30,
+        "stream_osr_features_expected_total": 600,
+        "stream_osr_timestamps_replaced_total": 4,
+        "stream_osr_unaccounted_records_total": 2,
+        "stream_osr_committed_offset": 107,
+        "stream_osr_end_offset": 110,
+        "stream_osr_lag_records": 3,
+        "stream_osr_held_decisions": 6,
+    }
+    assert {name: samples[name] for name in expected} == {name: [(place, value)] for name, value in expected.items()}
+
+
+def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
+    figures = live()
+    figures.partitions[3].end = None
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    assert "stream_osr_lag_records" not in samples
+    assert "stream_osr_end_offset" not in samples
+    assert "stream_osr_committed_offset" in samples
+
+
+def test_the_figures_of_workers() -> None:
+    figures = live()
+    figures.add("fenced", by=2)
+    figures.add("retried", by=5)
+    with port({"osr-0": figures, "osr-1": Figures()}) as address:
+        samples = scrape(address)
+    assert samples["stream_osr_model_info"] == [({"worker": "osr-0", "identity": "m1", "fingerprint": "f1"}, 1)]
+    for name, count in (("fenced", 2), ("retried", 5), ("failed", 0)):
+        metric = f"stream_osr_transactions_{name}_total"
+        assert samples[metric] == [({"worker": "osr-0"}, count), ({"worker": "osr-1"}, 0)]
+
+
+def test_histograms_are_what_the_summaries_were_and_have_buckets() -> None:
+    figures = live()
+    for seconds in (0.02, 0.025, 7.0, 100.0):
+        figures.observe("transaction", seconds)
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    name = "stream_osr_transaction_seconds"
+    buckets = {labels["le"]: value for labels, value in samples[f"{name}_bucket"]}
+    assert [float(end) for end in buckets] == [*BOUNDS, float("inf")]
+    assert (buckets["0.01"], buckets["0.025"], buckets["5.0"], buckets["10.0"], buckets["+Inf"]) == (0, 2, 2, 3, 4)
+    assert samples[f"{name}_count"] == [({"worker": "osr-0"}, 4)]
+    assert total(samples, f"{name}_sum") == 107.045
+    assert total(samples, "stream_osr_snapshot_seconds_count") == 0
+
+
+def test_a_strict_reader_takes_it_too() -> None:
+    accept = "application/openmetrics-text; version=1.0.0"
+    with port({"osr-0": live(), "osr-1": Figures()}) as address:
+        kind, text = get(address, "/metrics", accept)
+    assert kind.startswith("application/openmetrics-text")
+    kinds = {family.name: family.type for family in parse_openmetrics(text)}
+    assert kinds["stream_osr_model"] == "info"
+    assert kinds["stream_osr_batch_seconds"] == "histogram"
+    assert kinds["stream_osr_unaccounted_records"] == "counter"
+
+
+def live() -> Figures:
+    """Figures of a worker that is ready and has a partition."""
+    now = time.monotonic()
+    figures = Figures(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened=True)
+    figures.partitions[3] = PartitionFigures(107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0))
+    for name, count in (("records", 100), ("missing", 30), ("values", 600), ("clamped", 4), ("unaccounted", 2)):
+        figures.add(name, 3, count)
+    figures.observe("batch", 0.2)
+    return figures
+
+
+@contextmanager
+def port(workers: Mapping[str, Figures]) -> Iterator[str]:
+    """A port that tells of these workers."""
+    monitor = Monitor("127.0.0.1", 0, Overview("sensors", lambda: workers, WATCHDOG))
+    try:
+        yield f"http://{monitor.address}"
+    finally:
+        monitor.close()
+
+
+def ask(address: str, path: str) -> tuple[int, str]:
+    """Status and text of an answer."""
+    try:
+        with urlopen(address + path, timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def get(address: str, path: str, accept: str) -> tuple[str, str]:
+    """Kind and text of an answer."""
+    with urlopen(Request(address + path, headers={"Accept": accept}), timeout=10) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def scrape(address: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """All samples, by name."""
+    return samples_of(get(address, "/metrics", "text/plain")[1])
+
+
+def by_worker(address: str, name: str) -> dict[str, float]:
+    """Values of a metric."""
+    return {labels["worker"]: value for labels, value in scrape(address).get(name, ())}

@@ -1,0 +1,267 @@
+"""Records into a recognizer: a micro-batch at once comes to what one record after the other does."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
+from dataclasses import is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.decoding import JsonDecoder, Plain
+from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Received
+from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, step
+from stream_osr_connectors.kafka.publisher import Publisher
+from tests.blobs import fitted, stream_part
+
+PLACE = ("in", 3)
+NOW = 1_760_000_000_000
+PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted(chains=1, seed=5).trained
+
+
+def partition(trained: TrainedModel, rules: int = 2, **arguments: Any) -> Partition:
+    usual = {"chains": 1, "window": 32, "seed": 5, "batch_size": 1 << 62, **arguments}
+    return begin(OpenSetRecognizer.from_trained(trained, **usual), Boundary(0))._replace(lineage="77aa", rules=rules)
+
+
+def one_by_one(self: JsonDecoder, records: Any, features: Any) -> Plain:
+    """Find nothing plain."""
+    return Plain([], np.empty((0, len(features))), [], [])
+
+
+def bits(value: Any) -> Any:
+    """Take a state apart, down to the bits of its numbers."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, float):
+        return struct.pack("d", value)
+    if isinstance(value, Mapping):
+        return {key: bits(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *map(bits, value)]
+    if isinstance(value, np.generic):
+        return value.dtype.str, value.tobytes()
+    if is_dataclass(value):
+        return [type(value).__name__, *(bits(getattr(value, field.name)) for field in fields_of(value))]
+    return value if isinstance(value, str | bytes | int | None) else (type(value).__name__, bits(vars(value)))
+
+
+def said(outcome: Outcome) -> Any:
+    """What an outcome says, errors by what they say."""
+    refused = [(r.offset, refusal.stage, type(refusal.error), str(refusal.error)) for r, refusal in outcome.refused]
+    return bits(outcome._replace(refused=[])._asdict()), refused
+
+
+numbers = st.one_of(
+    st.floats(-20, 20),
+    st.integers(-20, 20),
+    st.sampled_from([0.0, -0.0, 1e100, 1.1e100, -1e308, 2**53 + 1, 2**63, 2**64 - 1, -(2**63), 1e-320]),
+)
+oddities = st.sampled_from([None, True, False, "high", "", [], [1.0], {}, {"a": 1}])
+values = st.one_of(*[numbers] * 6, oddities)
+objects = st.fixed_dictionaries(
+    {},
+    optional={
+        **{"a": values, "b": values, "c": values, "n": st.text(max_size=3)},
+        "y": st.sampled_from([None, "", "left", "right", "third", 3, True, 1.5, []]),
+        "at": st.sampled_from([None, 0, 7.5, -1e99, 1e200, 2**63, "1.5", "2024-01-31", "soon", True]),
+        "id": st.sampled_from([None, 7, 2**64 - 1, "k", "", "k" * 5000, True, 1.5]),
+        "features": st.one_of(st.none(), st.just(3), st.just([1.0]), st.dictionaries(st.sampled_from("abc"), values)),
+    },
+)
+plain = st.fixed_dictionaries({"a": st.floats(-20, 20), "b": st.floats(-20, 20)})
+contents = st.one_of(
+    *[plain.map(json.dumps)] * 3,
+    *[objects.map(json.dumps)] * 3,
+    st.sampled_from(
+        [
+            *('{"a": 1, "a": "x", "b": 2}', '{"a": "x", "b": 2, "a": 1}', '{"a": 1, "b": 2, "y": null, "y": "left"}'),
+            *("", "{", "[1, 2]", '"ab"', "7", "null", '{"a": NaN, "b": 1}', '{"a": 1e999, "b": 1}', "\ud800"),
+            *('{"a": 1, "b": 1, "n": "' + "x" * 2000 + '"}', '{"a": ' + "[" * 2000 + "]" * 2000 + "}"),
+        ]
+    ),
+)
+records = st.builds(
+    Message,
+    st.just("in"),
+    st.just(3),
+    st.just(0),
+    st.sampled_from([NOW, NOW, NOW, -1, 0, 1, 1 << 62, (1 << 63) - 1, -(1 << 40)]),
+    st.one_of(*[st.just(b"k")] * 3, st.sampled_from([None, b"", b"\xff", b"k" * 4096, b"k" * 4097])),
+    st.one_of(*[contents.map(lambda text: text.encode("utf-8", "surrogatepass"))] * 9, st.none()),
+    st.one_of(
+        *[st.just([])] * 3,
+        st.just([("h", b"1"), ("none", None)]),
+        st.just([(RawName("gr\udcf6"), b"1")]),
+        st.just([("h", b"x" * 70_000)]),
+    ),
+)
+FIELDS = [
+    JsonFields(label="y", features=["a", "b"]),
+    JsonFields("id", "at", "y", ["b", "a"]),
+    JsonFields("a", "b", "y", ["a", "b"]),
+    JsonFields(label="y", features=["a", "b", "c"]),
+    JsonFields(label="y", features=["a"]),
+    JsonFields(label="y"),
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    batches=st.lists(st.lists(records, min_size=1, max_size=12), min_size=1, max_size=3),
+    fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),
+    on_missing=st.sampled_from(["impute", "error", "skip"]),
+    rules=st.sampled_from([1, 2]),
+    delay=st.sampled_from([0, 5]),
+)
+def test_a_batch_at_once_comes_to_what_its_records_do(
+    trained: TrainedModel, batches: Any, fields: JsonFields, on_missing: str, rules: int, delay: int
+) -> None:
+    """The same decisions, events, refusals and their order, counts and state, to the bit; all of it can be sent."""
+    decode = JsonDecoder(fields, 1000)
+    together = alone = partition(trained, rules, on_missing=on_missing, decision_delay=delay)
+    offset = 0
+    for batch in batches:
+        batch = [record._replace(offset=offset + n) for n, record in enumerate(batch)]
+        offset += len(batch)
+        together, outcome = step(together, PLACE, batch, (), Boundary(offset), decode)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(JsonDecoder, "plain", one_by_one)
+            alone, expected = step(alone, PLACE, batch, (), Boundary(offset), decode)
+        assert said(outcome) == said(expected)
+        assert bits(together.model.stream_state()) == bits(alone.model.stream_state())
+        assert together[1:] == alone[1:]
+        messages = [*PUBLISHER.decisions(3, outcome.decisions), *PUBLISHER.dead_letters(outcome.refused)]
+        assert len({(m.topic, m.offset) for m in messages}) == len(messages)
+
+
+def test_plain_records_are_taken_at_once(trained: TrainedModel) -> None:
+    """The quick way is taken: whoever breaks it makes the service slower, and nothing else would say so."""
+    decode = JsonDecoder(FIELDS[0], 1000)
+    batch = [Message("in", 3, n, NOW, b"k", json.dumps(x).encode(), []) for n, (x, _) in enumerate(stream_part(40))]
+    batch[5] = batch[5]._replace(value=b'{"a": null, "b": 1.0}')
+    batch[9] = batch[9]._replace(value=b'{"a": 1.0, "b": 1.0, "y": "left"}')
+    found = decode.plain(batch, trained.names)
+    assert list(found.places) == [n for n in range(40) if n not in (5, 9)]
+    assert found.rows.shape == (38, 2)
+
+
+# Nothing of what the model looks at
+
+
+def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = 2, **arguments: Any) -> list[str]:
+    values = [json.dumps(x).encode() for x, _ in stream_part(8)]
+    values.insert(4, value)
+    batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
+    _, outcome = step(partition(trained, rules, **arguments), PLACE, batch, (), Boundary(9), decode)
+    assert [r.offset for r, _ in outcome.refused] in ([], [4])
+    assert {refusal.stage for _, refusal in outcome.refused} <= {"VALIDATE"}
+    return [str(refusal.error) for _, refusal in outcome.refused]
+
+
+@pytest.mark.parametrize("on_missing", ["impute", "error", "skip"])
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (b'{"A": 1.0, "B": 2.0}', "'A', 'B'"),
+        (b'{"a": null, "b": null, "c": 1}', "'a', 'b', 'c'"),
+        (b'{"features": {"A": 1}, "a": 1, "b": 2}', "'A'"),
+        (b'{"A": 1, "y": "left"}', "'A', 'y'"),
+        (b"{}", "no field"),
+        (json.dumps(dict.fromkeys("cdefghij", 1)).encode(), "'g' and 3 more"),
+    ],
+)
+def test_an_instance_without_any_feature_is_a_dead_letter(
+    trained: TrainedModel, on_missing: str, value: bytes, found: str
+) -> None:
+    decode = JsonDecoder(FIELDS[0], 1000)
+    (message,) = refused(trained, value, decode, on_missing=on_missing)
+    assert "none of the model's 2 features" in message
+    assert "expected 'a', 'b'" in message
+    assert found in message
+    assert "name the fields as in training" in message
+
+
+def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedModel) -> None:
+    nothing = {"a": float("nan"), "B": 1.0}
+
+    def decode(received: Received) -> Record:
+        value = json.loads(received.value or b"")
+        return Record(nothing if value == {} else value)
+
+    (message,) = refused(trained, b"{}", decode)
+    assert "found 'a', 'B'" in message
+
+
+def test_a_stream_that_was_begun_by_the_earlier_rules_decides_it(trained: TrainedModel) -> None:
+    decode = JsonDecoder(FIELDS[0], 1000)
+    assert refused(trained, b'{"A": 1.0}', decode, rules=1) == []
+    assert refused(trained, b'{"a": 1.0}', decode) == [], "one feature is enough"
+
+
+def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -> None:
+    decode = JsonDecoder(FIELDS[0], 1000)
+    values = [b'{"a": 1.0, "b": 1.0}', b'{"a": 1.0}', b'{"b": 1.0, "y": "left"}', b"{}", b"{"]
+    batch = [Message("in", 3, n, NOW, b"k", value, []) for n, value in enumerate(values)]
+    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(5), decode)
+    assert (outcome.missing, outcome.values) == (2, 6)
+    _, outcome = step(partition(trained, on_missing="skip"), PLACE, batch, (), Boundary(5), decode)
+    assert (outcome.missing, outcome.values, outcome.skipped) == (0, 2, 2)
+
+
+# What could not be told
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record({"a": 1.0, "b": 1.0}, key=1 << 64),
+        Record({"a": 1.0, "b": 1.0}, key="\ud800"),
+        Record({"a": 1.0, "b": 1.0}, time=10**50),
+        Record({"a": 1.0, "b": 1.0}, label="\ud800"),
+        Record({"a": 1.0, "b": 1.0}, time=float("inf")),
+        Record([1.0, 1.0]),  # type: ignore[arg-type]
+    ],
+)
+def test_what_a_decoder_may_not_bring_is_a_dead_letter(trained: TrainedModel, record: Record) -> None:
+    batch = [Message("in", 3, 0, NOW, b"k", b"", []), Message("in", 3, 1, NOW, b"k", b"", [])]
+    good = Record({"a": 1.0, "b": 1.0}, key="good")
+    found = iter([record, good])
+    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(2), lambda _: next(found))
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    (published,) = PUBLISHER.decisions(3, outcome.decisions)
+    assert isinstance(published, Outgoing)
+
+
+@pytest.mark.parametrize("timestamp", [-1, -(1 << 62), 0, 1 << 62, (1 << 63) - 1])
+def test_absurd_timestamps_stop_nothing(trained: TrainedModel, timestamp: int) -> None:
+    decode = JsonDecoder(FIELDS[0], 1000)
+    batch = [
+        Message("in", 3, n, timestamp, b"k", json.dumps(x).encode(), []) for n, (x, _) in enumerate(stream_part(64))
+    ]
+    batch[5] = batch[5]._replace(value=b"{")
+    _, outcome = step(partition(trained), PLACE, batch, (), Boundary(64), decode)
+    assert len(outcome.decisions) == 63
+    assert outcome.events
+    messages = [
+        *PUBLISHER.decisions(3, outcome.decisions),
+        *PUBLISHER.events(3, outcome),
+        *PUBLISHER.dead_letters(outcome.refused),
+    ]
+    assert {message.timestamp for message in messages} == {timestamp if timestamp >= 0 else None}
+    assert any("ce_time" in dict(message.headers) for message in messages) == (timestamp == 0)
