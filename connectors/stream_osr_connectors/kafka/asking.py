@@ -12,11 +12,7 @@ import orjson
 from stream_osr.errors import ConnectorError, InvalidParameter
 from stream_osr_connectors.values import DecodeError
 
-from .client.explaining import explained, start_explained
-from .client.options import connection
-from .client.plain import read_all
-from .client.producer import PlainProducer
-from .client.seam import ClientError
+from .client import ClientError, PlainProducer, explained, read_all, start_explained
 from .labelling import parse
 from .messages import Outgoing
 from .settings import ServiceSettings
@@ -53,7 +49,7 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
     except DecodeError as error:
         raise InvalidParameter(f"the service could not do that: {error}") from None
     with start_explained(settings):
-        producer = PlainProducer(ANSWER_SECONDS, **connection(settings))
+        producer = PlainProducer.of(settings, ANSWER_SECONDS)
         try:
             for command in commands:
                 _check_place(producer, settings, command.topic, command.partition)

@@ -19,7 +19,7 @@ from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr_connectors.values import DecodeError, label_of_text
 
 from .asking import ask, meant
-from .client.explaining import quieten
+from .client import quieten
 from .current_model import CurrentModel
 from .exits import AGAIN, NO_BROKER, REFUSED, exit_code, passes
 from .figures import Figures

@@ -7,12 +7,16 @@ what was snapshot is of the topic before; ids of what is published count on, so 
 from __future__ import annotations
 
 import json
-import os
+import logging
 import re
+import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import ConnectorError, PersistenceError
+
+logger = logging.getLogger("stream_osr.kafka")
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 
@@ -37,8 +41,8 @@ class Incarnations:
 
     def __init__(self, folder: Path, topic: str) -> None:
         self._path, self._topic = folder / f"{topic}.topic", topic
-        self.now = 0
-        self.partitions = 0
+        self.now = self.partitions = 0
+        self._id = ""
 
     @property
     def name(self) -> str:
@@ -46,23 +50,66 @@ class Incarnations:
         return f"{self._topic}+{self.now}" if self.now else self._topic
 
     def take(self, topic_id: str, partitions: int) -> bool:
-        """Note the topic as it is; say whether it is another one than before.
+        """Take the topic as it is; say whether it is another one than the one that is written down.
 
         Raises
         ------
         PersistenceError
-            If that cannot be written down.
+            If that cannot be read.
         """
         found = self._read()
-        if found is None or not topic_id:
-            renewed, self.now, self.partitions = False, 0 if found is None else int(found["incarnation"]), partitions
-        elif found["id"] == topic_id:
-            self.now, self.partitions = int(found["incarnation"]), int(found["partitions"])
+        self._id, self.partitions, self.now = topic_id, partitions, 0
+        if found is None:
             return False
-        else:
-            renewed, self.now, self.partitions = True, int(found["incarnation"]) + 1, partitions
-        self._write({"id": topic_id, "incarnation": self.now, "partitions": partitions})
-        return renewed
+        self.now = int(found["incarnation"])
+        if not topic_id or not found["id"]:
+            return False
+        if found["id"] == topic_id:
+            self.partitions = int(found["partitions"])
+            return False
+        self.now += 1
+        return True
+
+    def keep(self) -> None:
+        """Write it down, for the next start and the other workers.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be written.
+        """
+        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
+        try:
+            new.write_text(json.dumps({"id": self._id, "incarnation": self.now, "partitions": self.partitions}))
+            new.replace(self._path)
+        except OSError as error:
+            raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
+
+    def tell(self, decided: Mapping[int, int], on_lost_state: str) -> None:
+        """Say what is gone with the topic before; by the settings, that may be the end.
+
+        Parameters
+        ----------
+        decided
+            How far each partition of the one before was decided, as far as is known.
+        on_lost_state
+            As the operator has set it.
+
+        Raises
+        ------
+        ConnectorError
+            If it is ``fail``.
+        """
+        far = ", ".join(f"{offset} of partition {number}" for number, offset in sorted(decided.items()))
+        told = (
+            f"input: topic {self._topic} was deleted and made again; of the one before, records were decided up to "
+            f"{far or 'an offset that is not known'}, and what came after is gone"
+        )
+        if on_lost_state == "fail":
+            raise ConnectorError(
+                f"{told}; set on_lost_state to cold to begin anew with this one, or take another group"
+            )
+        logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self.name)
 
     def lineage(self, random: str) -> str:
         """Name a run of micro-batches so that one can tell in which life it began."""
@@ -84,11 +131,3 @@ class Incarnations:
                 f"cannot read {self._path}, which says which topic {self._topic} it was ({error}); bring it back, or "
                 "remove it if the topic was never made again"
             ) from None
-
-    def _write(self, content: dict[str, Any]) -> None:
-        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-        try:
-            new.write_text(json.dumps(content))
-            new.replace(self._path)
-        except OSError as error:
-            raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None

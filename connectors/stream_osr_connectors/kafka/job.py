@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from .client.seam import Committed, Offset, Refused
+from .client import Committed, Offset, Refused
 from .messages import Outgoing, Received
 from .watching import Watch
 

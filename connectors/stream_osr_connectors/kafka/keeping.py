@@ -49,7 +49,9 @@ class Keeper:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
         for number, owned in partitions.items():
-            if not owned.replay and not owned.uncommitted and owned.state.rules != RULES:
+            if owned.state.rules != RULES and not (
+                owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state)
+            ):
                 self._upgrade(number, owned, now)
         full = [n for n, owned in partitions.items() if not owned.replay and self._is_full(owned.state)]
         for number in full:

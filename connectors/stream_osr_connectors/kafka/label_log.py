@@ -11,8 +11,7 @@ from typing import Protocol
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
-from .client.plain import TopicFollower
-from .client.seam import ClientError
+from .client import ClientError, TopicFollower
 from .labelling import Command, parse
 from .patience import Backoff, Seldom
 from .settings import ServiceSettings
@@ -146,3 +145,8 @@ class LabelLog:
             self._places.append(received.offset)
             self._commands.append(command)
         self.end = follower.position(self._place)
+
+
+def asks(labels: Labels, topic: str, number: int, begin: int) -> bool:
+    """Say whether somebody has named, muted or undone something in a partition; late labels wait for instances."""
+    return any((command.topic, command.partition) == (topic, number) for command in labels.between(begin, labels.end))

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from .client.explaining import quieten
+from .client import quieten
 from .settings import ServiceSettings
 
 

@@ -11,8 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from .client.explaining import quieten, start_explained
-from .client.seam import ClientError, Kind, Place
+from .client import ClientError, Kind, Place, quieten, start_explained
 from .exits import NoRightError
 from .figures import Figures
 from .job import Group, Job, Waiting
@@ -59,11 +58,12 @@ class Loop:
         self._settings, self._job, self._reader = settings, job, reader
         self._transactions, self._watch, self.figures = transactions, watch, figures
         self._topic = watch.input
-        self._backoff = Backoff()
+        self._backoff, self._loading = Backoff(), Backoff()
         self._seldom = Seldom(logger)
         self._doubtful: Group | None = None
         self._trouble = ""
         self._waiting: dict[int, str] = {}
+        self._assigned: dict[int, float] = {}
         self._telling = Telling(job, reader, watch, figures)
         self._swept = time.monotonic()
 
@@ -164,8 +164,9 @@ class Loop:
         """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
         for number in sorted(self._reader.assigned - set(self._job.owned)):
             place = f"{self._topic}/{number}"
-            self._waiting.setdefault(number, "")
-            if not self._backoff.due or self._watch.broken:
+            if number not in self._waiting:
+                self._waiting[number], self._assigned[number] = "", time.monotonic()
+            if self._doubtful is not None or not self._loading.due or not self._is_looked_at(number):
                 continue
             try:
                 loaded = self._job.load(number, self._reader.where(number))
@@ -181,15 +182,21 @@ class Loop:
             except (ClientError, InDoubtError) as error:
                 self._job.let_go(number)
                 self._waiting[number] = str(error)
-                self._backoff.fail()
+                self._loading.fail()
                 self._seldom.say(place, f"{place} cannot be loaded yet: {error}", logging.INFO)
                 continue
-            self._backoff.succeed()
+            self._loading.succeed()
             self._seldom.forget(place)
             self._waiting.pop(number, None)
             logger.info("assigned %s at %d", place, loaded.begin)
         for number in self._waiting.keys() - self._reader.assigned:
             del self._waiting[number]
+
+    def _is_looked_at(self, number: int) -> bool:
+        """Say whether the input, since it gave us a partition, is known to be there, and the one that it was."""
+        return self._watch.has_looked_since(self._assigned[number]) and not (
+            self._watch.broken or self._watch.renewed(self._reader.topic_id)
+        )
 
     # Publishing.
 

@@ -12,7 +12,7 @@ from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
 
-from .client.seam import ClientError, Refused
+from .client import ClientError, Refused
 from .figures import Figures
 from .messages import Message, Origin, Outgoing, Received, Refusal
 from .partition import Outcome, Partition

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .client.explaining import remedy_of
-from .client.group import GroupConsumer
-from .client.seam import ClientError, Committed, Consumer, Kind, Offset, Unreadable
+from .client import ClientError, Committed, Consumer, GroupConsumer, Kind, Offset, Unreadable, remedy_of
 from .figures import Figures
 from .messages import Received
 from .patience import Backoff, Seldom, Strikes

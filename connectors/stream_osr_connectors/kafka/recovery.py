@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from .boundaries import Boundary, History, Progress
-from .client.seam import Committed
+from .client import Committed
 from .exits import AGAIN
 from .incarnations import Incarnations
 from .models import Journal, ModelFile

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .client.group import GroupConsumer
-from .client.producer import TransactionalProducer
-from .client.seam import Producer
+from .client import GroupConsumer, Producer, TransactionalProducer
 from .current_model import CurrentModel
 from .figures import Figures
 from .loop import Loop

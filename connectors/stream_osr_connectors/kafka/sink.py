@@ -12,8 +12,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.values import plain
 
-from .client.producer import BY_KEY, PlainProducer
-from .client.seam import ClientError
+from .client import BY_KEY, ClientError, PlainProducer
 from .messages import Outgoing
 
 SEND_SECONDS = 60.0
@@ -50,16 +49,7 @@ class KafkaSink(Closing):
         self._flushed = 0
         self._closed = False
         try:
-            self._producer = PlainProducer(
-                SEND_SECONDS,
-                **{
-                    "bootstrap_servers": [server.strip() for server in brokers.split(",")],
-                    "linger_ms": 5,
-                    "bootstrap_timeout_ms": 5000,
-                    "reconnect_backoff_max_ms": 1000,
-                    **client,
-                },
-            )
+            self._producer = PlainProducer.at(brokers, SEND_SECONDS, linger_ms=5, **client)
             self._producer.partitions(topic)
         except ClientError as error:
             raise ConnectorError(f"cannot write to topic {topic} at {brokers}: {error}") from None

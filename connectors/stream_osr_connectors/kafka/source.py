@@ -11,8 +11,7 @@ from stream_osr_connectors.base import BadRecord, Closing, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .client.plain import TopicFollower
-from .client.seam import ClientError, Place
+from .client import ClientError, Place, TopicFollower
 from .decoding import JsonDecoder
 from .messages import Received
 
@@ -64,20 +63,7 @@ class KafkaSource(Closing):
         self._rows = 0
         self._closed = False
         try:
-            self._follower = TopicFollower(
-                topic,
-                brokers,
-                **{
-                    "bootstrap_servers": [server.strip() for server in brokers.split(",")],
-                    "enable_auto_commit": False,
-                    "auto_offset_reset": "none",
-                    "isolation_level": "read_committed",
-                    "allow_auto_create_topics": False,
-                    "bootstrap_timeout_ms": 5000,
-                    "reconnect_backoff_max_ms": 1000,
-                    **client,
-                },
-            )
+            self._follower = TopicFollower.at(brokers, topic, **client)
             self._ends = self._follower.bounds()[1]
         except ClientError as error:
             raise ConnectorError(f"cannot read topic {topic} at {brokers}: {error}") from None

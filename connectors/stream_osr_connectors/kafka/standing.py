@@ -5,7 +5,7 @@ from __future__ import annotations
 from stream_osr.errors import ConnectorError
 
 from .boundaries import Progress
-from .client.seam import Committed
+from .client import Committed
 from .incarnations import Incarnations
 from .settings import ServiceSettings
 from .snapshots import Snapshots

@@ -6,23 +6,24 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
 from .accounting import account
 from .boundaries import MOST_CHARACTERS, Progress
-from .client.seam import Committed, Offset, Refused
+from .client import ClientError, Committed, Offset, Refused
 from .cutting import Cut, ready, replayed
 from .decoding import make_decoder
 from .figures import Figures, PartitionFigures
 from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
-from .label_log import LabelLog, Labels, NoLabels
+from .label_log import LabelLog, Labels, NoLabels, asks
 from .messages import Decoder, Received
 from .models import ModelFile
+from .orphans import remove_orphans
 from .owned import Owned
 from .partition import Partition, step
 from .publisher import Publisher
@@ -32,7 +33,7 @@ from .recovery import Found, LaterModelError, Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .subclasses import largest_summary
-from .topics import check_sizes
+from .topics import Takes, check_sizes
 from .transactions import close
 from .watching import Watch
 
@@ -43,12 +44,6 @@ READ_AHEAD = 4
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
-
-
-class Content(NamedTuple):
-    """What a transaction is made of."""
-
-    batches: Sequence[Batch]
 
 
 class Streams:
@@ -93,25 +88,25 @@ class Streams:
         """Make sure that what is published fits, and that the input is the one that it was."""
         settings, trained = self._settings, self._model.trained
         takes = watch.seen.takes
-        check_sizes(settings, takes)
-        if settings.subclasses is not None and takes[settings.subclasses].bytes < largest_summary(trained):
-            raise ConnectorError(
-                f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes "
-                f"at most; set its max.message.bytes to {largest_summary(trained)}, or train with a PCA"
-            )
+        check_sizes(settings, takes, largest_summary(trained))
         if settings.labels is not None:
             self._labels = LabelLog(settings)
         self._watch = watch
-        if self._incarnations.take(watch.topic_id, watch.partitions):
-            self._tell_of_renewal()
-        self._make_publishing(watch)
+        self.renewed(watch.topic_id)
+        with suppress(ClientError):  # there is another start
+            remove_orphans(self._snapshots.folder, settings.input, self._model.identity, watch.committed())
 
     def renewed(self, topic_id: str) -> None:
-        """Go on with the input that was deleted and made again, or end."""
-        assert self._watch is not None
-        self._incarnations.take(topic_id, self._watch.partitions)
-        self._tell_of_renewal()
-        self._make_publishing(self._watch)
+        """Go on with the input as it is; if it was deleted and made again, that may be the end."""
+        settings, watch = self._settings, self._watch
+        assert watch is not None
+        if self._incarnations.take(topic_id, watch.partitions):
+            decided = {number: owned.state.history.last.offset for number, owned in self._owned.items()}
+            self._incarnations.tell(decided or self._keeper.newest(), settings.on_lost_state)
+        self._incarnations.keep()
+        trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
+        publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
+        self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)
 
     def close(self) -> None:
         """Let go of the labels."""
@@ -216,11 +211,11 @@ class Streams:
             return None
         assert self._publishing is not None
         offsets = {one.number: self._offset(one.number, one.after) for one in batches}
-        return Group(Content(batches), self._publishing.messages(batches), offsets)
+        return Group(batches, self._publishing.messages(batches), offsets)
 
     def undo(self, group: Group) -> None:
         """Put states and records back as they were."""
-        for one in reversed(group.content.batches):
+        for one in reversed(group.content):
             owned = self._owned.get(one.number)
             if owned is not None:
                 owned.state = one.before
@@ -230,14 +225,14 @@ class Streams:
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
         assert self._publishing is not None
-        return group._replace(messages=self._publishing.instead(group.messages, group.content.batches, refused))
+        return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
     def done(self, group: Group) -> None:
         """Count what has been published, and check that nothing is missing."""
-        for one in group.content.batches:
+        for one in group.content:
             if one.number in self._owned:
                 self._owned[one.number].uncommitted -= len(one.records)
-        account(self._figures, self._settings, group.content.batches, group.messages)
+        account(self._figures, self._settings, group.content, group.messages)
 
     def rest(self) -> None:
         """Write the snapshot that is most overdue."""
@@ -258,15 +253,8 @@ class Streams:
             done,
             size=self._batch_size,
             due=due,
-            asked=not owned.buffer and self._asked(number, done.labels),
+            asked=not owned.buffer and asks(self._labels, self._settings.input, number, done.labels),
             labels=self._labels.end,
-        )
-
-    def _asked(self, number: int, labels: int) -> bool:
-        """Somebody has named, muted or undone something in this partition; late labels wait for instances."""
-        return any(
-            (command.topic, command.partition) == (self._settings.input, number)
-            for command in self._labels.between(labels, self._labels.end)
         )
 
     def _close(self, number: int, owned: Owned, cut: Cut) -> Batch:
@@ -305,28 +293,3 @@ class Streams:
                 "micro-batches since no longer fit beside the committed offset; see the log for the reason"
             )
         return Offset(state.history.last.offset, text)
-
-    def _tell_of_renewal(self) -> None:
-        """Say what is gone with the topic before; by the settings, that is the end.
-
-        Raises
-        ------
-        ConnectorError
-            If on_lost_state is fail.
-        """
-        topic = self._settings.input
-        decided = {number: owned.state.history.last.offset for number, owned in self._owned.items()}
-        decided = decided or self._keeper.newest()
-        far = ", ".join(f"{offset} of {topic}/{number}" for number, offset in sorted(decided.items())) or "none known"
-        told = f"input: topic {topic} was deleted and made again; of the one before, records were decided up to {far}"
-        if self._settings.on_lost_state == "fail":
-            raise ConnectorError(
-                f"{told}; set on_lost_state to cold to begin anew with this one, or take another group"
-            )
-        logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self._incarnations.name)
-
-    def _make_publishing(self, watch: Watch) -> None:
-        settings, trained = self._settings, self._model.trained
-        largest = watch.seen.takes[settings.dead_letters].bytes
-        publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
-        self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import InvalidParameter
 
-from .client.admin import TopicAdmin
-from .client.explaining import start_explained
-from .client.seam import Admin
+from .client import Admin, TopicAdmin, start_explained
 from .settings import ServiceSettings
 from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 

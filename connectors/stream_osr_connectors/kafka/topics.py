@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .client.seam import Admin, ClientError
+from .client import Admin, ClientError
 from .settings import ServiceSettings
 from .timestamps import Limits
 
@@ -75,13 +75,13 @@ def takes_of(admin: Admin, names: Iterable[str]) -> dict[str, Takes]:
     return {name: _taken(configs.get(name, {})) for name in names}
 
 
-def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes]) -> None:
+def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:
     """Make sure that what is published fits.
 
     Raises
     ------
     ConnectorError
-        If decisions, events or dead letters would not.
+        If decisions, events, dead letters or summaries (of so many bytes at most) would not.
     """
     for name in (settings.output, settings.events, settings.dead_letters):
         if takes[name].bytes < LEAST_BYTES:
@@ -89,6 +89,11 @@ def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes]) -> None:
                 f"topic {name} takes messages of {takes[name].bytes} bytes at most; set its max.message.bytes to "
                 f"{LEAST_BYTES} or more"
             )
+    if settings.subclasses is not None and takes[settings.subclasses].bytes < summary:
+        raise ConnectorError(
+            f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes at "
+            f"most; set its max.message.bytes to {summary}, or train with a PCA"
+        )
     given, letters = takes[settings.input].bytes, takes[settings.dead_letters].bytes
     if letters < given + SPARE_BYTES:
         logger.warning(

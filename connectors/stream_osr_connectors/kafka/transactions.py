@@ -21,8 +21,7 @@ from typing import Any
 
 from stream_osr.errors import ConnectorError
 
-from .client.explaining import remedy_of
-from .client.seam import ClientError, Kind, Offset, Place, Producer, Refused
+from .client import ClientError, Kind, Offset, Place, Producer, Refused, remedy_of
 from .exits import StartAgainError
 from .messages import Outgoing
 from .patience import Strikes

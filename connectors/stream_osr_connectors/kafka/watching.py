@@ -15,19 +15,20 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from .client.admin import TopicAdmin
-from .client.seam import Admin, ClientError, Place, Topic
+from .client import Admin, ClientError, Place, Topic, TopicAdmin
 from .exits import NoRightError
 from .figures import Figures
-from .patience import Seldom
 from .settings import ServiceSettings
 from .topics import READ_FROM, Takes, takes_of
 
 logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 1.0
-ANSWER_SECONDS = 5.0
-OLD_SECONDS = 8.0
+ANSWER_SECONDS = 3.0
+TAKES_SECONDS = 60.0
+"""How often it is asked what the topics take."""
+
+OLD_SECONDS = 5.0
 """A look that is older says nothing about the present."""
 
 
@@ -85,8 +86,9 @@ class Watch:
         self._at = 0.0
         self._trouble = ""
         self._admin: Admin | None = None
-        self._told = threading.Event()
-        self._seldom = Seldom(logger)
+        self._told, self._poked = threading.Event(), threading.Event()
+        self._former: set[str] = set()
+        self._begun = self._asked = 0.0
 
     def open(self) -> None:
         """Look for the first time, and make sure that all topics are there and that we may use them.
@@ -100,8 +102,8 @@ class Watch:
         NoRightError
             If a right is.
         """
-        logger.info("topics: %s", ", ".join(f"{role} {name}" for role, name in self._topics.items()))
         self._look()
+        logger.info("topics: %s", ", ".join(f"{role} {name}" for role, name in self._topics.items()))
         for role, name in self._topics.items():
             topic = self.seen.topics[name]
             if topic.missing:
@@ -122,6 +124,14 @@ class Watch:
     def close(self) -> None:
         """Look no more."""
         self._told.set()
+        self._poked.set()
+
+    def has_looked_since(self, moment: float) -> bool:
+        """Say whether there was a look that began after a moment; if not, there is one at once."""
+        if self._begun > moment:
+            return True
+        self._poked.set()
+        return False
 
     @property
     def topic_id(self) -> str:
@@ -132,6 +142,18 @@ class Watch:
     def partitions(self) -> int:
         """How many the input has, as far as is known."""
         return self.seen.topics[self.input].partitions
+
+    def committed(self) -> dict[int, str | None]:
+        """Ask what the group has committed beside the offset of each partition of the input; None: nothing.
+
+        Raises
+        ------
+        ClientError
+            If the brokers do not say.
+        """
+        assert self._admin is not None, "open() makes the client"
+        found = self._admin.committed(self._settings.group, self.input)
+        return {number: found[number].metadata if number in found else None for number in range(self.partitions)}
 
     @property
     def broken(self) -> bool:
@@ -148,12 +170,13 @@ class Watch:
             The id that the consumer knows, perhaps earlier than the last look.
         """
         for found in (self.seen.topics[self.input].id, client_says):
-            if self._input_id and found and found != self._input_id:
+            if self._input_id and found and found != self._input_id and found not in self._former:
                 return found
         return ""
 
     def accept(self, topic_id: str) -> None:
         """Take this id of the input for the right one from now on."""
+        self._former.add(self._input_id)
         self._input_id = topic_id
 
     def end(self, number: int) -> int | None:
@@ -185,7 +208,9 @@ class Watch:
         return None if topic.allows(needed) else needed.lower()
 
     def _run(self) -> None:
-        while not self._told.wait(LOOK_SECONDS):
+        while not self._told.is_set():
+            self._poked.wait(LOOK_SECONDS)
+            self._poked.clear()
             before = self.seen
             try:
                 self._look()
@@ -201,6 +226,7 @@ class Watch:
         self._let_go()
 
     def _look(self) -> None:
+        begun = time.monotonic()
         if self._admin is None:
             self._admin = self._make(self._settings, ANSWER_SECONDS)
         topics = self._admin.topics(self._topics.values())
@@ -210,9 +236,10 @@ class Watch:
             ends = self._ends(self._admin, places)
         else:
             ends = {}
-        before = self.seen.takes if self.seen.topics == topics else {}
-        takes = before or takes_of(self._admin, there)
-        self.seen, self._at = Seen(topics, ends, takes), time.monotonic()
+        takes = self.seen.takes
+        if self.seen.topics != topics or begun - self._asked > TAKES_SECONDS:
+            takes, self._asked = takes_of(self._admin, there), begun
+        self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
 
     def _ends(self, admin: Admin, places: list[Place]) -> Mapping[Place, int]:
         try:

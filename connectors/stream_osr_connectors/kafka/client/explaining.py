@@ -20,7 +20,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka.exits import NoBrokerError, NoRightError
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
-from .options import BOOTSTRAP_SECONDS, servers, tls_context, why
+from .options import BOOTSTRAP_SECONDS, begin_at, tls_context, why
 from .seam import ClientError, Kind
 
 ALERT_SECONDS = 1.0
@@ -114,7 +114,7 @@ def quieten() -> None:
 def _tls_problem(settings: ServiceSettings) -> str | None:
     """Find out why a broker cannot be talked to by TLS; the client does not tell."""
     context = tls_context(settings)
-    for server in servers(settings):
+    for server in begin_at(settings.brokers)["bootstrap_servers"]:
         host, _, port = server.rpartition(":")
         try:
             connection = socket.create_connection((host.strip("[]"), int(port)), timeout=BOOTSTRAP_SECONDS)

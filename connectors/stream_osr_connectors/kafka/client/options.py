@@ -45,10 +45,8 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ca
 def connection(settings: ServiceSettings) -> dict[str, Any]:
     """Options that all clients share: where the brokers are, and who we are."""
     options: dict[str, Any] = {
-        "bootstrap_servers": servers(settings),
+        **begin_at(settings.brokers),
         "client_id": f"stream-osr-{settings.group}-{settings.instance}",
-        "bootstrap_timeout_ms": int(1000 * BOOTSTRAP_SECONDS),
-        "reconnect_backoff_max_ms": 1000,
         "metadata_max_age_ms": int(1000 * METADATA_SECONDS),
         "security_protocol": settings.security_protocol,
     }
@@ -100,21 +98,26 @@ def tls_context(settings: ServiceSettings) -> ssl.SSLContext:
     return context
 
 
-def reading(settings: ServiceSettings) -> dict[str, Any]:
-    """Options of whatever reads."""
+READ_COMMITTED: dict[str, Any] = {
+    "enable_auto_commit": False,
+    "auto_offset_reset": "none",  # a jump over lost records is never silent
+    "isolation_level": "read_committed",  # also what makes committed offsets wait for open transactions
+    "allow_auto_create_topics": False,
+}
+
+
+def begin_at(brokers: str) -> dict[str, Any]:
+    """Options that say where the brokers are."""
     return {
-        **connection(settings),
-        "enable_auto_commit": False,
-        "auto_offset_reset": "none",  # a jump over lost records is never silent
-        "isolation_level": "read_committed",  # also what makes committed offsets wait for open transactions
-        "allow_auto_create_topics": False,
-        "retry_backoff_ms": 50,
+        "bootstrap_servers": [server.strip() for server in brokers.split(",") if server.strip()],
+        "bootstrap_timeout_ms": int(1000 * BOOTSTRAP_SECONDS),
+        "reconnect_backoff_max_ms": 1000,
     }
 
 
-def servers(settings: ServiceSettings) -> list[str]:
-    """Brokers to begin with."""
-    return [server.strip() for server in settings.brokers.split(",") if server.strip()]
+def reading(settings: ServiceSettings) -> dict[str, Any]:
+    """Options of whatever reads."""
+    return {**connection(settings), **READ_COMMITTED, "retry_backoff_ms": 50}
 
 
 def why(error: OSError) -> str:

@@ -14,7 +14,7 @@ from stream_osr_connectors.kafka.messages import Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
-from .options import reading
+from .options import READ_COMMITTED, begin_at, reading
 from .seam import Place
 from .unpacking import unpack_all
 
@@ -52,6 +52,11 @@ class TopicFollower:
         self.places: Sequence[Place] = [Place(topic, number) for number in sorted(numbers)]
         with translated():
             self._client.assign([TopicPartition(*place) for place in self.places])
+
+    @classmethod
+    def at(cls, brokers: str, topic: str, **options: Any) -> TopicFollower:
+        """Read a topic of some brokers, with further options of kafka-python's consumer."""
+        return cls(topic, brokers, **{**begin_at(brokers), **READ_COMMITTED, **options})
 
     @classmethod
     def of(cls, settings: ServiceSettings, topic: str) -> TopicFollower:

@@ -15,7 +15,7 @@ from stream_osr_connectors.kafka.messages import Outgoing
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
-from .options import connection
+from .options import begin_at, connection
 from .seam import ClientError, Kind, Offset, Place, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
@@ -56,6 +56,16 @@ class PlainProducer:
                     **options,
                 }
             )
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, deadline: float) -> PlainProducer:
+        """Write as the service does."""
+        return PlainProducer(deadline, **connection(settings))
+
+    @classmethod
+    def at(cls, brokers: str, deadline: float, **options: Any) -> PlainProducer:
+        """Write to some brokers, with further options of kafka-python's producer."""
+        return PlainProducer(deadline, **{**begin_at(brokers), **options})
 
     def send(self, messages: Sequence[Outgoing]) -> Sent:
         """Send messages and wait until the broker has answered for each.

@@ -1,0 +1,181 @@
+"""Every exception that the client can raise in a transaction has its kind; and nothing of the client gets out."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import struct
+from pathlib import Path
+
+import pytest
+from kafka import errors
+from kafka.producer import transaction_manager
+
+from stream_osr_connectors.kafka.client.kinds import KINDS, kind_of, told, translated
+from stream_osr_connectors.kafka.client.seam import ClientError, Kind
+
+FOLDER = Path(inspect.getfile(ClientError)).parents[1]
+
+TABLE = {
+    Kind.RECORD: {
+        "InvalidRecordError",
+        "InvalidTimestampError",
+        "MessageSizeTooLargeError",
+        "RecordListTooLargeError",
+    },
+    Kind.RIGHT: {
+        "AuthorizationError",
+        "ClusterAuthorizationFailedError",
+        "DelegationTokenAuthorizationFailedError",
+        "GroupAuthorizationFailedError",
+        "InconsistentTopicIdError",
+        "SaslAuthenticationFailedError",
+        "TopicAuthorizationFailedError",
+        "TransactionalIdAuthorizationFailedError",
+        "UnknownTopicIdError",
+        "UnknownTopicOrPartitionError",
+    },
+    Kind.TAKEN: {"FencedInstanceIdError", "InvalidProducerEpochError", "ProducerFencedError"},
+    Kind.FATAL: {
+        "GroupMaxSizeReachedError",
+        "IllegalArgumentError",
+        "IllegalSaslStateError",
+        "IncompatibleBrokerVersion",
+        "InconsistentGroupProtocolError",
+        "InvalidCommitOffsetSizeError",
+        "InvalidGroupIdError",
+        "InvalidRequiredAcksError",
+        "InvalidSessionTimeoutError",
+        "InvalidTopicError",
+        "InvalidTransactionTimeoutError",
+        "KafkaConfigurationError",
+        "OffsetMetadataTooLargeError",
+        "SecurityDisabledError",
+        "UnrecognizedBrokerVersion",
+        "UnsupportedCodecError",
+        "UnsupportedCompressionTypeError",
+        "UnsupportedForMessageFormatError",
+        "UnsupportedSaslMechanismError",
+        "UnsupportedVersionError",
+    },
+}
+"""By name, of all classes of the client; every other one asks for patience."""
+
+
+def classes() -> list[type[errors.KafkaError]]:
+    """All exceptions of the client."""
+    found = (each for each in vars(errors).values() if inspect.isclass(each))
+    return [each for each in found if issubclass(each, errors.KafkaError)]
+
+
+def made(kind: type[errors.KafkaError]) -> errors.KafkaError:
+    """One of them."""
+    return kind({}) if kind is errors.LogTruncationError else kind()
+
+
+@pytest.mark.parametrize("kind", classes(), ids=lambda each: each.__name__)
+def test_every_class_of_the_client_has_its_kind(kind: type[errors.KafkaError]) -> None:
+    expected = next((its for its, names in TABLE.items() if kind.__name__ in names), Kind.AGAIN)
+    assert kind_of(made(kind)) is expected
+    assert told(made(kind)).kind is expected
+
+
+def test_the_table_names_classes_that_there_are() -> None:
+    there = {each.__name__ for each in classes()}
+    assert set().union(*TABLE.values()) <= there
+    assert {each.__name__ for each in KINDS if issubclass(each, errors.KafkaError)} <= there
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (TypeError("headers"), Kind.RECORD),
+        (ValueError("key"), Kind.RECORD),
+        (UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates"), Kind.RECORD),
+        (OverflowError("int too big"), Kind.RECORD),
+        (struct.error("argument out of range"), Kind.RECORD),
+        (ConnectionResetError("peer"), Kind.AGAIN),
+        (TimeoutError("late"), Kind.AGAIN),
+        (RuntimeError("the client has a defect"), Kind.AGAIN),
+        (AssertionError("state"), Kind.AGAIN),
+        (KeyError("batch"), Kind.AGAIN),
+    ],
+)
+def test_what_is_not_of_the_client(error: Exception, kind: Kind) -> None:
+    assert told(error).kind is kind
+
+
+def test_what_the_client_wraps_decides() -> None:
+    inner = errors.InvalidTransactionTimeoutError()
+    assert told(errors.KafkaError(errors.ProducerFencedError())).kind is Kind.TAKEN
+    assert told(errors.KafkaError("it failed with errors.", inner)).kind is Kind.FATAL
+    assert told(errors.KafkaError(f"Unexpected error in InitProducerIdResponse: {inner}")).kind is Kind.FATAL
+    assert (
+        told(errors.KafkaError("Cannot send offsets because the producer is not in a transaction")).kind is Kind.AGAIN
+    )
+    assert told(errors.KafkaError()).kind is Kind.AGAIN
+    text = str(told(errors.TopicAuthorizationFailedError({"sensors.decisions"})))
+    assert "TopicAuthorizationFailedError" in text
+    assert "sensors.decisions" in text
+    assert "\n" not in str(told(ValueError("two\nlines")))
+
+
+def test_errors_that_the_transaction_manager_names_are_in_the_table() -> None:
+    """A new release may learn to raise others: they are to be looked at."""
+    tree = ast.parse(inspect.getsource(transaction_manager))
+    named = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "Errors"
+    }
+    assert len(named) > 20
+    patient = {
+        "BrokerResponseError",
+        "CommitFailedError",
+        "ConcurrentTransactionsError",
+        "CoordinatorLoadInProgressError",
+        "CoordinatorNotAvailableError",
+        "IllegalGenerationError",
+        "IllegalStateError",
+        "InvalidProducerIdMappingError",
+        "InvalidTxnStateError",
+        "KafkaConnectionError",
+        "KafkaError",
+        "KafkaTimeoutError",
+        "NoError",
+        "NotCoordinatorError",
+        "OperationNotAttemptedError",
+        "OutOfOrderSequenceNumberError",
+        "RequestTimedOutError",
+        "RetriableError",
+        "TransactionAbortedError",
+        "TransactionCoordinatorFencedError",
+        "UnknownMemberIdError",
+        "UnknownProducerIdError",
+    }
+    assert named - {"for_code"} - patient <= set().union(*TABLE.values()), (
+        named - patient - set().union(*TABLE.values())
+    )
+
+
+def test_nothing_of_the_client_gets_out() -> None:
+    with pytest.raises(ClientError, match="KafkaTimeoutError: late") as caught, translated():
+        raise errors.KafkaTimeoutError("late")
+    assert caught.value.kind is Kind.AGAIN
+    with pytest.raises(MemoryError), translated():
+        raise MemoryError
+
+
+def test_the_client_is_known_in_its_folder_only() -> None:
+    """Another client can be put there."""
+    for path in FOLDER.rglob("*.py"):
+        names = {
+            alias.name if isinstance(node, ast.Import) else node.module or ""
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.level == 0)
+            for alias in node.names
+        }
+        if path.parent.name != "client":
+            assert not any(name == "kafka" or name.startswith("kafka.") for name in names), path.name
+    lines = {path.name: len(path.read_text().splitlines()) for path in FOLDER.rglob("*.py")}
+    assert max(lines.values()) <= 300, {name: count for name, count in lines.items() if count > 300}
