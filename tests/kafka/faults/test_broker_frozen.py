@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.kafka.faults.trials import SOON, Site, Trial, kill, until
+from tests.kafka.faults.trials import Site, Trial, kill, until
 from tests.kafka.streams import check_exactly_once
 
 
@@ -29,7 +29,7 @@ def test_the_broker_is_frozen(site: Site, seconds: float) -> None:
         kill(several, "w-0")
         return several.figure("ready", worker="w-1") == 1
 
-    until(one_alone, SOON, several.tail)
+    until(one_alone, 60, several.tail)
     for trial in (*trials, ended):
         trial.settle()
     alone.await_ready()
