@@ -2,7 +2,8 @@
 
 Records a second of one worker over a real broker (one is started if none is named), beside a pass-through in the same
 run: the same topics, client and transactions; it decodes the same JSON and sends records of the size and headers of
-decisions, and has no model. And the resident set of the worker over a long stream.
+decisions, and has no model. Whose processor time a record is: the client's, the recognizer's, or neither's. And the
+resident set of the worker over a long stream.
 """
 
 from __future__ import annotations
@@ -26,26 +27,25 @@ import numpy as np
 import pandas as pd
 import typer
 from kafka import (
-    ConsumerRebalanceListener,
     KafkaAdminClient,
-    KafkaConsumer,
     KafkaProducer,
-    OffsetAndMetadata,
-    TopicPartition,
 )
 from rich.console import Console
 from rich.table import Table
-from stream_osr_connectors.kafka.clients import group_consumer, quieten, transactional_producer
 
 from benchmarks.discovery.million import resident
+from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
+from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
 from stream_osr_connectors.kafka.decoding import make_decoder
 from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.messages import Origin, Outgoing, origin_of
+from stream_osr_connectors.kafka.patience import Strikes
 from stream_osr_connectors.kafka.publisher import Publisher
-from stream_osr_connectors.kafka.service import READ_AHEAD, Service
+from stream_osr_connectors.kafka.service import Service
 from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.streams import READ_AHEAD
 from stream_osr_connectors.kafka.topics import SPARE_BYTES, USUAL_BYTES
 from stream_osr_connectors.kafka.transactions import Transactions
 from tests.kafka.brokers import Broker
@@ -66,11 +66,12 @@ JARS = Path(".pytest_cache/d/kafka-jars")
 
 
 class Moment(NamedTuple):
-    """How far a worker is: records done, seconds, seconds of the processor (all threads), resident megabytes."""
+    """How far a worker is: records done, seconds, seconds of the processor and whose they are, resident megabytes."""
 
     done: int
     at: float
     processor: float
+    split: Split
     megabytes: float
 
 
@@ -83,6 +84,8 @@ class Run(NamedTuple):
         Records a second, after the first ones.
     processor
         Microseconds of the processor a record, likewise.
+    split
+        Whose they are.
     transaction
         Records in a transaction, on average.
     moments
@@ -91,6 +94,7 @@ class Run(NamedTuple):
 
     rate: float
     processor: float
+    split: Split
     transaction: float
     moments: list[Moment]
 
@@ -107,18 +111,21 @@ class Watch:
         How many it is to do.
     every
         Records between two moments.
+    meter
+        Tells whose processor time it is.
     """
 
     figures: Figures
     records: int
     every: int
+    meter: Meter
     moments: list[Moment] = field(default_factory=list)
 
     def __call__(self) -> bool:
         """Say whether all are done."""
         done = sum(count for (name, _), count in self.figures.counts.items() if name == "records")
         if done >= min(self.records, self.moments[-1].done + self.every if self.moments else 1):
-            self.moments.append(Moment(done, perf_counter(), process_time(), resident()))
+            self.moments.append(Moment(done, perf_counter(), process_time(), self.meter.now(), resident()))
         return done >= self.records
 
     def run(self) -> Run:
@@ -131,6 +138,7 @@ class Watch:
         return Run(
             timed / (end.at - begin.at),
             1e6 * (end.processor - begin.processor) / timed,
+            Split(*(1e6 * (after - before) / timed for before, after in zip(begin.split, end.split, strict=True))),
             end.done / self.figures.counts["transactions", -1],
             self.moments,
         )
@@ -147,34 +155,25 @@ def serve(settings: ServiceSettings, watch: Watch) -> None:
     service.run(watch)
 
 
-class FromStart(ConsumerRebalanceListener):
-    """Begins with the first record: a group that has committed nothing yet has no offset."""
-
-    def __init__(self, consumer: KafkaConsumer) -> None:
-        self._consumer = consumer
-
-    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Go there."""
-        self._consumer.seek_to_beginning(*assigned)
-
-    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        """Do nothing."""
-
-
 def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     """Do what the service does but for the recognizer, and without a way back."""
     model = OpenSetRecognizer.load(settings.model)
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
     most = settings.commit_batches * model._get_params()["batch_size"]
-    consumer = group_consumer(settings, max(500, READ_AHEAD * most))
-    consumer.subscribe([settings.input], listener=FromStart(consumer))
-    transactions = Transactions(lambda: transactional_producer(settings), settings.transaction_deadline)
+    strikes = Strikes(settings, watch.figures)
+    consumer = GroupConsumer(settings, settings.input, max(500, READ_AHEAD * most), _cannot_be)
+    poll = watch.meter.timed("client", consumer.poll)
+    transactions = Transactions(
+        lambda: TransactionalProducer(settings), settings.transaction_deadline, settings.transaction_timeout, strikes
+    )
     transactions.open()
     gc.collect()
     gc.freeze()
     while not watch():
-        polled = [record for records in consumer.poll(timeout_ms=100).values() for record in records]
+        for number in sorted(consumer.assigned):
+            consumer.begin(number, 0)
+        polled = [record for records in poll(0.1).values() for record in records]
         under_way = None
         for at in range(0, len(polled), most):
             group = polled[at : at + most]
@@ -187,19 +186,20 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
                     Outgoing(settings.output, record.partition, origin.key, value, headers, origin.timestamp)
                 )
             reached = {record.partition: record.offset + 1 for record in group}
-            offsets = {
-                TopicPartition(settings.input, number): OffsetAndMetadata(offset, "", -1)
-                for number, offset in reached.items()
-            }
+            offsets = {Place(settings.input, number): Offset(offset, "") for number, offset in reached.items()}
             if under_way is not None:
                 transactions.finish(under_way)
-            under_way = transactions.begin(messages, offsets, consumer.group_metadata())
+            under_way = transactions.begin(messages, offsets, consumer.membership)
             watch.figures.add("transactions")
         if under_way is not None:
             transactions.finish(under_way)
         watch.figures.add("records", 0, len(polled))
     transactions.close(2.0)
-    consumer.close(autocommit=False)
+    consumer.close()
+
+
+def _cannot_be(number: int, offset: int, error: Exception, remedy: str) -> None:
+    raise RuntimeError(f"partition {number} cannot be read from {offset} on: {error}")
 
 
 def decision_of_usual_size(
@@ -221,7 +221,7 @@ WORKERS = {PASS: pass_through}
 def work(name: str, settings: dict[str, Any], records: int, every: int, pipe: Connection) -> None:
     """Work in a process of its own."""
     quieten()
-    watch = Watch(Figures(), records, every)
+    watch = Watch(Figures(), records, every, Meter())
     WORKERS.get(name, serve)(ServiceSettings(**settings), watch)
     pipe.send(watch.run())
 
@@ -362,6 +362,7 @@ def main(
         runs = measure_speed(bench, records, repeats)
         speed = summed_up(runs)
         print_speed(console, speed, known)
+        print_split(console, speed)
         found: dict[str, Any] = {
             "machine": {"python": platform.python_version(), "processor": platform.machine()},
             "records": records,
@@ -386,6 +387,8 @@ def summed_up(runs: dict[str, list[Run]]) -> list[dict[str, Any]]:
             "ratio": float(np.median([run.rate / rate for run, rate in zip(of_its, base, strict=True)])),
             "ratios": [run.rate / rate for run, rate in zip(of_its, base, strict=True)],
             "processor": float(np.median([run.processor for run in of_its])),
+            **{name: float(np.median([getattr(run.split, name) for run in of_its])) for name in Split._fields},
+            "rest_of_client": float(np.median([run.split.rest / run.split.client for run in of_its])),
             "transaction": float(np.median([run.transaction for run in of_its])),
         }
         for name, of_its in runs.items()
@@ -415,6 +418,17 @@ def print_speed(console: Console, speed: list[dict[str, Any]], known: dict[str, 
             f"{each['processor']:.1f}",
             f"{each['transaction']:.0f}",
         )
+    console.print(table)
+
+
+def print_split(console: Console, speed: list[dict[str, Any]]) -> None:
+    """Show whose processor time it is."""
+    table = Table(title="microseconds of the processor a record")
+    for column in ("", "client", "recognizer", "neither", "all", "neither / client"):
+        table.add_column(column, justify="right")
+    for each in speed:
+        figures = [f"{each[name]:.1f}" for name in (*Split._fields, "processor")]
+        table.add_row(each["worker"], *figures, f"{each['rest_of_client']:.2f}")
     console.print(table)
 
 

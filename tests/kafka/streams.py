@@ -151,7 +151,7 @@ class Worker:
 
     def __init__(self, stream: Stream, instance: str = "w", subcommand: str = "run", **environment: str) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
-        command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()"]
+        command = [sys.executable, "-W", "ignore", "-m", "stream_osr_start"]
         command += [subcommand, "--config", str(stream.config()), "--instance", instance]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})

@@ -17,6 +17,7 @@ from stream_osr.cli import app
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.command import serve
+from stream_osr_connectors.kafka.exits import NO_BROKER
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 
@@ -61,7 +62,7 @@ def test_no_broker_is_one_clear_line(tmp_path: Path) -> None:
     fitted().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", "127.0.0.1:1", "--input", "in"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
-    assert told.returncode == 1
+    assert told.returncode == NO_BROKER
     assert told.stderr.startswith("error: cannot connect to 127.0.0.1:1: ")
     assert len(told.stderr.splitlines()) == 1
     assert "Traceback" not in told.stderr

@@ -13,9 +13,9 @@ from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
-from stream_osr_connectors.kafka.models import ModelFile
+from stream_osr_connectors.kafka.models import Journal, ModelFile
 from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
-from stream_osr_connectors.kafka.recovery import Committed, Found, Recovery
+from stream_osr_connectors.kafka.recovery import Committed, Found, LaterModelError, Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots
 from tests.blobs import fitted, learn_all, stream_part, training_part
@@ -162,6 +162,27 @@ def test_without_decisions_held_back_a_cold_start_needs_nothing(tmp_path: Path) 
     upgrade.state, _ = upgrade.run("a", [40, 80, 80], snapshot_after=0)
     found = upgrade.found(upgrade.recovery("b"), first=150)
     assert (found.new, found.state.history.last, found.replay) == (True, Boundary(END), ())
+
+
+@pytest.mark.parametrize("change", ["carry", "cold", "refuse"])
+def test_a_partition_of_a_later_model_waits_for_it(tmp_path: Path, change: str) -> None:
+    upgrade = Upgrade(tmp_path, on_model_change=change)
+    later, ours = upgrade.recovery("a"), upgrade.recovery("b")
+    identities = [recovery.progress(upgrade.state).model for recovery in (ours, later)]
+    journal = Journal(upgrade.snapshots.folder)
+    journal.append(identities[0])
+    journal.append(identities[1])
+    for _ in range(2):
+        with pytest.raises(LaterModelError, match=rf"in/3: the model {identities[1]} .* {identities[0]}.* waits"):
+            upgrade.found(ours)
+    assert upgrade.found(later).state.history == upgrade.state.history, "the worker that has it goes on"
+    journal.append(identities[0])  # given to the group once more: now it follows
+    if change == "refuse":
+        with pytest.raises(ConnectorError, match="has run the model") as refused:
+            upgrade.found(ours)
+        assert not isinstance(refused.value, LaterModelError)
+    else:
+        assert ours.is_earlier(upgrade.found(ours).state)
 
 
 def test_when_nothing_can_be_carried_over_it_stops(tmp_path: Path, caplog: Any) -> None:

@@ -10,6 +10,7 @@ from pydantic import SecretStr
 
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.kafka.client.options import connection
+from stream_osr_connectors.kafka.setting_names import unknown_variables
 from stream_osr_connectors.kafka.settings import ServiceSettings, load_settings
 
 NEEDED = {"model": "m.osr", "brokers": "b:1", "input": "in"}
@@ -97,3 +98,32 @@ def test_a_password_can_lie_in_a_file(tmp_path: Path) -> None:
     missing = ServiceSettings(**NEEDED, sasl_password_file=tmp_path / "other")
     with pytest.raises(InvalidParameter, match=r"cannot read sasl_password_file .*other: No such file"):
         _ = missing.password
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--batchsize", r"there is no flag --batchsize; did you mean --batch-size\?"),
+        ("--batch_size", r"there is no flag --batch_size; did you mean --batch-size\?"),
+        ("--instace=a", r"there is no flag --instace; did you mean --instance\?"),
+        ("--zzz", r"there is no flag --zzz; `stream-osr serve --help` lists them"),
+    ],
+)
+def test_flags_that_are_none(flag: str, message: str) -> None:
+    with pytest.raises(InvalidParameter, match=message):
+        load_settings(None, [flag, "3"], **NEEDED)
+
+
+def test_a_name_in_the_file_that_is_none(tmp_path: Path) -> None:
+    config = tmp_path / "service.yaml"
+    config.write_text("model: m.osr\nbrokers: b:1\ninput: in\ncomit_batches: 3\n")
+    with pytest.raises(InvalidParameter, match=r"setting comit_batches: .* did you mean commit_batches\?"):
+        load_settings(config)
+
+
+def test_variables_that_are_none_are_told_of() -> None:
+    environment = {"STREAM_OSR_GRUOP": "g", "STREAM_OSR_DATA": "d", "STREAM_OSR_SEED": "1", "HOME": "/"}
+    environment |= {"STREAM_OSR_PORT": "tcp://10.0.0.1:9464", "STREAM_OSR_PORT_9464_TCP_ADDR": "10.0.0.1"}
+    environment |= {"STREAM_OSR_SERVICE_HOST": "10.0.0.1", "STREAM_OSR_SERVICE_PORT_METRICS": "9464"}  # Kubernetes
+    (line,) = unknown_variables(environment, ServiceSettings.model_fields)
+    assert line == ("the variable STREAM_OSR_GRUOP is no setting and does nothing; did you mean STREAM_OSR_GROUP?")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import OpenSetRecognizer
@@ -108,8 +112,89 @@ def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenS
     assert len({dict(message.headers)["ce_id"] for message in messages}) == len(messages)
     assert stored.final(1) == stored.final(0) == 0
     assert Links({}, {3: 2, 2: 0}).final(3) == 0
-    with pytest.raises(DecodeError, match="no link"):
+    with pytest.raises(DecodeError, match="global is None"):
         stored.read(received(messages[0])._replace(value=b"{}"))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+digits = st.sampled_from(["0", "7", "9" * 15, "9" * 16, "9" * 5000, "٣", "-1", "1.0", ""])
+names = st.builds("{}/{}:{}".format, st.sampled_from(["in", "", "a/b"]), digits, digits) | st.text(max_size=5)
+raw = st.sampled_from([b"", b"{", b"[]", b'"into"', b"7", b"null", b"[" * 5000, b'{"global": 1e999}', b"\xff"])
+
+
+def changed(value: dict[str, Any]) -> st.SearchStrategy[bytes | None]:
+    """Junk that looks like a record: some of its fields are missing, or something else."""
+    fields = st.fixed_dictionaries({}, optional=dict.fromkeys([*value, "into"], anything | st.integers(0, 9)))
+    gone = st.sets(st.sampled_from(sorted(value)), max_size=1)
+    made = st.builds(
+        lambda new, without: {k: v for k, v in {**value, **new}.items() if k not in without}, fields, gone
+    )
+    return made.map(orjson.dumps) | raw | st.none()
+
+
+LINK = {"schema": "s", "subclass": "in/3:0", "run": "77aa", "global": 0}
+links = changed(LINK) | names.map(lambda name: orjson.dumps({**LINK, "subclass": name}))
+
+
+@given(st.lists(links, max_size=10))
+def test_junk_among_the_links_is_told_and_has_no_effect(values: list[bytes | None]) -> None:
+    stored = Links({}, {})
+    for value in values:
+        before = Links(dict(stored.links), dict(stored.merged))
+        try:
+            stored.read(Message("in.links", 0, 5, 0, b"k", value, []))
+        except DecodeError:
+            assert stored == before
+    assert all(type(key) is int for key in [*stored.links.values(), *stored.merged, *stored.merged.values()])
+    for key in [*stored.links.values(), *stored.merged]:
+        assert stored.final(key) not in stored.merged, "it goes on under an identity that has not ended"
+
+
+def test_links_in_a_circle_have_an_end() -> None:
+    stored = Links({}, {})
+    told = [(1, 2), (2, 3), (3, 1), (2, 2), (3, 4)]
+    taken = []
+    for ended, into in told:
+        with suppress(DecodeError):
+            stored.read(Message("l", 0, 5, 0, b"k", orjson.dumps({"global": ended, "into": into}), []))
+            taken.append((ended, into))
+    assert taken == [(1, 2), (2, 3), (3, 4)]
+    assert Links({}, {1: 2, 2: 1}).final(1) in (1, 2)
+    with pytest.raises(DecodeError, match="global 4 is to end in 1, which has ended in 4"):
+        stored.read(Message("l", 0, 5, 0, b"k", b'{"global": 4, "into": 1}', []))
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_junk_among_the_summaries_is_told(model: OpenSetRecognizer, data: st.DataObject) -> None:
+    """What is taken for a summary can be reckoned with, whatever it is; anything else is a reason in words."""
+    message, good = said(model)
+    value = orjson.loads(message.value or b"")
+    numbers = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**64 - 1) | st.floats(-9, 9)
+    rows = st.tuples(*(st.lists(numbers, min_size=i, max_size=i) for i in (1, 2, 3))).map(list)
+    sums = rows.map(lambda rows: orjson.dumps({**value, "sums": rows}))
+    exact = st.integers(1, 2**53).flatmap(
+        lambda n: rows.map(lambda r: orjson.dumps({**value, "size": n, "sums": [*r[:2], [*r[2][:2], n]]}))
+    )
+    content = data.draw(changed(value) | sums | exact)
+    key = data.draw(st.one_of(*[st.just(message.key)] * 3, names.map(str.encode), st.binary(max_size=5)))
+    junk = received(message)._replace(key=key, value=content)
+    alive([junk, received(message)])
+    try:
+        parsed = parse_summary(junk, {}, model.trained)
+    except DecodeError:
+        return
+    if parsed is None:
+        return
+    known, state = model.trained.known, Reconciled()
+    for number, each in enumerate((good, parsed, parsed._replace(local=Local("in/4", "88bb", 0)))):
+        state, changes = reconcile(state, each, known.prior, known.location)
+        topics, id = ("in.links", "in.global-events"), str(number)
+        changes_told(model.trained, topics, each.local, state, changes, id=id, source="s", timestamp=-1)
 
 
 def test_who_is_alive(model: OpenSetRecognizer) -> None:

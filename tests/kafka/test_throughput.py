@@ -35,6 +35,10 @@ def test_throughput_and_memory_are_measured(
     for each in found["speed"]:
         assert each["ratios"] == [each["ratio"]] == [pytest.approx(each["rate"] / first["rate"])]
         assert f"{each['rate']:.0f}" in printed
+        assert each["client"] + each["recognizer"] + each["rest"] == pytest.approx(each["processor"], rel=0.01)
+        assert each["client"] > each["rest"] > 0
+        assert f"{each['rest_of_client']:.2f}" in printed
+    assert first["recognizer"] < 1 < min(each["recognizer"] for each in others)
     done = [moment[0] for moment in found["memory"]["moments"]]
     assert sorted(set(done)) == done
     assert done[-1] == RECORDS

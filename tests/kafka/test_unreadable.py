@@ -67,7 +67,7 @@ def test_a_damaged_batch_holds_up_its_partition_alone_until_it_is_mended(broker:
     stream.send(instances(100, 2, 1, begin=600))
     stream.wait(lambda: stream.committed()[1] == 350)
     assert 0 < stream.committed()[0] < 300, "what lies before it has been decided"
-    lines = [line for line in worker.lines() if "cannot be read" in line]
+    lines = [line for line in worker.lines() if "cannot be read from" in line]
     places = {found.groups() for line in lines if (found := re.search(r"(\S+) cannot be read from (\d+) on", line))}
     assert places == {(f"{stream.topic}/0", str(stream.committed()[0]))}
     assert all("crc" in line and "let another replica lead" in line for line in lines)

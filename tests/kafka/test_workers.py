@@ -97,7 +97,7 @@ def test_a_service_that_cannot_begin_says_so_once_and_ends(broker: Broker, tmp_p
     parent = Worker(stream, "osr")
     assert parent.process.wait(60) == 1
     assert any("topic no-such-topic does not exist" in line for line in parent.lines())
-    assert any("cannot begin" in line for line in parent.lines())
+    assert any("cannot go on (exit code 1)" in line for line in parent.lines())
     assert not any(alive(process) for process in processes(parent).values())
 
 

@@ -20,6 +20,10 @@ MOST_CHARACTERS = 4000
 """Of the text; brokers allow 4096 (``offset.metadata.max.bytes``)."""
 
 
+class LaterReleaseError(ConnectorError):
+    """What a later release has committed: to begin anew would throw away what is there."""
+
+
 class Boundary(NamedTuple):
     """Where a micro-batch ends: the offset after its last record, and the place in the topic of labels before it."""
 
@@ -147,13 +151,20 @@ class Progress(NamedTuple):
         ------
         ConnectorError
             If it is something else.
+        LaterReleaseError
+            If a later release has written it.
         """
+        shown = text if len(text) <= 40 else text[:37] + "..."
+        version = text.partition(" ")[0]
+        if version.isdecimal() and version not in VERSIONS:
+            raise LaterReleaseError(
+                f"the committed offset carries {shown!r}, which a later release of stream-osr wrote; go on with "
+                "that, or with another group"
+            )
         found = _FORM.fullmatch(text)
-        if found is None or found["version"] not in VERSIONS:
-            shown = text if len(text) <= 40 else text[:37] + "..."
+        if found is None:
             raise ConnectorError(
-                f"the committed offset carries {shown!r}, which this version of stream-osr did not write; go on with "
-                "the release that did, or with another group"
+                f"the committed offset carries {shown!r}, which stream-osr did not write; go on with another group"
             )
         steps = [_STEP.fullmatch(step) for step in found["steps"].split(",") if step]
         parsed = [

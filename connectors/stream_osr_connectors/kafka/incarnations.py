@@ -36,7 +36,7 @@ class Incarnations:
     now
         How often it was made again.
     partitions
-        How many it had when this life was first seen.
+        How many it had when this life was first seen; 0: not known.
     """
 
     def __init__(self, folder: Path, topic: str) -> None:

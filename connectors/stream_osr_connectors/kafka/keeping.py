@@ -91,7 +91,7 @@ class Keeper:
         upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
         if upgraded is not None:
             logger.info("%s/%d goes on by the rules of this version", self._settings.input, number)
-            owned.state = upgraded
+            owned.state, owned.snapshots = upgraded, owned.snapshots[-1:]
 
     def _is_full(self, state: Partition) -> bool:
         """Say whether the boundaries take more than half of the room that they have."""

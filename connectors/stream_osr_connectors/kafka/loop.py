@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 
 from .client import ClientError, Kind, Place, quieten, start_explained
-from .exits import NoRightError
-from .figures import Figures
+from .exits import NoBrokerError, NoRightError
+from .figures import STARTING, Figures
 from .job import Group, Job, Waiting
 from .patience import Backoff, Seldom
-from .reading import CLOSE_SECONDS, Reader
+from .reading import CLOSE_SECONDS, POLL_SECONDS, Reader
 from .settings import ServiceSettings
 from .telling import Telling
 from .transactions import InDoubtError, Running, Transactions, UnpublishableError
@@ -76,8 +76,10 @@ class Loop:
             If it cannot go on without a person, or should be started again.
         """
         quieten()
+        self.figures.obstacles = (STARTING,)
         try:
-            self._open()
+            while not stop() and not self._is_open():
+                time.sleep(POLL_SECONDS)
             while not stop():
                 self.figures.turn()
                 self._read()
@@ -95,8 +97,24 @@ class Loop:
 
     # Beginning and end.
 
+    def _is_open(self) -> bool:
+        """Connect. The first time an answer is wanted; a process that has had one before is patient."""
+        if not self._backoff.due:
+            return False
+        try:
+            self._open()
+        except NoBrokerError as error:
+            if not self.figures.opened:
+                raise
+            self._close()
+            self._backoff.fail()
+            self._seldom.say("open", str(error))
+            return False
+        self._backoff.succeed()
+        return True
+
     def _open(self) -> None:
-        """Connect; at the start an answer is wanted, later any patience is right."""
+        """Make sure that all is there, and connect."""
         with start_explained(self._settings):
             self._watch.open()
             self._job.check(self._watch)
@@ -239,7 +257,8 @@ class Loop:
                 break
             except UnpublishableError as error:
                 self.figures.add("retried")
-                group = self._job.instead(group, error.refused)
+                refused = self._transactions.culprits(group.messages, error.refused)
+                group = self._job.instead(group, refused)
                 running = self._begin(group)
         self.figures.observe("transaction", running.seconds)
         self._note_commit(group)

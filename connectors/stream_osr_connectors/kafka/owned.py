@@ -32,6 +32,8 @@ class Owned:
         Records of micro-batches that are closed and not committed.
     tried_upgrade
         It was tried to let it go on by the rules of this version.
+    trouble, again
+        Why it does not go on, and when that is tried again.
     """
 
     state: Partition
@@ -42,3 +44,5 @@ class Owned:
     since: float = 0.0
     uncommitted: int = 0
     tried_upgrade: bool = False
+    trouble: str = ""
+    again: float = 0.0

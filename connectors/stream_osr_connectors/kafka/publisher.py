@@ -26,8 +26,8 @@ _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
 _FIELDS = Decision._fields
 
-_LAST_SECOND = 253_402_300_799
-"""Of the year 9999: dates end there."""
+_LATEST = 253_402_300_799_999
+"""Millisecond of the year 9999: dates end there."""
 
 
 class Publisher(NamedTuple):
@@ -165,16 +165,15 @@ def _with_any_labels(decision: Decision) -> bytes:
 
 def _time(timestamp: int) -> tuple[tuple[str, bytes], ...]:
     """Make the header of a time, in milliseconds since 1970; none where there is none, or none that has a date."""
-    seconds, milliseconds = divmod(timestamp, 1000)
-    if not 0 <= seconds <= _LAST_SECOND:
+    if not 0 <= timestamp <= _LATEST:
         return ()
-    return (("ce_time", f"{_second(seconds)}.{milliseconds:03d}Z".encode()),)
+    return (("ce_time", b"%b.%03dZ" % (_second(timestamp // 1000), timestamp % 1000)),)
 
 
 @lru_cache(maxsize=64)  # records of one second come together
-def _second(seconds: int) -> str:
+def _second(seconds: int) -> bytes:
     """Write a moment, in seconds since 1970, as ISO 8601 has it, without the zone."""
-    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat().encode()
 
 
 def _timestamp(timestamp: int) -> int | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from copy import copy
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from .boundaries import Boundary, History, Progress
 from .client import Committed
-from .exits import AGAIN
+from .exits import StartAgainError
 from .incarnations import Incarnations
 from .models import Journal, ModelFile
 from .partition import RULES, Outcome, Partition, begin
@@ -26,10 +26,8 @@ from .standing import LostError, Standing
 logger = logging.getLogger("stream_osr.kafka")
 
 
-class LaterModelError(ConnectorError):
+class LaterModelError(StartAgainError):
     """A partition has been run by a model that was given to the group after ours: it waits until we are given it."""
-
-    exit_code: ClassVar[int] = AGAIN
 
 
 class Found(NamedTuple):
@@ -65,15 +63,19 @@ class Recovery:
     snapshots
         Where snapshots are.
     incarnations
-        Which topic it is.
+        Which topic it is; as the folder of the snapshots says if not given.
     """
 
     def __init__(
-        self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots, incarnations: Incarnations
+        self,
+        settings: ServiceSettings,
+        model: ModelFile,
+        snapshots: Snapshots,
+        incarnations: Incarnations | None = None,
     ) -> None:
         self._settings = settings
-        self._incarnations = incarnations
-        self._standing = Standing(settings, snapshots, incarnations)
+        self._incarnations = Incarnations(snapshots.folder, settings.input) if incarnations is None else incarnations
+        self._standing = Standing(settings, snapshots, self._incarnations)
         self._model = model
         self._snapshots = snapshots
         self._parted: dict[int, Partition] = {}
@@ -270,8 +272,8 @@ class Recovery:
                 state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
-            begun = _up_to(history, history.base)
-            state = Partition(model.recognizer(topic, number), (), lineage, begun, progress.rules)
+            begun = begin(model.recognizer(topic, number), history.base)
+            state = begun._replace(lineage=lineage, rules=progress.rules)
             return Found(state, tuple(history.after(history.base)))
         raise LostError(
             f"no snapshot leads to offset {history.last.offset}, with records since {first} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -11,8 +12,9 @@ from stream_osr.errors import InvalidParameter
 
 PREFIX = "STREAM_OSR_"
 
-OTHERS = ("STREAM_OSR_DATA",)
-"""Variables with the prefix that are no settings of the service."""
+_OTHERS = re.compile(PREFIX + r"(DATA|SERVICE_(HOST|PORT).*|PORT(_\d+_.*)?)")
+"""Variables with the prefix that are no settings: the benchmarks' own, and what Kubernetes sets for a service that is
+called stream-osr."""
 
 _HELP = "`stream-osr serve --help` lists them"
 
@@ -52,7 +54,7 @@ def unknown_variables(environment: Mapping[str, str], known: Collection[str]) ->
     """
     for variable in environment:
         name = variable.removeprefix(PREFIX).lower()
-        if variable.startswith(PREFIX) and variable not in OTHERS and name not in known:
+        if variable.startswith(PREFIX) and name not in known and not _OTHERS.fullmatch(variable):
             yield f"the variable {variable} is no setting and does nothing; {_meant(name, known, _variable)}"
 
 

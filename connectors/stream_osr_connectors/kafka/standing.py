@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_osr.errors import ConnectorError
 
-from .boundaries import Progress
+from .boundaries import LaterReleaseError, Progress
 from .client import Committed
 from .incarnations import Incarnations
 from .settings import ServiceSettings
@@ -38,6 +38,8 @@ class Standing:
         ------
         LostError
             If it is not what the service has committed.
+        LaterReleaseError
+            If a later release has committed it.
         """
         if committed.offset is None:
             reached = self.reached(number)
@@ -53,6 +55,8 @@ class Standing:
             )
         try:
             progress = Progress.parse(committed.metadata)
+        except LaterReleaseError:
+            raise
         except ConnectorError as error:
             raise LostError(str(error)) from None
         return progress if self._incarnations.is_of_now(progress.lineage) else None
@@ -70,7 +74,8 @@ class Standing:
 
     def beginning(self, number: int, committed: Committed) -> int:
         """Say where a partition begins of which nothing is committed; one that came later begins with its first."""
-        later = number >= self._incarnations.partitions or self._incarnations.now > 0
+        known = self._incarnations.partitions
+        later = (known and number >= known) or self._incarnations.now > 0
         return committed.end if self._settings.start == "latest" and not later else committed.first
 
     def restart(self, number: int, committed: Committed) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, PersistenceError
 
 from .accounting import account
 from .boundaries import MOST_CHARACTERS, Progress
@@ -41,6 +41,9 @@ logger = logging.getLogger("stream_osr.kafka")
 
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
+
+AGAIN_SECONDS = 10.0
+"""Before a beginning that could not be written is tried again."""
 
 BEHIND_SECONDS = 60.0
 """How long a partition may end before the committed offset until records count as lost."""
@@ -172,7 +175,8 @@ class Streams:
 
     def obstacles(self) -> list[str]:
         """Say which partitions are not live yet."""
-        return [f"{self._settings.input}/{number} is replayed" for number, its in self._owned.items() if its.replay]
+        why = {number: its.trouble or (its.replay and "is replayed") for number, its in self._owned.items()}
+        return [f"{self._settings.input}/{number} {told}" for number, told in why.items() if told]
 
     def _own(self, number: int, found: Found) -> None:
         now, state = time.monotonic(), found.state
@@ -198,7 +202,8 @@ class Streams:
                 if len(batches) >= self._settings.commit_batches:
                     break
                 if not owned.replay and self._recovery.is_earlier(owned.state):
-                    batches.append(self._hand_over(number, owned))
+                    if now < owned.again or not self._hand_over(number, owned, batches):
+                        continue
                 elif (cut := self._cut(number, owned, now)) is None:
                     continue
                 elif owned.replay:
@@ -277,12 +282,18 @@ class Streams:
         if not owned.replay:
             logger.info("%s/%d is live at %d", self._settings.input, number, cut.end.offset)
 
-    def _hand_over(self, number: int, owned: Owned) -> Batch:
-        """Go on under another model: what the earlier one has held back is published with the new beginning."""
+    def _hand_over(self, number: int, owned: Owned, batches: list[Batch]) -> bool:
+        """Go on under another model, and publish what the earlier one has held back with the new beginning."""
         before = owned.state
-        owned.state, outcome = self._recovery.hand_over(number, before, self._labels.end)
-        owned.snapshots = [] if owned.state.history.fresh else [outcome.end]
-        return Batch(number, before, owned.state, [], outcome)
+        try:
+            owned.state, outcome = self._recovery.hand_over(number, before, self._labels.end)
+        except PersistenceError as error:
+            owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
+            logger.error("%s/%d waits: %s", self._settings.input, number, owned.trouble)
+            return False
+        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [outcome.end]
+        batches.append(Batch(number, before, owned.state, [], outcome))
+        return True
 
     def _offset(self, number: int, state: Partition) -> Offset:
         """Make what is committed of a partition."""

@@ -9,12 +9,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import orjson
 
 from stream_osr import TrainedModel
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
 from stream_osr.engine.summaries import Said, as_sums, describe_statistics, from_sums
-from stream_osr_connectors.values import DecodeError
+from stream_osr.hdp.marginal import Statistics, of_nobody
+from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
+from stream_osr_connectors.values import DecodeError, shown
 
 from .messages import Headers, Outgoing, Received
 
@@ -26,7 +29,13 @@ BYTES_OF_NUMBER = 25
 BYTES_BESIDE = 4096
 """What a summary has at most for each number, and beside the numbers."""
 
-_LOCAL = re.compile(r"(?P<place>.+/\d+):(?P<id>\d+)")
+MOST = 1 << 53
+"""Identities and counts are below this."""
+
+LARGEST_SUM = 1e60
+"""No sum over whitened rows comes near."""
+
+_LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
 _ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
@@ -84,20 +93,27 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
     DecodeError
         With what is wrong.
     """
-    named = _LOCAL.fullmatch((received.key or b"").decode(errors="replace"))
-    if named is None:
+    local = _local((received.key or b"").decode(errors="replace"), "")
+    if local is None:
         raise DecodeError("its key is not of the form topic/partition:id")
-    place, number = named["place"], int(named["id"])
     if received.value is None:
-        return Summary(Local(place, runs.get(place, ""), number), None)
+        return Summary(local._replace(run=runs.get(local.place, "")), None)
+    parsed = _object(received.value)
+    if parsed.get("model") != trained.fingerprint:
+        return None
+    run, absorbed = parsed.get("run"), parsed.get("absorbed", [])
+    if not isinstance(run, str):
+        raise DecodeError(f"its run is {shown(run)}, not text")
+    if not isinstance(absorbed, list):
+        raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
+    ended = tuple(_number(each, "absorbed") for each in absorbed)
     try:
-        parsed = orjson.loads(received.value)
-        if parsed["model"] != trained.fingerprint:
-            return None
-        statistics = from_sums(parsed["size"], parsed["sums"], trained.known.prior)
-        return Summary(Local(place, str(parsed["run"]), number), statistics, tuple(parsed.get("absorbed", ())))
-    except (LookupError, TypeError, ValueError) as error:
+        statistics = from_sums(_number(parsed.get("size"), "size"), parsed["sums"], trained.known.prior)
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise DecodeError(f"it is no summary: {error}") from None
+    if not _possible(statistics, trained.known.prior):
+        raise DecodeError(f"its sums are not those of {int(statistics.size[0])} rows")
+    return Summary(local._replace(run=run), statistics, ended)
 
 
 def alive(summaries: Iterable[Received]) -> set[Local]:
@@ -105,17 +121,17 @@ def alive(summaries: Iterable[Received]) -> set[Local]:
     runs: dict[str, str] = {}
     latest: dict[bytes, Local] = {}
     for received in summaries:
-        key = received.key or b""
-        named = _LOCAL.fullmatch(key.decode(errors="replace"))
+        key, value = received.key or b"", received.value
+        local = _local(key.decode(errors="replace"), "")
         try:
-            run = None if received.value is None else str(orjson.loads(received.value)["run"])
-        except (LookupError, TypeError, ValueError):
+            run = None if value is None else _object(value).get("run")
+        except DecodeError:
             continue
-        if run is None or named is None:
+        if local is None or value is None:
             latest.pop(key, None)
-        else:
-            runs[named["place"]] = run
-            latest[key] = Local(named["place"], run, int(named["id"]))
+        elif isinstance(run, str):
+            runs[local.place] = run
+            latest[key] = local._replace(run=run)
     return {local for local in latest.values() if local.run == runs[local.place]}
 
 
@@ -127,9 +143,14 @@ class Links(NamedTuple):
 
     def final(self, key: int) -> int:
         """Follow a global identity to the one that goes on for it."""
-        while key in self.merged:
-            key = self.merged[key]
-        return key
+        return self._way(key)[-1]
+
+    def _way(self, key: int) -> list[int]:
+        """Follow a global identity; a circle, which no record makes, has an end, too."""
+        way = [key]
+        while way[-1] in self.merged and len(way) <= len(self.merged):
+            way.append(self.merged[way[-1]])
+        return way
 
     def read(self, received: Received) -> None:
         """Take in a record.
@@ -137,19 +158,23 @@ class Links(NamedTuple):
         Raises
         ------
         DecodeError
-            If it is no link.
+            If it is no link; nothing is taken in then.
         """
-        try:
-            parsed = orjson.loads(received.value or b"")
-            if "into" in parsed:
-                self.merged[int(parsed["global"])] = int(parsed["into"])
-                return
-            named = _LOCAL.fullmatch(parsed["subclass"])
-            if named is None:
-                raise ValueError("its subclass is not of the form topic/partition:id")
-            self.links[Local(named["place"], str(parsed["run"]), int(named["id"]))] = int(parsed["global"])
-        except (LookupError, TypeError, ValueError) as error:
-            raise DecodeError(f"it is no link: {error}") from None
+        parsed = _object(received.value or b"")
+        key = _number(parsed.get("global"), "global")
+        if "into" in parsed:
+            into = _number(parsed["into"], "into")
+            if key in self._way(into):
+                raise DecodeError(f"global {key} is to end in {into}, which has ended in {key}")
+            self.merged[key] = into
+            return
+        name, run = parsed.get("subclass"), parsed.get("run")
+        local = _local(name, run) if isinstance(name, str) and isinstance(run, str) else None
+        if local is None:
+            raise DecodeError(
+                f"subclass is {shown(name)} and run {shown(run)}; expected topic/partition:id and the text of a run"
+            )
+        self.links[local] = key
 
 
 def changes_told(
@@ -200,6 +225,46 @@ def changes_told(
         _outgoing(topic, key, {"schema": kind, **value}, kind, f"{id}-{n}", source, timestamp)
         for n, (topic, key, value, kind) in enumerate(out)
     ]
+
+
+def _local(name: str, run: str) -> Local | None:
+    """Read the name of a partition's subclass; None: it is none."""
+    named = _LOCAL.fullmatch(name)
+    return None if named is None else Local(named["place"], run, int(named["id"]))
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    try:
+        parsed = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(f"it is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise DecodeError(f"it is {shown(parsed)}, not a JSON object")
+    return parsed
+
+
+def _number(value: object, name: str) -> int:
+    """Check an identity or a count."""
+    if type(value) is not int or not 0 <= value < MOST:
+        raise DecodeError(f"{name} is {shown(value)}, not a whole number from 0 to {MOST - 1}")
+    return value
+
+
+def _possible(statistics: Statistics, prior: Prior) -> bool:
+    """Say whether statistics may be those of rows; of others nothing can be computed."""
+    size, matrix = int(statistics.size[0]), statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM:
+        return False
+    if prior.covariance == DIAGONAL:
+        sums, squares = matrix - of_nobody(prior)
+        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
+    if prior.covariance == FULL:
+        try:
+            np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return False
+        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
+    return True
 
 
 def _outgoing(

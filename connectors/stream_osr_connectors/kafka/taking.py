@@ -64,7 +64,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
     """
     taken = Taken()
     before, names = model.counters["missing"], model.trained.names
-    if type(decode) is JsonDecoder:
+    if type(decode) is JsonDecoder and rules >= 2:
         places, rows, times, keys = decode.plain(records, names)
         begin = done = 0
         for place in (*sorted({*range(len(records))} - {*places}), len(records)):
@@ -88,12 +88,14 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rul
     stage, skipped = "DECODE", model.counters["skipped"]
     try:
         check_envelope(received)
+        if rules < 2 and any(item is None for _, item in received.headers):
+            raise DecodeError("a header has no value")
         record = decode(received)
         if isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
             raise DecodeError(f"the key has {len(record.key)} characters; {MOST_KEY_BYTES} are allowed")
         stage = "VALIDATE"
-        _check_writable(record)
         if rules >= 2:
+            _check_writable(record)
             _check_features(model, received, record, decode)
         model.learn_one(record.features, record.label, t=record.time, key=record.key)
     except MemoryError:

@@ -180,14 +180,14 @@ class Transactions:
     def _finish(self, running: Running, producers: Sequence[Producer]) -> None:
         try:
             running.wait()
-        except UnpublishableError:
-            raise
         except Exception as error:
             self._producer = None
             if isinstance(error, TimeoutError):
                 self.stuck += 1
             for producer in producers:
                 close(lambda producer=producer: producer.close(1.0), 2.0)  # type: ignore[misc]
+            if isinstance(error, UnpublishableError):
+                raise
             if self.stuck > MOST_STUCK:
                 raise StartAgainError(
                     f"{self.stuck} transactions have never ended; the process has to be started again"
@@ -199,6 +199,40 @@ class Transactions:
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
             raise InDoubtError(said) from error
+
+    def culprits(self, messages: Sequence[Outgoing], suspects: Sequence[Refused]) -> Sequence[Refused]:
+        """Find by halving the messages that are refused without the others: a batch is refused as a whole.
+
+        Raises
+        ------
+        InDoubtError
+            If that cannot be found out now; nothing of it counts.
+        """
+        if len(suspects) == 1:
+            return suspects
+        half = len(suspects) // 2
+        found: list[Refused] = []
+        for part in (suspects[:half], suspects[half:]):
+            again = self._refused([messages[one.place] for one in part])
+            if again:
+                found += self.culprits(messages, [Refused(part[one.place].place, one.error) for one in again])
+        return found or suspects[:1]  # refused together and not apart: with one less it may go on
+
+    def _refused(self, messages: Sequence[Outgoing]) -> Sequence[Refused]:
+        """Send messages in a transaction that is never ended, and say which are refused for what they are."""
+        self.open()
+        producer, self._producer = self._producer, None
+        assert producer is not None
+
+        def work() -> Counter[str]:
+            producer.begin()
+            refused.extend(one for one in producer.send(messages).refused if one.error.kind is Kind.RECORD)
+            producer.close(1.0)  # the next one makes the broker undo it
+            return Counter()
+
+        refused: list[Refused] = []
+        self._finish(Running(work, self._deadline), [producer])
+        return refused
 
     def close(self, timeout: float) -> None:
         """Let go of the producer within so many seconds."""
@@ -213,7 +247,7 @@ def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
     Raises
     ------
     UnpublishableError
-        Naming those that no attempt will bring through, the transaction ended.
+        Naming those that no attempt will bring through.
     ClientError
         For anything else.
     """
@@ -223,27 +257,10 @@ def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
         return acknowledged
     serious = [one for one in refused if one.error.kind is not Kind.AGAIN]
     if serious and all(one.error.kind is Kind.RECORD for one in serious):
-        producer.abort()
-        raise UnpublishableError(_culprits(producer, messages, serious))
+        raise UnpublishableError(serious)
     if refused:
         raise (serious or refused)[0].error
     raise ClientError(Kind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
-
-
-def _culprits(producer: Producer, messages: Sequence[Outgoing], suspects: Sequence[Refused]) -> Sequence[Refused]:
-    """Find by halving the suspects that are refused without the others: a batch is refused as a whole."""
-    if len(suspects) == 1:
-        return suspects
-    half = len(suspects) // 2
-    found: list[Refused] = []
-    for part in (suspects[:half], suspects[half:]):
-        producer.begin()
-        refused = producer.send([messages[one.place] for one in part]).refused
-        producer.abort()
-        again = [Refused(part[one.place].place, one.error) for one in refused if one.error.kind is Kind.RECORD]
-        if again:
-            found += _culprits(producer, messages, again)
-    return found or suspects[:1]  # refused together and not apart: with one less it goes on
 
 
 def close(work: Callable[[], None], timeout: float) -> None:

@@ -131,7 +131,8 @@ class Workers:
     def _start(self, slot: Slot) -> None:
         model = self._current.model
         try:
-            model.keep(self._settings.state / self._settings.group)  # it may have been damaged, or deleted
+            if slot.restarts:  # what was kept may be why
+                model.keep(self._settings.state / self._settings.group)
         except PersistenceError as error:
             slot.failures += 1
             self._put_off(slot, f"{slot.name} cannot be started: {error}")
@@ -147,7 +148,8 @@ class Workers:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         end.close()
-        logger.info("%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
+        level = logging.INFO if is_told(slot.failures) else logging.DEBUG
+        logger.log(level, "%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
 
     def _bury(self, slot: Slot) -> None:
         """Note that a worker has died, and when the next one is to be started."""

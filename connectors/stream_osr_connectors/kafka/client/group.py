@@ -22,6 +22,10 @@ ANSWER_SECONDS = 2.0
 """How long one question to the brokers may take."""
 
 
+JOIN_SECONDS = 2.0
+"""How long a poll waits for the group while it is being joined: nothing is read meanwhile."""
+
+
 class GroupConsumer:
     """A static member of the group, which shares by the cooperative protocol; see :class:`.seam.Consumer`.
 
@@ -60,6 +64,7 @@ class GroupConsumer:
             )
             self._client = unpack_all(client, self._hold)
             self._fenced = _tell_of_fencing(client)
+            _end_joins(client)
             client.subscribe([topic], listener=_Listener(client, self.assigned, self.lost))
             # before it joins: a leader that does not know the topic yet gives nobody anything, and leaves it at that
             client.partitions_for_topic(topic)
@@ -67,6 +72,8 @@ class GroupConsumer:
     def poll(self, seconds: float) -> dict[int, list[Received]]:
         """Read what is there, by partition."""
         with translated():
+            if self._client._coordinator.need_rejoin():
+                seconds = max(seconds, JOIN_SECONDS)
             polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
             if self._fenced.is_set():
                 raise FencedInstanceIdError("another member has our name")
@@ -150,6 +157,13 @@ class GroupConsumer:
             else "the leader's copy may be damaged: let another replica lead"
         )
         self._unreadable(place.partition, offset, told(error), remedy)
+
+
+def _end_joins(client: KafkaConsumer) -> None:
+    """Let a join that outlasts a poll be ended by the next: the client forgets it, and what it has been given."""
+    coordinator = client._coordinator
+    need_rejoin = coordinator.need_rejoin
+    coordinator.need_rejoin = lambda: coordinator._join_task is not None or need_rejoin()
 
 
 def _tell_of_fencing(client: KafkaConsumer) -> threading.Event:

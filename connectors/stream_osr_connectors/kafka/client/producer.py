@@ -178,11 +178,6 @@ class TransactionalProducer(PlainProducer):
         with translated():
             self._own.commit_transaction()
 
-    def abort(self) -> None:
-        """End the transaction: nothing of it counts."""
-        with translated():
-            self._own.abort_transaction()
-
 
 class _Null(bytes):
     """Stands for a null value."""

@@ -220,9 +220,6 @@ class Producer(Sender, Protocol):
     def commit(self) -> None:
         """End the transaction: all of it counts."""
 
-    def abort(self) -> None:
-        """End the transaction: nothing of it counts."""
-
 
 class Follower(Protocol):
     """A reader of a whole topic that belongs to no group."""

@@ -1,0 +1,73 @@
+"""Which end of a worker ends the service, and how long the next one is waited for."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.kafka.exits import (
+    AGAIN,
+    HUNG,
+    NO_BROKER,
+    NO_RIGHT,
+    REFUSED,
+    TAKEN,
+    EndedError,
+    NoBrokerError,
+    NoRightError,
+    StartAgainError,
+    TakenError,
+    ends_service,
+    exit_code,
+    passes,
+)
+from stream_osr_connectors.kafka.recovery import LaterModelError
+from stream_osr_connectors.kafka.slots import FIRST_DELAY, LONGEST_DELAY, pause
+
+
+@pytest.mark.parametrize(
+    ("code", "first", "later"),
+    [
+        (0, False, False),
+        (REFUSED, True, True),
+        (NO_BROKER, True, False),
+        (HUNG, False, False),
+        (TAKEN, True, True),
+        (AGAIN, False, False),
+        (NO_RIGHT, True, False),
+        (-signal.SIGKILL, False, False),
+        (-signal.SIGSEGV, False, False),
+        (-signal.SIGTERM, False, False),
+        (2, False, False),
+        (None, False, False),
+    ],
+)
+def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> None:
+    assert ends_service(code, opened=False) == first
+    assert ends_service(code, opened=True) == later
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "forgiven"),
+    [
+        (ConnectorError("x"), REFUSED, False),
+        (PersistenceError("x"), REFUSED, False),
+        (ValueError("x"), REFUSED, False),
+        (NoBrokerError("x"), NO_BROKER, True),
+        (TakenError("x"), TAKEN, False),
+        (StartAgainError("x"), AGAIN, True),
+        (LaterModelError("x"), AGAIN, True),
+        (NoRightError("x"), NO_RIGHT, False),
+        (EndedError("x", 77), NO_RIGHT, False),
+    ],
+)
+def test_each_error_has_its_code(error: Exception, code: int, forgiven: bool) -> None:
+    assert exit_code(error) == code
+    assert passes(error) == forgiven, "when the process was told to stop"
+
+
+def test_waits_get_longer_and_are_spread() -> None:
+    assert pause(1, 0.0) < FIRST_DELAY < pause(1, 0.999) < pause(2, 0.0)
+    assert all(pause(n, 0.5) == LONGEST_DELAY for n in (7, 50, 10_000))

@@ -1,0 +1,184 @@
+"""The model of a service: kept, named, given to workers by name, and replaced only when told to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import NotTrained, PersistenceError
+from stream_osr_connectors.kafka import current_model
+from stream_osr_connectors.kafka.current_model import CurrentModel
+from stream_osr_connectors.kafka.models import WITHOUT_END, Journal, ModelFile
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from tests.blobs import fitted, learn_all, training_part
+
+X, Y, Z = ("0" * 15 + last for last in "abc")
+
+
+def settings_of(folder: Path, **settings: Any) -> ServiceSettings:
+    given = {"model": folder / "model.osr", "brokers": "b", "input": "in", "state": folder, **settings}
+    return ServiceSettings(**given)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    fitted(chains=1, batch_size=48, min_probability=0.25, seed=5).save(tmp_path / "model.osr")
+    (tmp_path / "kept").mkdir()
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: Any) -> None:
+    monkeypatch.setattr(current_model, "LOOK_SECONDS", 0.0)
+
+
+def test_a_worker_gets_the_model_as_the_parent_has_it(saved: Path) -> None:
+    folder = saved / "kept"
+    first = ModelFile.load(settings_of(saved))
+    first.keep(folder)
+    fitted(chains=1, batch_size=64, min_probability=0.75, seed=5).save(saved / "model.osr")
+    second = ModelFile.load(settings_of(saved, threads=2))
+    second.keep(folder)
+    assert first.identity == second.identity, "these may change under a running group"
+    assert [path.name for path in folder.iterdir()] == [f"{first.identity}.model"]
+    for model in (first, second):
+        given = ModelFile.named(folder, model.name)
+        assert given.name == model.name
+        assert given.arguments == model.arguments
+        assert given.trained.fingerprint == model.trained.fingerprint
+    assert (first.name.batch_size, first.name.min_probability, first.name.n_jobs) == (48, 0.25, None)
+    assert (second.name.batch_size, second.name.min_probability, second.name.n_jobs) == (64, 0.75, 2)
+    assert ModelFile.kept(folder, first.identity).batch_size == WITHOUT_END
+
+
+def test_what_was_kept_and_is_damaged_is_written_anew(saved: Path, caplog: Any) -> None:
+    folder = saved / "kept"
+    model = ModelFile.load(settings_of(saved))
+    path = folder / f"{model.identity}.model"
+    other = ModelFile.load(settings_of(saved, seed=9))
+    fitted(60, chains=1).save(saved / "other.osr")
+    for content in (b"", (saved / "model.osr").read_bytes()[:5000], (saved / "other.osr").read_bytes()):
+        path.write_bytes(content)
+        caplog.clear()
+        model.keep(folder)
+        assert "written anew" in caplog.text
+        assert ModelFile.named(folder, model.name).trained.fingerprint == model.trained.fingerprint
+    before = path.read_bytes()
+    os.utime(path, (0, 0))
+    caplog.clear()
+    model.keep(folder)
+    assert not caplog.text
+    assert path.read_bytes() == before
+    assert path.stat().st_mtime > 1e9, "it is in use"
+    with pytest.raises(PersistenceError, match="there is no file"):
+        ModelFile.named(folder, other.name)
+
+
+def test_the_journal_says_which_model_is_the_later(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.read() == []
+    assert not journal.is_later(X, than=Y)
+    for identity in (X, X, Y, Y):
+        journal.append(identity)
+    assert journal.read() == [X, Y]
+    assert (journal.is_later(Y, than=X), journal.is_later(X, than=Y)) == (True, False)
+    assert not journal.is_later(Z, than=X), "models before the first journal are earlier ones"
+    assert not journal.is_later(X, than=Z)
+    journal.append(X)
+    assert (journal.is_later(Y, than=X), journal.is_later(X, than=Y)) == (False, True)
+
+
+def test_a_journal_that_was_torn_goes_on(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    (tmp_path / "models").write_bytes(X.encode() + b"\n" + Y.encode()[:7])
+    assert journal.read() == [X]
+    journal.append(Y)
+    assert journal.read() == [X, Y]
+    (tmp_path / "models").write_bytes(os.urandom(300))
+    assert journal.read() == []
+    (tmp_path / "models").unlink()
+    (tmp_path / "models").mkdir()
+    with pytest.raises(PersistenceError, match=r"cannot read .*models: Is a directory"):
+        journal.append(X)
+
+
+def test_a_changed_file_changes_nothing_and_is_said_once(saved: Path, caplog: Any) -> None:
+    current = CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
+    running = current.model
+    content = (saved / "model.osr").read_bytes()
+    (saved / "model.osr").write_bytes(content)
+    os.utime(saved / "model.osr", (1, 1))
+    current.look()
+    assert not caplog.text, "the same content, though written anew"
+    for n in range(3):
+        fitted(60 + n, chains=1, seed=6).save(saved / "model.osr")
+        current.look()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert f"model.osr has changed since it was loaded; SIGHUP loads it, until then the model {running.identity}" in (
+        caplog.text
+    )
+    (saved / "model.osr").unlink()
+    current.look()
+    assert current.model is running
+    assert Journal(saved / "kept").read() == [running.identity]
+
+
+def test_it_is_replaced_when_told_to(saved: Path, caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    current = CurrentModel(settings_of(saved, on_model_change="carry"), saved / "kept")
+    first = current.model
+    assert not current.replace()
+    assert f"holds the model that runs, {first.identity}: nothing changes" in caplog.text
+    fitted(60, chains=1, seed=6).save(saved / "model.osr")
+    assert current.replace()
+    assert current.model.identity != first.identity
+    assert ModelFile.named(saved / "kept", current.model.name).identity == current.model.identity
+    assert Journal(saved / "kept").read() == [first.identity, current.model.identity]
+    caplog.clear()
+    current.look()
+    assert not caplog.text
+    fitted(60, chains=1, seed=6, batch_size=17).save(saved / "model.osr")
+    assert current.replace(), "what a replay does not depend on is given to the workers, too"
+    assert current.model.batch_size == 17
+    assert len(Journal(saved / "kept").read()) == 2
+
+
+def test_what_cannot_follow_is_said_and_the_model_stays(saved: Path, caplog: Any) -> None:
+    def tell(**settings: Any) -> str:
+        (saved / "model.osr").write_bytes(content)
+        current = CurrentModel(settings_of(saved, **settings), saved / "kept")
+        running = current.model
+        (saved / "next.osr").replace(saved / "model.osr")
+        caplog.clear()
+        assert not current.replace()
+        assert current.model is running
+        (record,) = caplog.records
+        assert record.levelno == logging.ERROR
+        assert record.exc_info is None
+        assert Journal(saved / "kept").read() == [running.identity]
+        return record.getMessage()
+
+    content = (saved / "model.osr").read_bytes()
+    (saved / "next.osr").write_bytes(content[:-300])
+    assert "is damaged" in tell()
+    OpenSetRecognizer().save(saved / "next.osr")
+    assert "stays: " in tell()
+    fitted(60, chains=1, seed=6).save(saved / "next.osr")
+    assert "on_model_change is refuse" in tell()
+    other = OpenSetRecognizer(chains=1, seed=5)
+    learn_all(other, [({"a": x["a"], "c": x["b"]}, y) for x, y in training_part()]).freeze()
+    other.save(saved / "next.osr")
+    assert "the features differ" in tell(on_model_change="carry")
+
+
+def test_a_file_that_cannot_be_used_is_found_at_the_start(saved: Path) -> None:
+    with pytest.raises(PersistenceError, match="there is no file"):
+        CurrentModel(settings_of(saved, model=saved / "none.osr"), saved / "kept")
+    OpenSetRecognizer().save(saved / "model.osr")
+    with pytest.raises(NotTrained):
+        CurrentModel(settings_of(saved), saved / "kept")

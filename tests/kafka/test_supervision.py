@@ -1,0 +1,231 @@
+"""Whoever leads the workers: how patient it is, which model it gives them, and how it ends when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka.exits import NO_BROKER
+from tests.blobs import fitted
+from tests.kafka.brokers import Broker
+from tests.kafka.scraping import status
+from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.test_workers import alive, processes
+
+START = [sys.executable, "-W", "ignore", "-m", "stream_osr_start"]
+PARTITIONS = 4
+
+
+def next_model() -> OpenSetRecognizer:
+    """What follows :func:`small_model`."""
+    return fitted(60, batch_size=32, chains=1, window=32, seed=6)
+
+
+# Without a broker
+
+
+def nowhere(folder: Path, **settings: object) -> list[str]:
+    """Flags of a service whose brokers do not answer."""
+    fitted().save(folder / "m.osr")
+    given = {"model": folder / "m.osr", "brokers": "127.0.0.1:1", "input": "in", "state": folder / "s", **settings}
+    return [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def told(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*START, *arguments], capture_output=True, text=True, timeout=90)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_without_a_broker_at_the_start_the_service_ends_with_its_code(tmp_path: Path, form: str) -> None:
+    ended = told("serve", *nowhere(tmp_path, workers=2, log_format=form, instance="osr"))
+    assert ended.returncode == NO_BROKER
+    assert "Traceback" not in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert "osr-" in last
+    assert "cannot go on (exit code 69); its last line says why" in last
+    if form == "json":
+        assert json.loads(last)["level"] == "critical"
+    assert any("no broker answered as PLAINTEXT" in line for line in ended.stderr.splitlines())
+
+
+def test_reconcile_ends_with_the_same_codes(tmp_path: Path) -> None:
+    ended = told("reconcile", *nowhere(tmp_path, subclasses="s"))
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (NO_BROKER, 1)
+
+
+def test_a_wrong_model_is_found_before_any_worker_starts(tmp_path: Path) -> None:
+    ended = told("serve", *nowhere(tmp_path, workers=2, model=tmp_path / "none.osr"))
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line == f"error: there is no file {tmp_path / 'none.osr'}; check the path"
+
+
+@pytest.mark.parametrize(("after", "workers"), [(0.0, 1), (0.0, 2), (0.5, 1), (1.0, 2), (2.0, 1), (3.5, 2), (5.0, 1)])
+def test_told_to_stop_in_the_first_seconds_it_ends_well(tmp_path: Path, after: float, workers: int) -> None:
+    """With SIGTERM, or by a terminal, which tells all workers, too; as soon as Python itself is there."""
+    command = [*START, "serve", *nowhere(tmp_path, workers=workers)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    begun = time.monotonic()
+    while not hears(process.pid, signal.SIGTERM) and time.monotonic() < begun + 10:
+        time.sleep(0.005)
+    assert not any("numba" in line for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines())
+    time.sleep(after)
+    if workers == 1:
+        process.terminate()
+    else:
+        os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, said
+    assert said.splitlines()[-1].endswith("stopped")
+    assert "Traceback" not in said
+
+
+def hears(process: int, number: int) -> bool:
+    """Say whether a process has a handler of its own for a signal."""
+    found = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{process}/status").read_text())
+    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("module", ["stream_osr", "stream_osr.cli", "stream_osr_start"])
+def test_modules_that_are_the_command_line(module: str) -> None:
+    ended = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("stream-osr ")
+
+
+def test_a_variable_that_is_no_setting_is_told_of_once(tmp_path: Path) -> None:
+    command = [*START, "serve", *nowhere(tmp_path)]
+    environment = {**os.environ, "STREAM_OSR_GRUOP": "g"}
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    (line,) = [line for line in ended.stderr.splitlines() if "STREAM_OSR_GRUOP" in line]
+    assert "WARNING" in line
+    assert line.endswith("did you mean STREAM_OSR_GROUP?")
+
+
+# Against a broker
+
+
+def service(broker: Broker, folder: Path, **settings: object) -> Stream:
+    given = {"metrics_port": 0, "workers": 2, "on_model_change": "carry", "snapshot_interval": 1.0, **settings}
+    return Stream(broker.address, folder, PARTITIONS, small_model(), **given)
+
+
+def test_an_outage_does_not_end_a_service_that_has_got_through(broker: Broker, tmp_path: Path) -> None:
+    """A worker is killed while there is no broker: its place is tried again until there is one."""
+    stream = service(broker, tmp_path)
+    stream.send(instances(400, PARTITIONS))
+    parent = Worker(stream, "osr")
+    stream.wait()
+    broker.kill()
+    os.kill(processes(parent)["osr-1"], signal.SIGKILL)
+    parent.await_line("osr-1 ended with exit code 69")
+    assert parent.process.poll() is None
+    broker.start()
+    stream.send(instances(400, PARTITIONS, seed=1, begin=400))
+    stream.wait()
+    assert parent.stop() == 0
+    assert parent.lines()[-1].endswith(" INFO osr stopped")
+    check_exactly_once(stream)
+
+
+def test_a_changed_file_changes_nothing_until_sighup(broker: Broker, tmp_path: Path) -> None:
+    """Another file, SIGKILL of a worker: the old model comes back. SIGHUP: the new one, one worker at a time."""
+    stream = service(broker, tmp_path)
+    first, second = small_model(), next_model()
+    stream.send(instances(400, PARTITIONS))
+    parent = Worker(stream, "osr")
+    stream.wait()
+    second.save(tmp_path / "model.osr")
+    parent.await_line("has changed since it was loaded; SIGHUP loads it")
+    os.kill(processes(parent)["osr-0"], signal.SIGKILL)
+    parent.await_line("osr-0 ended with signal 9")
+    stream.send(instances(400, PARTITIONS, seed=1, begin=400))
+    stream.wait()
+    stream.wait(lambda: status(parent, "/readyz") == 200)
+    models = {value["model"] for part in decided(stream) for value in part}
+    assert models == {first.trained.fingerprint}
+    given = [found[1] for line in parent.lines() if (found := re.search(r"osr-0 started, .* model (\w+)", line))]
+    assert len(given) == 2
+    assert len(set(given)) == 1, "the one that was killed came back with the old model"
+
+    before = processes(parent)
+    parent.process.send_signal(signal.SIGHUP)
+    parent.await_line("osr-0 is stopped, to be given the model")
+    stream.send(instances(400, PARTITIONS, seed=2, begin=800))
+    parent.await_line("osr-1 is stopped, to be given the model")
+    stream.wait(lambda: processes(parent)["osr-1"] != before["osr-1"])
+    stream.wait()
+    stream.wait(lambda: status(parent, "/readyz") == 200)
+    stream.send(instances(200, PARTITIONS, seed=3, begin=1200))
+    stream.wait()
+    assert parent.stop() == 0
+    check_order(parent.lines())
+    for number, values in enumerate(decided(stream)):
+        assert [value["offset"] for value in values] == list(range(len(stream.sent[number])))
+        runs = [model for model, _ in groupby(value["model"] for value in values)]
+        assert runs == [first.trained.fingerprint, second.trained.fingerprint], "never back to the old one"
+        assert all(value["model"] == second.trained.fingerprint for value in values[300:])
+    assert not any(alive(process) for process in processes(parent).values())
+    assert sum("has changed since it was loaded" in line for line in parent.lines()) == 1
+
+
+def decided(stream: Stream) -> list[list[dict[str, Any]]]:
+    return [[json.loads(record.value) for record in part] for part in stream.read("decisions")]
+
+
+def check_order(lines: list[str]) -> None:
+    """The second worker is stopped only when the first one is ready with its new model."""
+    steps = [found[0] for line in lines if (found := re.search(r"osr-\d (is stopped, to|started)", line))]
+    assert [step[:6] + step[6:].split()[0] for step in steps[-4:]] == [
+        "osr-0 is",
+        "osr-0 started",
+        "osr-1 is",
+        "osr-1 started",
+    ]
+
+
+def test_a_worker_of_the_old_model_leaves_a_partition_alone_that_is_the_new_ones(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """Two machines: the second is told later."""
+    first, second = small_model(), next_model()
+    stream = service(broker, tmp_path, workers=1)
+    stream.send(instances(400, PARTITIONS))
+    left = Worker(stream, "left")
+    stream.wait()
+    right = Worker(stream, "right")
+    stream.wait(
+        lambda: status(right, "/readyz") == 200 and any("another worker's now" in line for line in left.lines())
+    )
+    second.save(tmp_path / "model.osr")
+    left.process.send_signal(signal.SIGHUP)
+    left.await_line("goes on under another model")
+    stream.send(instances(400, PARTITIONS, seed=1, begin=400))
+    stream.wait()
+    assert left.stop() == 0
+    right.await_line("has run it, which followed")
+    stream.send(instances(200, PARTITIONS, seed=2, begin=800))
+    time.sleep(3)
+    waiting = [number for number, at in enumerate(stream.committed()) if at < len(stream.sent[number])]
+    assert waiting
+    right.process.send_signal(signal.SIGHUP)
+    right.await_line("is loaded: the model")
+    stream.send(instances(200, PARTITIONS, seed=3, begin=1000))
+    stream.wait()
+    assert right.stop() == 0
+    for number, values in enumerate(decided(stream)):
+        assert [value["offset"] for value in values] == list(range(len(stream.sent[number])))
+        runs = [model for model, _ in groupby(value["model"] for value in values)]
+        assert runs == [first.trained.fingerprint, second.trained.fingerprint]
+    assert "stopped" in right.lines()[-1]
