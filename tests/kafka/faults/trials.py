@@ -218,10 +218,14 @@ class Watch:
 
     def committed(self) -> list[int]:
         """Offset of each partition; 0 where nothing is. Open transactions are not waited for."""
-        for _ in range(5):
-            with suppress(KafkaError):
+        ends = time.monotonic() + SOON
+        while True:
+            try:
                 return [self._consumer.committed(place, timeout_ms=3000) or 0 for place in self._places]
-        raise AssertionError("the broker does not tell what is committed")
+            except KafkaError as error:
+                if time.monotonic() > ends:
+                    raise AssertionError(f"the broker does not tell what is committed: {error}") from None
+                time.sleep(0.2)
 
 
 def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
