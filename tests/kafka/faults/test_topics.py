@@ -42,7 +42,7 @@ def test_the_input_is_deleted_and_made_again(site: Site, lost: str) -> None:
         last = trial.await_exit(1)
         assert topic in last
         assert "on_lost_state" in last
-        assert trial.lines(topic, "70") or trial.lines(topic, "140"), trial.tail()
+        assert trial.lines(topic, "70"), trial.tail()
         trial.stream.settings["on_lost_state"] = "cold"
         trial.start()
     else:
