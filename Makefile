@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser demo test test-long check accuracy format clean
+.PHONY: help install browser faketime demo test test-long faults check accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -32,6 +32,12 @@ browser:   ## install the browser that the tests of the report look at it with (
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; \
 	else echo "no chromium: install it, or set CHROMIUM to one; the tests that need it are skipped"; fi
 
+faketime:  ## install what sets the clock of a service back in its tests (Debian, as root)
+	@if ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1; then exit 0; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime; \
+	else echo "no libfaketime: the test that needs it is skipped"; fi
+
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
@@ -40,6 +46,9 @@ test: $(VENV)/.dev   ## run the tests (those marked long excepted)
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m long
+
+faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
+	$(BIN)/pytest -n 0 tests/kafka/faults
 
 check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .

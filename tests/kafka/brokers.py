@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kafka.security import Security
@@ -16,9 +19,9 @@ class Broker:
     """A broker with its data in a folder; it keeps them over a kill."""
 
     def __init__(self, folder: Path, jars: Path) -> None:
-        port, controller, secure, certified = _free_ports(4)
+        port, controller, secure, certified, guarded = _free_ports(5)
         self.address = f"127.0.0.1:{port}"
-        self.security = Security(folder, secure, certified)
+        self.security = Security(folder, secure, certified, guarded)
         extra = folder / "security.properties"
         extra.write_text(self.security.properties(port, controller))
         self._environment = {
@@ -41,6 +44,17 @@ class Broker:
     def kill(self) -> None:
         """SIGKILL."""
         self._call("kill")
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT in the end: connections stay open, and nothing is answered."""
+        folder = Path(self._environment["WORK"])
+        process = int((folder / f"broker-{self._environment['PORT']}.pid").read_text())
+        os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(process, signal.SIGCONT)
 
     def files_of(self, topic: str, partition: int) -> list[Path]:
         """The files that hold the records of a partition."""

@@ -19,7 +19,7 @@ from tests.kafka.streams import Worker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that share the broker in one process (``--dist loadgroup``)."""
     for item in items:
-        if "broker" in getattr(item, "fixturenames", ()):
+        if "started" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("kafka"))
 
 

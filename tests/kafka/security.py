@@ -1,4 +1,4 @@
-"""Two more listeners of the broker: TLS with a password or a token, and TLS with a certificate of the client."""
+"""More listeners of the broker: TLS with a password, a token or a certificate of the client; one for rights."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from kafka import KafkaAdminClient
 from kafka.admin import UserScramCredentialUpsertion
 
 USER, PASSWORD, KEY_PASSWORD = "osr", "correct-horse-battery", "staple-of-the-key"
+GUARDED_USER, OTHER_USER = "guarded", "somebody-else"
+"""Of the listener without TLS: whoever comes to it has the rights that ACLs give; the tests themselves may do all."""
 
 
 class Security:
     """Certificates in a folder, and what the broker has to be told of them."""
 
-    def __init__(self, folder: Path, port: int, certified: int) -> None:
+    def __init__(self, folder: Path, port: int, certified: int, guarded: int) -> None:
         self.address = f"127.0.0.1:{port}"
         self.certified = f"127.0.0.1:{certified}"
+        self.guarded = f"127.0.0.1:{guarded}"
         self._store = folder / "broker.pem"
         self.authority, self.other_authority = folder / "authority.pem", folder / "other.pem"
         authority = trustme.CA()
@@ -50,12 +53,22 @@ class Security:
             "plain": f'plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
             "oauthbearer": 'oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
         }
-        named = f"PLAINTEXT://127.0.0.1:{plain},SECURE://{self.address},CERTIFIED://{self.certified}"
+        named = (
+            f"PLAINTEXT://127.0.0.1:{plain},SECURE://{self.address},CERTIFIED://{self.certified},"
+            f"GUARDED://{self.guarded}"
+        )
+        protocols = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CERTIFIED:SSL,GUARDED:SASL_PLAINTEXT"
+        plain_login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         return "\n".join(
             [
                 f"listeners={named},CONTROLLER://127.0.0.1:{controller}",
                 f"advertised.listeners={named}",
-                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CERTIFIED:SSL",
+                f"listener.security.protocol.map={protocols}",
+                "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "allow.everyone.if.no.acl.found=true",
+                "super.users=User:ANONYMOUS",
+                "listener.name.guarded.sasl.enabled.mechanisms=PLAIN",
+                f'listener.name.guarded.plain.sasl.jaas.config={plain_login} user_{GUARDED_USER}="{PASSWORD}";',
                 "ssl.keystore.type=PEM",
                 f"ssl.keystore.location={self._store}",
                 "listener.name.certified.ssl.client.auth=required",

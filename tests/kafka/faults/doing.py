@@ -1,0 +1,153 @@
+"""What is done to topics, rights and offsets behind the back of a service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    MemberToRemove,
+    ResourcePattern,
+    ResourceType,
+)
+from kafka.errors import KafkaError, NoError, UnknownTopicOrPartitionError
+
+from tests.kafka.security import GUARDED_USER, OTHER_USER
+
+TOPIC_CONFIGS = {"retention.ms": "-1"}
+"""The timestamps of the tests are old."""
+
+
+@contextmanager
+def administering(address: str) -> Iterator[KafkaAdminClient]:
+    """A client that may do all."""
+    client = KafkaAdminClient(bootstrap_servers=address)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+class Rights:
+    """The right of the guarded user to write to a topic.
+
+    Somebody else has it for good: a topic with no ACL at all is open to everybody. The right to write brings that to
+    see the topic: whoever loses it by its deletion sees the topic no more, by a denial only the writing goes.
+    """
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._address = address
+        self._topic = topic
+        with administering(address) as client:
+            client.create_acls([self._acl(OTHER_USER, ACLPermissionType.ALLOW), self._allowed])
+
+    def take(self, way: str) -> None:
+        """Take it away: it is ``deleted`` or ``denied``."""
+        with administering(self._address) as client:
+            if way == "deleted":
+                client.delete_acls([self._allowed])
+            else:
+                client.create_acls([self._denied])
+
+    def give_back(self, way: str) -> None:
+        """Undo what `take` has done."""
+        with administering(self._address) as client:
+            if way == "deleted":
+                client.create_acls([self._allowed])
+            else:
+                client.delete_acls([self._denied])
+
+    @property
+    def _allowed(self) -> ACL:
+        return self._acl(GUARDED_USER, ACLPermissionType.ALLOW)
+
+    @property
+    def _denied(self) -> ACL:
+        return self._acl(GUARDED_USER, ACLPermissionType.DENY)
+
+    def _acl(self, user: str, permission: ACLPermissionType) -> ACL:
+        topic = ResourcePattern(ResourceType.TOPIC, self._topic)
+        return ACL(f"User:{user}", "*", ACLOperation.WRITE, permission, topic)
+
+
+def make_topics(address: str, partitions: int, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Make topics with these settings; a name that is just being deleted is waited for."""
+    for _ in range(100):
+        try:
+            with administering(address) as client:
+                client.create_topics(
+                    {
+                        topic: {"num_partitions": partitions, "replication_factor": 1, "configs": dict(its)}
+                        for topic, its in configs.items()
+                    },
+                    wait_for_metadata=True,
+                )
+            return
+        except KafkaError:
+            time.sleep(0.1)
+    raise AssertionError(f"{', '.join(configs)} could not be made")
+
+
+def delete_topic(address: str, topic: str) -> None:
+    """Delete a topic, and wait until it is gone."""
+    with administering(address) as client:
+        client.delete_topics([topic])
+        while topic in client.list_topics():
+            time.sleep(0.05)
+
+
+def add_partitions(address: str, topic: str, count: int) -> None:
+    """Let a topic have more partitions."""
+    with administering(address) as client:
+        client.create_partitions({topic: count})
+        for _ in range(100):
+            try:
+                if len(client.describe_topics([topic])[0]["partitions"]) == count:
+                    return
+            except UnknownTopicOrPartitionError:
+                pass
+            time.sleep(0.05)
+    raise AssertionError(f"{topic} did not get {count} partitions")
+
+
+class Offsets:
+    """The committed offsets of a group, moved by hand while nobody is in it."""
+
+    def __init__(self, address: str, group: str, topic: str) -> None:
+        self._address, self._group, self._topic = address, group, topic
+
+    def leave(self, instance: str) -> None:
+        """Take a static member out of the group: it does not leave by itself when it stops."""
+        with administering(self._address) as client:
+            client.remove_group_members(self._group, [MemberToRemove(group_instance_id=instance)])
+
+    def move(self, number: int, offset: int) -> bool:
+        """Commit another offset as Kafka's own tool does: without metadata. False: the broker has refused."""
+        place = TopicPartition(self._topic, number)
+        with administering(self._address) as client:
+            told = client.alter_group_offsets(self._group, {place: OffsetAndMetadata(offset, "", -1)})
+        return _succeeded(told[place])
+
+    def reset(self, number: int, offset: int) -> bool:
+        """Commit another offset as kafka-python does: with the metadata that were there."""
+        place = TopicPartition(self._topic, number)
+        with administering(self._address) as client:
+            told = client.reset_group_offsets(self._group, {place: offset})
+        return _succeeded(told[place])
+
+    def delete(self, number: int) -> bool:
+        """Forget the offset."""
+        place = TopicPartition(self._topic, number)
+        with administering(self._address) as client:
+            told = client.delete_group_offsets(self._group, [place])
+        return _succeeded(told[place])
+
+
+def _succeeded(told: object) -> bool:
+    error = told["error"] if isinstance(told, dict) else told
+    return error is NoError

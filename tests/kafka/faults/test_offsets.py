@@ -1,0 +1,71 @@
+"""Somebody moves the committed offsets of the group."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kafka.faults.auditing import audit
+from tests.kafka.faults.doing import Offsets
+from tests.kafka.faults.trials import Site, Trial
+from tests.kafka.streams import instances
+
+DONE, MOVE = 100, 30
+
+
+def stopped(site: Site, **settings: object) -> tuple[Trial, Offsets]:
+    """A service that has decided ``DONE`` records of one partition and has been stopped; nobody is in its group."""
+    trial = Trial(site, 1, **settings)
+    trial.begin(DONE)
+    offsets = Offsets(site.broker.address, trial.stream.settings["group"], trial.stream.topic)
+    assert not offsets.move(0, DONE - MOVE), "while somebody is in the group, the broker refuses"
+    assert not offsets.delete(0)
+    trial.end()
+    offsets.leave("w")
+    return trial, offsets
+
+
+@pytest.mark.beside
+@pytest.mark.fault("the group's offsets are set back")
+@pytest.mark.parametrize("tool", ["move", pytest.param("reset", marks=pytest.mark.long)])
+def test_offsets_are_set_back(site: Site, tool: str) -> None:
+    trial, offsets = stopped(site)
+    assert getattr(offsets, tool)(0, DONE - MOVE)
+    trial.start()
+    last = trial.await_exit(1)
+    assert f"{trial.stream.topic}/0" in last
+    assert "on_lost_state" in last
+    trial.stream.settings["on_lost_state"] = "cold"
+    trial.begin(60)
+    assert trial.lines(f"{trial.stream.topic}/0", str(MOVE)), trial.tail()
+    trial.end()
+    audit(trial.stream, again=[(0, offset) for offset in range(DONE - MOVE, DONE)])
+
+
+@pytest.mark.beside
+@pytest.mark.fault("the group's offsets are set forward")
+@pytest.mark.parametrize("tool", ["reset", pytest.param("move", marks=pytest.mark.long)])
+def test_offsets_are_set_forward(site: Site, tool: str) -> None:
+    trial, offsets = stopped(site)
+    trial.stream.send(instances(100, 1, seed=3, begin=DONE))
+    assert getattr(offsets, tool)(0, DONE + MOVE)
+    trial.start()
+    last = trial.await_exit(1)
+    assert f"{trial.stream.topic}/0" in last
+    assert "on_lost_state" in last
+    trial.stream.settings["on_lost_state"] = "cold"
+    trial.begin(60)
+    assert trial.lines(f"{trial.stream.topic}/0", str(MOVE)), trial.tail()
+    trial.end()
+    audit(trial.stream, left_out=[(0, offset) for offset in range(DONE, DONE + MOVE)])
+
+
+@pytest.mark.beside
+@pytest.mark.fault("the group's offsets are deleted")
+def test_offsets_are_deleted(site: Site) -> None:
+    """A group that knows nothing begins where ``start`` says; what was decided before is named."""
+    trial, offsets = stopped(site, on_lost_state="cold")
+    assert offsets.delete(0)
+    trial.begin(60)
+    assert trial.lines(f"{trial.stream.topic}/0", str(DONE)), trial.tail()
+    trial.end()
+    audit(trial.stream, again=[(0, offset) for offset in range(DONE)])

@@ -1,0 +1,268 @@
+"""A service with a stream of its own, told to do things by the command line and looked at from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from stream_osr import OpenSetRecognizer
+from tests.kafka.brokers import Broker
+from tests.kafka.faults.auditing import audit
+from tests.kafka.scraping import address, metrics, total
+from tests.kafka.security import GUARDED_USER, PASSWORD
+from tests.kafka.streams import Sent, Stream, Worker, instances, small_model
+
+SHORT = {
+    "transaction_deadline": 3.0,
+    "transaction_timeout": 6.0,
+    "session_timeout": 6.0,
+    "max_wait": 0.3,
+    "metrics_port": 0,
+}
+"""Settings with which a fault is noticed soon."""
+
+SOON = 30.0
+"""Seconds in which a service goes on, or says what is wrong, on a busy machine."""
+
+TIME = re.compile(r"^\d+-\d+-\d+ \S+ ")
+"""At the beginning of a line of the log."""
+
+POISON = (Sent(b"k", b"{"), Sent(b"k", b'{"a": "no number", "b": 1}'))
+"""Dead letters of two stages."""
+
+
+class Site(NamedTuple):
+    """What a test of the matrix is given: the broker, and a folder of its own."""
+
+    broker: Broker
+    folder: Path
+
+
+class Trial:
+    """A service under test.
+
+    Parameters
+    ----------
+    site
+        Where.
+    partitions
+        Of the input and the outputs.
+    guarded
+        It comes to the broker as a user whose rights can be taken.
+    model
+        Its model; a small one if not given.
+    name
+        A folder of the site, where several services run in one test.
+    settings
+        Others than the short ones.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        partitions: int = 2,
+        *,
+        guarded: bool = False,
+        model: OpenSetRecognizer | None = None,
+        name: str = "one",
+        **settings: Any,
+    ) -> None:
+        folder = site.folder / name
+        folder.mkdir()
+        whole = {**SHORT, "state": str(folder / "state"), **settings}
+        if guarded:
+            whole |= {
+                "brokers": site.broker.security.guarded,
+                "security_protocol": "SASL_PLAINTEXT",
+                "sasl_mechanism": "PLAIN",
+                "sasl_username": GUARDED_USER,
+                "sasl_password": PASSWORD,
+            }
+        self.broker = site.broker
+        self.stream = Stream(site.broker.address, folder, partitions, model or small_model(), **whole)
+        self.worker: Worker = None  # type: ignore[assignment]  # `start` makes it
+        self.fed = 0
+        self._since = 0
+
+    # What goes in.
+
+    def feed(self, n: int = 60, *, poison: bool = False) -> None:
+        """Put records into the input, perhaps with some that are dead letters."""
+        records = instances(n, self.stream.partitions, seed=self.fed, begin=self.fed)
+        if poison:
+            records += [(number % self.stream.partitions, each) for number, each in enumerate(POISON)]
+        self.fed += n
+        self.stream.send(records)
+
+    # The service.
+
+    def start(self, instance: str = "w", **environment: str) -> Worker:
+        """Start the service."""
+        self.worker = Worker(self.stream, instance, **environment)
+        self._since = 0
+        return self.worker
+
+    def begin(self, n: int = 120, **environment: str) -> None:
+        """Start it, and have it decide something."""
+        self.feed(n)
+        self.start(**environment)
+        self.settle()
+        self.await_ready()
+
+    def end(self) -> None:
+        """Stop it as people do: nothing is unaccounted for, and it ends well."""
+        self.check_accounts()
+        self.worker.process.send_signal(signal.SIGTERM)
+        assert self.worker.process.wait(40) == 0, self.tail()
+
+    def await_exit(self, code: int, seconds: float = SOON) -> str:
+        """Wait for its end with this exit code, and return its last line, which says why."""
+        until(lambda: self.worker.process.poll() is not None, seconds, lambda: f"it goes on:\n{self.tail()}")
+        assert self.worker.process.returncode == code, self.tail()
+        lines = self.worker.lines()
+        assert not any("Traceback" in line for line in lines), self.tail()
+        return lines[-1]
+
+    # What is seen of it.
+
+    def settle(self, seconds: float = 60) -> None:
+        """Wait until everything that was sent is committed."""
+        with Watch(self.stream) as watch:
+            until(
+                lambda: watch.committed() == [len(sent) for sent in self.stream.sent],
+                seconds,
+                lambda: f"committed {watch.committed()} of {[len(sent) for sent in self.stream.sent]}\n{self.tail()}",
+            )
+
+    def ready(self) -> tuple[int, str]:
+        """Status of /readyz, and what it says."""
+        return said_at(self.worker, "/readyz")
+
+    def await_ready(self, seconds: float = SOON) -> None:
+        """Wait until it says that it is ready."""
+        until(lambda: self.ready()[0] == 200, seconds, lambda: f"{self.ready()}\n{self.tail()}")
+
+    def await_not_ready(self, *words: str, seconds: float = SOON) -> None:
+        """Wait until it says that it is not ready, and why, in such words."""
+
+        def told() -> bool:
+            code, text = self.ready()
+            return code == 503 and all(word.lower() in text.lower() for word in words)
+
+        until(told, seconds, lambda: f"503 with {words} was expected, not {self.ready()}\n{self.tail()}")
+
+    def is_healthy(self) -> bool:
+        """Say whether its loops turn."""
+        return said_at(self.worker, "/healthz")[0] == 200
+
+    def figure(self, name: str, **labels: str) -> float:
+        """A metric, summed over its samples with these labels."""
+        return total(metrics(self.worker), f"stream_osr_{name}", **labels)
+
+    def mark(self) -> None:
+        """From here on only lines of the log count that come later."""
+        self._since = len(self.worker.lines())
+
+    def lines(self, *words: str) -> list[str]:
+        """Lines of the log, above those for debugging, with all these words; a number is one only if it is whole."""
+        sought = [re.compile(rf"(?<![\w.-]){re.escape(word)}(?!\d)", re.IGNORECASE) for word in words]
+        told = [TIME.sub("", line) for line in self.worker.lines()[self._since :] if " DEBUG " not in line]
+        return [line for line in told if all(each.search(line) for each in sought)]
+
+    def await_line(self, *words: str, seconds: float = SOON) -> str:
+        """Wait for a line of the log with all these words."""
+        until(lambda: bool(self.lines(*words)), seconds, lambda: f"no line with {words}\n{self.tail()}")
+        return self.lines(*words)[-1]
+
+    def tail(self) -> str:
+        """The end of its log, and how it ended."""
+        return "\n".join([*self.worker.lines()[-40:], f"(exit code {self.worker.process.poll()})"])
+
+    def check_accounts(self) -> None:
+        """As the service itself counts, every record that is committed is accounted for."""
+        assert "stream_osr_unaccounted_records_total" in metrics(self.worker)
+        assert self.figure("unaccounted_records_total") == 0
+
+    def check_committed(self) -> None:
+        """Whatever is committed by now is decided or a dead letter: offsets run ahead of nothing."""
+        with Watch(self.stream) as watch:
+            committed = watch.committed()
+        audit(self.stream, below=dict(enumerate(committed)))
+
+
+class Watch:
+    """Asks how far a group is, with one client for many times."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._places = [TopicPartition(stream.topic, number) for number in range(stream.partitions)]
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=stream.address, group_id=stream.settings["group"], enable_auto_commit=False
+        )
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def committed(self) -> list[int]:
+        """Offset of each partition; 0 where nothing is. Open transactions are not waited for."""
+        ends = time.monotonic() + SOON
+        while True:
+            try:
+                return [self._consumer.committed(place, timeout_ms=3000) or 0 for place in self._places]
+            except KafkaError as error:
+                if time.monotonic() > ends:
+                    raise AssertionError(f"the broker does not tell what is committed: {error}") from None
+                time.sleep(0.2)
+
+
+def until(done: Callable[[], bool], seconds: float, told: Callable[[], str]) -> None:
+    """Wait for something; where it does not come, say what is there instead."""
+    ends = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > ends:
+            raise AssertionError(f"not within {seconds:g} s: {told()}")
+        time.sleep(0.2)
+
+
+def said_at(worker: Worker, path: str) -> tuple[int, str]:
+    """Status of an answer, and its text; 0: nobody answers."""
+    try:
+        with urlopen(address(worker) + path, timeout=10) as answer:
+            return int(answer.status), answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except (URLError, OSError) as error:
+        return 0, str(error)
+
+
+def workers_of(trial: Trial) -> dict[str, int]:
+    """Process ids of the workers under a parent, the latest of each."""
+    started = (re.search(r"(\S+) started, process (\d+)", line) for line in trial.worker.lines())
+    return {found[1]: int(found[2]) for found in started if found}
+
+
+def kill(trial: Trial, name: str) -> None:
+    """SIGKILL a worker under a parent, if it runs."""
+    process = workers_of(trial).get(name)
+    if process is not None:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def all_places(stream: Stream, ranges: Sequence[range]) -> list[tuple[int, int]]:
+    """Places of records, by ranges of offsets of the partitions."""
+    return [(number, offset) for number, offsets in enumerate(ranges) for offset in offsets]
