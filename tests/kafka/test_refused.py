@@ -12,8 +12,8 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from stream_osr_connectors.kafka import publishing
 from tests.kafka.brokers import Broker
+from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
-from tests.kafka.test_broker_away import running
 
 LONG = (("long", b"x" * 60_000),)
 

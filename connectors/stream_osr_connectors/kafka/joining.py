@@ -134,6 +134,7 @@ class Joining:
     def let_go(self, number: int) -> None:
         """Forget everything: it is another's, or is to be loaded again."""
         self._state = None
+        self._figures.partitions.clear()
         self._buffer.clear()
         self._left, self._uncommitted = [], 0
 

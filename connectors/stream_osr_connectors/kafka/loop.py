@@ -143,7 +143,6 @@ class Loop:
         for number in gone:
             self._job.let_go(number)
             self._waiting.pop(number, None)
-            self.figures.partitions.pop(number, None)
             logger.info("%s/%d is another worker's now", self._topic, number)
         if gone:
             self.figures.add("rebalances")
@@ -160,7 +159,6 @@ class Loop:
         self._watch.accept(topic_id)
         for number in self._job.owned:
             self._job.let_go(number)
-        self.figures.partitions.clear()
         self._doubtful = None
         self._waiting.clear()
         self._reader.renew()
@@ -286,6 +284,5 @@ class Loop:
             if number in self._job.owned and not self._job.stands_at(number, truth[number]):
                 logger.warning("%s/%d was committed by another worker", self._topic, number)
                 self._job.let_go(number)
-                self.figures.partitions.pop(number, None)
                 self._reader.put_off(number)
         return True

@@ -78,6 +78,7 @@ class Streams:
         self._batch_size = settings.batch_size or self._model.batch_size
         self._labels: Labels = NoLabels()
         self._owned: dict[int, Owned] = {}
+        self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
         self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
         self._publishing: Publishing | None = None
         self._watch: Watch | None = None
@@ -104,8 +105,10 @@ class Streams:
         settings, watch = self._settings, self._watch
         assert watch is not None
         if self._incarnations.take(topic_id, watch.partitions):
-            decided = {number: owned.state.history.last.offset for number, owned in self._owned.items()}
-            self._incarnations.tell(decided or self._keeper.newest(), settings.on_lost_state)
+            for number in self.owned:
+                self.let_go(number)
+            self._incarnations.tell(self._keeper.newest() | self._left_at, settings.on_lost_state)
+            self._left_at.clear()
         self._incarnations.keep()
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
         publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
@@ -141,8 +144,10 @@ class Streams:
     def let_go(self, number: int) -> None:
         """Drop a partition; it may come back untouched."""
         owned = self._owned.pop(number, None)
-        if owned is not None and not owned.replay and not owned.uncommitted:
-            self._recovery.remember(number, owned.state)
+        if owned is not None:
+            self._left_at[number] = self._figures.partitions.pop(number).position
+            if not owned.replay and not owned.uncommitted:
+                self._recovery.remember(number, owned.state)
 
     def stands_at(self, number: int, committed: Offset | None) -> bool:
         """Say whether a partition is where the broker says that it is: in a lineage one way leads to a boundary."""
@@ -159,8 +164,7 @@ class Streams:
         if not owned.buffer:
             owned.since = time.monotonic()
         owned.buffer.extend(records)
-        if number in self._figures.partitions:
-            self._figures.partitions[number].pending += len(records)
+        self._figures.partitions[number].pending += len(records)
 
     def turn(self) -> None:
         """Read what people have asked."""
