@@ -107,3 +107,43 @@ def test_each_keeps_the_order_and_passes_errors_on():
     assert each(str, [], 4) == []
     with pytest.raises(ZeroDivisionError):
         each(lambda i: 1 // i, [1, 0, 2], 2)
+
+
+def test_rows_are_decided_like_dicts(trained):
+    rows = [x for x, _ in stream_part(150)]
+    keys, times = [f"k{i}" for i in range(150)], [None, *(float(i) for i in range(149))]
+    by_rows, by_dicts = (recognizer(trained, max_wait=wait) for wait in (5.0, 5.0))
+    by_rows.learn_rows(np.array([[x["a"], x["b"]] for x in rows]), t=times, key=keys)
+    for x, t, key in zip(rows, times, keys, strict=True):
+        by_dicts.learn_one(x, t=t, key=key)
+    assert by_rows.pending == by_dicts.pending
+    assert decisions(by_rows) == decisions(by_dicts)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told", "message"),
+    [
+        ([[1.0, 2.0]], {}, "expected an array of floats with 2 columns"),
+        (np.array([[1, 2]]), {}, "expected an array of floats"),
+        (np.zeros((2, 3)), {}, "expected an array of floats"),
+        (np.array([[0.0, 1.0], [math.inf, 1.0]]), {}, "feature 'a' of row 1 is inf"),
+        (np.array([[0.0, math.nan]]), {}, "feature 'b' of row 0 is None .*: it is missing"),
+        (np.zeros((2, 2)), {"t": [0.0]}, "t has 1 entries for 2 rows"),
+        (np.zeros((2, 2)), {"t": [0.0, math.inf]}, "row 1: t is inf"),
+        (np.zeros((2, 2)), {"key": ["k", []]}, "row 1: key is"),
+    ],
+)
+def test_rows_that_are_none_leave_nothing_behind(trained, rows, told, message):
+    model = recognizer(trained)
+    with pytest.raises(ValueError, match=message):
+        model.learn_rows(rows, **told)
+    assert model.pending == 0
+
+
+def test_rows_are_copied(trained):
+    model, other = recognizer(trained), recognizer(trained)
+    rows = np.array([[x["a"], x["b"]] for x, _ in stream_part(8)])
+    other.learn_rows(rows.copy())
+    model.learn_rows(rows)
+    rows[:] = 0.0
+    assert decisions(model) == decisions(other)

@@ -225,6 +225,18 @@ def test_old_snapshots_are_let_go_and_broken_ones_left_aside(
     assert "snapshot left aside" in caplog.text
 
 
+def test_headers_come_back_from_a_snapshot_as_they_were(model: ModelFile, snapshots: Snapshots) -> None:
+    """Null is not empty, and bytes are any."""
+    headers = [("none", None), ("empty", b""), ("bytes", bytes(range(256)))]
+    batch = [record._replace(headers=headers) for record in records(40)]
+    state, _ = advance(begin(model.recognizer(*PLACE), Boundary(0)), [batch])
+    snapshots.write(*PLACE, state)
+    back = snapshots.read(*PLACE, state.lineage, Boundary(40), model.trained)
+    assert back is not None
+    assert back.waiting == state.waiting
+    assert {origin.headers for origin in back.waiting} == {tuple(headers)}
+
+
 def test_a_state_that_is_lost(model: ModelFile, settings: ServiceSettings, snapshots: Snapshots, caplog: Any) -> None:
     caplog.set_level(logging.WARNING)
     recovery = Recovery(settings, model, snapshots)
