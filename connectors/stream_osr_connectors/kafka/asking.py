@@ -18,7 +18,7 @@ from .messages import Outgoing
 from .settings import ServiceSettings
 from .subclasses import Links, alive, name_of
 
-_GLOBAL = re.compile(r"global:(?P<id>\d+)")
+_GLOBAL = re.compile(r"global:(?P<id>\d{1,18})")
 
 ANSWER_SECONDS = 30.0
 

@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Mapping
 
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import ConnectorError, PersistenceError
 
 from .boundaries import MOST_CHARACTERS
+from .client import Offset
 from .figures import Figures
 from .owned import Owned
 from .partition import RULES, Partition
@@ -81,6 +82,22 @@ class Keeper:
             if place.topic == self._settings.input:
                 reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
         return reached
+
+    def offset(self, number: int, state: Partition) -> Offset:
+        """Make what is committed of a partition.
+
+        Raises
+        ------
+        ConnectorError
+            If it does not fit any more beside the offset.
+        """
+        text = self._recovery.progress(state).text()
+        if len(text) > MOST_CHARACTERS:
+            raise ConnectorError(
+                f"{self._settings.input}/{number}: no snapshot could be written for so long that the ends of the "
+                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
+            )
+        return Offset(state.history.last.offset, text)
 
     def _upgrade(self, number: int, owned: Owned, now: float) -> None:
         """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from .timestamps import clamped
 from .topics import Takes
 
 logger = logging.getLogger("stream_osr.kafka")
+
+EVER = -math.inf, math.inf
 
 NO_TIME = -1
 """A timestamp that every topic takes: none."""
@@ -66,18 +69,17 @@ class Publishing:
         self._settings, self._trained, self._publisher = settings, trained, publisher
         self._takes, self._figures = takes, figures
 
-    def messages(self, closed: Sequence[Batch]) -> list[Outgoing]:
-        """Make all messages of some micro-batches, in order."""
-        made = [message for one in closed for message in self._outcome(one)]
-        made += [message for one in closed for message in self._summaries(one)]
+    def messages(self, one: Batch) -> list[Outgoing]:
+        """Make all messages of a micro-batch, in order."""
         now, takes = int(1000 * time.time()), self._takes()
-        out = []
-        for message in made:
-            fitting = clamped(message, takes[message.topic].times, now) if message.topic in takes else message
-            if fitting is not message:
+        between = {topic: its.times.between(now) for topic, its in takes.items()}
+        made = [*self._outcome(one), *self._summaries(one)]
+        for place, message in enumerate(made):
+            oldest, newest = between.get(message.topic, EVER)
+            if message.timestamp is not None and not oldest <= message.timestamp <= newest:
+                made[place] = clamped(message, takes[message.topic].times, now)
                 self._figures.add("clamped", message.partition)
-            out.append(fitting)
-        return out
+        return made
 
     def instead(
         self, messages: Sequence[Outgoing], closed: Sequence[Batch], refused: Sequence[Refused]

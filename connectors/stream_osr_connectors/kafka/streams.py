@@ -8,11 +8,12 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr.errors import PersistenceError
 
 from .accounting import account
-from .boundaries import MOST_CHARACTERS, Progress
+from .boundaries import Progress
 from .client import ClientError, Committed, Offset, Refused
 from .cutting import Cut
 from .decoding import make_decoder
@@ -21,11 +22,11 @@ from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
 from .label_log import LabelLog, Labels, NoLabels, asks
-from .messages import Decoder, Received
+from .messages import Decoder, Outgoing, Received
 from .models import ModelFile
 from .orphans import remove_orphans
 from .owned import Owned
-from .partition import Partition, step
+from .partition import step
 from .publisher import Publisher
 from .publishing import Batch, Publishing
 from .reading import CLOSE_SECONDS
@@ -139,7 +140,7 @@ class Streams:
         self._behind.pop(number, None)
         self._own(number, found)
         last = found.state.history.last
-        return Loaded(last.offset, self._offset(number, found.state) if found.new else None)
+        return Loaded(last.offset, self._keeper.offset(number, found.state) if found.new else None)
 
     def let_go(self, number: int) -> None:
         """Drop a partition; it may come back untouched."""
@@ -198,29 +199,21 @@ class Streams:
     def prepare(self) -> Group | None:
         """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
         batches: list[Batch] = []
-        now = time.monotonic()
-        busy = True
+        messages: list[Outgoing] = []
+        publishing, now, busy = self._publishing, time.monotonic(), True
+        assert publishing is not None
         while busy and len(batches) < self._settings.commit_batches:
             busy = False
             for number, owned in self._owned.items():
                 if len(batches) >= self._settings.commit_batches:
                     break
-                if not owned.replay and self._recovery.is_earlier(owned.state):
-                    if now < owned.again or not self._hand_over(number, owned, batches):
-                        continue
-                elif (cut := self._cut(number, owned, now)) is None:
-                    continue
-                elif owned.replay:
-                    self._replay(number, owned, cut)
-                else:
-                    owned.since = now
-                    batches.append(self._close(number, owned, cut))
-                busy = True
-        if not batches:
-            return None
-        assert self._publishing is not None
-        offsets = {one.number: self._offset(one.number, one.after) for one in batches}
-        return Group(batches, self._publishing.messages(batches), offsets)
+                done = self._next(number, owned, now)
+                busy = busy or bool(done)
+                if isinstance(done, Batch):
+                    batches.append(done)
+                    messages += publishing.messages(done)
+        offsets = {one.number: self._keeper.offset(one.number, one.after) for one in batches}
+        return Group(batches, messages, offsets) if batches else None
 
     def undo(self, group: Group) -> None:
         """Put states and records back as they were."""
@@ -251,6 +244,19 @@ class Streams:
         """Write what is committed, so that the next start has nothing to replay."""
         self._keeper.leave(self._owned)
 
+    def _next(self, number: int, owned: Owned, now: float) -> Batch | bool:
+        """Close the next micro-batch of a partition; True: one was replayed, False: none is ready."""
+        if not owned.replay and self._recovery.is_earlier(owned.state):
+            return now >= owned.again and self._hand_over(number, owned)
+        cut = self._cut(number, owned, now)
+        if cut is None:
+            return False
+        if owned.replay:
+            self._replay(number, owned, cut)
+            return True
+        owned.since = now
+        return self._close(number, owned, cut)
+
     def _cut(self, number: int, owned: Owned, now: float) -> Cut | None:
         labels, place = self._labels, (self._settings.input, number)
         asked = not owned.buffer and not owned.replay and asks(labels, *place, owned.state.history.last.labels)
@@ -276,7 +282,7 @@ class Streams:
         if not owned.replay:
             logger.info("%s/%d is live at %d", self._settings.input, number, cut.end.offset)
 
-    def _hand_over(self, number: int, owned: Owned, batches: list[Batch]) -> bool:
+    def _hand_over(self, number: int, owned: Owned) -> Batch | Literal[False]:
         """Go on under another model, and publish what the earlier one has held back with the new beginning."""
         before = owned.state
         try:
@@ -286,15 +292,4 @@ class Streams:
             logger.error("%s/%d waits: %s", self._settings.input, number, owned.trouble)
             return False
         owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [outcome.end]
-        batches.append(Batch(number, before, owned.state, [], outcome))
-        return True
-
-    def _offset(self, number: int, state: Partition) -> Offset:
-        """Make what is committed of a partition."""
-        text = self._recovery.progress(state).text()
-        if len(text) > MOST_CHARACTERS:
-            raise ConnectorError(
-                f"{self._settings.input}/{number}: no snapshot could be written for so long that the ends of the "
-                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
-            )
-        return Offset(state.history.last.offset, text)
+        return Batch(number, before, owned.state, [], outcome)

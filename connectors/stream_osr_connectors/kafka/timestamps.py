@@ -6,6 +6,7 @@ clock, and what is older than a topic's retention would be deleted with the next
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -59,6 +60,12 @@ class Limits(NamedTuple):
             _bound(configs.get("retention.ms")) if deletes else None,
         )
 
+    def between(self, now_ms: int) -> tuple[float, float]:
+        """Give the oldest and the newest timestamp that the topic takes and keeps now."""
+        old = [limit for limit in (self.before_ms, self.keeps_ms) if limit is not None]
+        newest = math.inf if self.after_ms is None else now_ms + self.after_ms
+        return now_ms - min(old) if old else -math.inf, newest
+
 
 def clamped(message: Outgoing, limits: Limits, now_ms: int) -> Outgoing:
     """Send a message as of now whose timestamp the topic would refuse or not keep; any other as it is.
@@ -80,12 +87,8 @@ def clamped(message: Outgoing, limits: Limits, now_ms: int) -> Outgoing:
     >>> clamped(late, Limits(), 1_700_000_000_000) == late
     True
     """
-    if message.timestamp is None:
-        return message
-    old = [limit for limit in (limits.before_ms, limits.keeps_ms) if limit is not None]
-    too_old = bool(old) and message.timestamp < now_ms - min(old)
-    too_new = limits.after_ms is not None and message.timestamp > now_ms + limits.after_ms
-    if not (too_old or too_new):
+    oldest, newest = limits.between(now_ms)
+    if message.timestamp is None or oldest <= message.timestamp <= newest:
         return message
     headers = [*message.headers, (HEADER, b"%d" % message.timestamp)]
     return message._replace(headers=headers, timestamp=now_ms)

@@ -26,9 +26,6 @@ SPARE_BYTES = 1 << 16
 READ_FROM = ("input", "labels")
 """Topics that the service reads; it writes the others."""
 
-ENDLESS = 1 << 62
-"""Milliseconds that mean no bound."""
-
 
 class Takes(NamedTuple):
     """What a topic takes.
@@ -42,7 +39,7 @@ class Takes(NamedTuple):
     """
 
     bytes: int = USUAL_BYTES
-    times: Limits = Limits(None, None, None)
+    times: Limits = Limits()
 
 
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
@@ -72,7 +69,10 @@ def takes_of(admin: Admin, names: Iterable[str]) -> dict[str, Takes]:
     except ClientError as error:
         logger.info("the brokers do not tell what the topics take: %s", error)
         configs = {}
-    return {name: _taken(configs.get(name, {})) for name in names}
+    found = {name: configs.get(name, {}) for name in names}
+    return {
+        name: Takes(int(its.get("max.message.bytes") or USUAL_BYTES), Limits.of(its)) for name, its in found.items()
+    }
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:
@@ -106,22 +106,3 @@ def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: 
             settings.dead_letters,
             given + SPARE_BYTES,
         )
-
-
-def _taken(configs: Mapping[str, str]) -> Takes:
-    def bound(name: str) -> int | None:
-        value = int(configs.get(name) or -1)
-        return None if value < 0 or value >= ENDLESS else value
-
-    size = int(configs.get("max.message.bytes") or USUAL_BYTES)
-    if configs.get("message.timestamp.type") == "LogAppendTime":
-        return Takes(size)
-    deleted = "delete" in configs.get("cleanup.policy", "delete")
-    return Takes(
-        size,
-        Limits(
-            bound("message.timestamp.before.max.ms"),
-            bound("message.timestamp.after.max.ms"),
-            bound("retention.ms") if deleted else None,
-        ),
-    )
