@@ -18,7 +18,9 @@ import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka.client import PlainProducer
 from stream_osr_connectors.kafka.client.unpacking import unpack_all
+from stream_osr_connectors.kafka.messages import Outgoing
 from stream_osr_connectors.kafka.partition import seed_of
 from tests.blobs import fitted, stream_part
 
@@ -32,7 +34,7 @@ class Sent(NamedTuple):
 
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
 
 
@@ -98,17 +100,23 @@ class Stream:
         producer = KafkaProducer(bootstrap_servers=self.address, max_request_size=LARGEST, linger_ms=5, **client)
         for partition, sent in records:
             key, value, headers, timestamp = sent
-            producer.send(
-                self.topic,
-                key=key,
-                value=value,
-                headers=list(headers),
-                partition=partition,
-                timestamp_ms=1_700_000_000_000 + len(self.sent[partition]) if timestamp is None else timestamp,
-            )
+            time_ms = 1_700_000_000_000 + len(self.sent[partition]) if timestamp is None else timestamp
             self.sent[partition].append(sent)
+            if any(item is None for _, item in headers):
+                producer.flush(60)
+                self._send_null_headers(Outgoing(self.topic, partition, key, value, headers, time_ms))
+                continue
+            producer.send(
+                self.topic, key=key, value=value, headers=list(headers), partition=partition, timestamp_ms=time_ms
+            )
         producer.flush(60)
         producer.close()
+
+    def _send_null_headers(self, message: Outgoing) -> None:
+        """Send what kafka-python by itself does not."""
+        producer = PlainProducer.at(self.address, 30)
+        assert not producer.send([message]).refused
+        producer.close(1)
 
     def read(self, suffix: str) -> list[list[Any]]:
         """Read all committed records of an output, partition by partition."""

@@ -34,6 +34,7 @@ POISON = {
     "a tombstone": (Sent(b"p", None), "DECODE", "no value"),
     "headers of ours": (Sent(b"p", b"{", (("ce_id", b"theirs"), ("__connect.errors.topic", b"old"))), "DECODE", ""),
     "an empty header": (Sent(b"p", b"{", (("h", b""),)), "DECODE", ""),
+    "a null header": (Sent(b"p", b"{", (("h", None), ("g", b""), ("h", b"1"))), "DECODE", ""),
     "a key that is no text": (Sent(b"\xff\xfe", b"{"), "DECODE", ""),
     "a long key": (Sent(b"p" * 5000, GOOD), "DECODE", "the key has 5000 bytes"),
     "a header's name that is no text": (

@@ -103,6 +103,24 @@ def stored(stream: Stream) -> dict[Local, int]:
     return out
 
 
+def test_junk_among_the_links_is_left_with_a_line(broker: Broker, tmp_path: Path) -> None:
+    stream = reconciled_stream(broker, tmp_path)
+    junk = [b"", b"{", b"[]", b'{"subclass": 5}', b'{"global": "' + b"9" * 5000 + b'", "into": 1}', b"\xff"]
+    producer = KafkaProducer(bootstrap_servers=broker.address)
+    for number, value in enumerate(junk):
+        producer.send(f"{stream.topic}.links", key=b"junk%d" % number, value=value)
+    producer.close()
+    worker, reconciler = Worker(stream), Worker(stream, "r", "reconcile")
+    stream.send(instances(400, PARTITIONS))
+    stream.wait()
+    wait_until_done(stream)
+    assert worker.stop() == 0
+    assert reconciler.stop() == 0
+    left = [line for line in reconciler.lines() if f"{stream.topic}.links at " in line and "is left" in line]
+    assert len(left) == len(junk)
+    assert len(read(stream, "global-events")) > 0
+
+
 def test_one_class_in_four_partitions_is_told_once_over_kills(broker: Broker, tmp_path: Path) -> None:
     stream = reconciled_stream(broker, tmp_path)
     worker, reconciler, inside = Worker(stream), Worker(stream, "r", "reconcile"), []

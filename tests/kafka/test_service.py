@@ -26,7 +26,9 @@ def test_decides_once_in_order_and_goes_on_after_a_stop(broker: Broker, tmp_path
 
 def test_messages_carry_what_readers_need(broker: Broker, tmp_path: Path) -> None:
     stream = Stream(broker.address, tmp_path, 1, small_model())
-    stream.send(instances(200, 1))
+    feed, headers = instances(200, 1), (("none", None), ("empty", b""), ("none", b"1"))
+    feed[100] = (0, feed[100][1]._replace(headers=headers))
+    stream.send(feed)
     worker = Worker(stream)
     stream.wait()
     worker.stop()
@@ -34,6 +36,7 @@ def test_messages_carry_what_readers_need(broker: Broker, tmp_path: Path) -> Non
     first = decisions[0]
     value = json.loads(first.value)
     assert (first.key, first.timestamp, value["key"], value["t"]) == (b"k0", 1_700_000_000_000, "k0", 1_700_000_000.0)
+    assert tuple(decisions[100].headers[-3:]) == headers, "what is null stays null"
     headers = dict(first.headers)
     assert headers["ce_type"] == b"stream-osr.decision.v1"
     assert headers["ce_time"] == b"2023-11-14T22:13:20.000Z"

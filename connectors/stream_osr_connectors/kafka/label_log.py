@@ -150,3 +150,15 @@ class LabelLog:
 def asks(labels: Labels, topic: str, number: int, begin: int) -> bool:
     """Say whether somebody has named, muted or undone something in a partition; late labels wait for instances."""
     return any((command.topic, command.partition) == (topic, number) for command in labels.between(begin, labels.end))
+
+
+def tell_of_gap(labels: Labels, place: str, applied: int) -> None:
+    """Say so when a partition has applied more than the topic holds: what is asked there now would not be heard."""
+    if applied > labels.end:
+        logger.error(
+            "%s: labels up to %d were applied, and their topic ends at %d: it is another one, or was made again. What is "
+            "asked there is not heard before it gets so far: take another topic as labels, in another group",
+            place,
+            applied,
+            labels.end,
+        )

@@ -21,7 +21,7 @@ from .figures import Figures, PartitionFigures
 from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
-from .label_log import LabelLog, Labels, NoLabels, asks
+from .label_log import LabelLog, Labels, NoLabels, asks, tell_of_gap
 from .messages import Decoder, Outgoing, Received
 from .models import ModelFile
 from .orphans import remove_orphans
@@ -185,6 +185,7 @@ class Streams:
 
     def _own(self, number: int, found: Found) -> None:
         now, state = time.monotonic(), found.state
+        tell_of_gap(self._labels, f"{self._settings.input}/{number}", state.history.last.labels)
         self._owned[number] = Owned(state, deque(found.replay), list(found.snapshots), now)
         self._figures.partitions[number] = PartitionFigures(
             state.history.last.offset,
