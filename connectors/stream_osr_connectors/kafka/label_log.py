@@ -156,7 +156,7 @@ def tell_of_gap(labels: Labels, place: str, applied: int) -> None:
     """Say so when a partition has applied more than the topic holds: what is asked there now would not be heard."""
     if applied > labels.end:
         logger.error(
-            "%s: labels up to %d were applied, and their topic ends at %d: it is another one, or was made again. What is "
+            "%s: labels up to %d were applied, and their topic ends at %d: it was made again. What is "
             "asked there is not heard before it gets so far: take another topic as labels, in another group",
             place,
             applied,
