@@ -28,14 +28,13 @@ from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
-from stream_osr_start import end_when_told, is_service
 
 
 class _Commands(TyperGroup):
     """``run`` with ``--config`` is the service: what is set there belongs to it, and files have no use for it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[:1] == ["run"] and is_service(args):
+        if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
             args = ["serve", *args[1:]]
         return super().resolve_command(ctx, args)
 
@@ -398,8 +397,6 @@ def _tell_set_aside(console: Console, count: int, errors: Path | None) -> None:
 
 def main() -> None:
     """Run the command line; errors are a line or two, and the exit code tells."""
-    if is_service(sys.argv[1:]):
-        end_when_told()
     try:
         app()
     except StreamOSRError as error:

@@ -14,7 +14,8 @@ from stream_osr_connectors.kafka import closing, labelling
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder
 from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, step
+from stream_osr_connectors.kafka.outcome import Outcome
+from stream_osr_connectors.kafka.partition import Partition, begin, step
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)

@@ -19,7 +19,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder
 from stream_osr_connectors.kafka.messages import Message, Outgoing, Received, Refusal, origin_of
-from stream_osr_connectors.kafka.partition import Outcome
+from stream_osr_connectors.kafka.outcome import Outcome
 from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part

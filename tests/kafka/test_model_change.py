@@ -14,7 +14,8 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary, Progress
 from stream_osr_connectors.kafka.models import Journal, ModelFile
-from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.outcome import Outcome
+from stream_osr_connectors.kafka.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.recovery import Committed, Found, LaterModelError, Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots

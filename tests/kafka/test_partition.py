@@ -19,7 +19,8 @@ from stream_osr_connectors.kafka.client.seam import Committed
 from stream_osr_connectors.kafka.decoding import JsonDecoder
 from stream_osr_connectors.kafka.messages import Message
 from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, seed_of, step
+from stream_osr_connectors.kafka.outcome import Outcome
+from stream_osr_connectors.kafka.partition import Partition, begin, seed_of, step
 from stream_osr_connectors.kafka.recovery import Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots

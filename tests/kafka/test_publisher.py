@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream_osr import Decision
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.messages import Message, Origin, Outgoing, Refusal
-from stream_osr_connectors.kafka.partition import Outcome
+from stream_osr_connectors.kafka.outcome import Outcome
 from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import fitted, stream_part

@@ -20,7 +20,8 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder, Plain
 from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Received
-from stream_osr_connectors.kafka.partition import Outcome, Partition, begin, step
+from stream_osr_connectors.kafka.outcome import Outcome
+from stream_osr_connectors.kafka.partition import Partition, begin, step
 from stream_osr_connectors.kafka.publisher import Publisher
 from tests.blobs import fitted, stream_part
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import orjson
+
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Names and bytes; a value may be null, which is not the same as empty."""
+
+ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
+"""Of what is published, as JSON."""
 
 _OURS = ("ce_", "content-type", "__connect.errors.")
 """Headers that are about the message itself: ours replace those of the input."""

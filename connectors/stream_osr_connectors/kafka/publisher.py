@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from stream_osr import Decision
 
-from .messages import MOST_KEY_BYTES, Origin, Outgoing, Received, Refusal, size_of
+from .messages import ENCODING, MOST_KEY_BYTES, Origin, Outgoing, Received, Refusal, size_of
+from .outcome import Outcome
 from .settings import ServiceSettings
-
-if TYPE_CHECKING:
-    from .partition import Outcome
 
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
-
-ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")

@@ -16,7 +16,8 @@ from stream_osr.errors import ConnectorError
 from .client import ClientError, Refused
 from .figures import Figures
 from .messages import Message, Origin, Outgoing, Received, Refusal
-from .partition import Outcome, Partition
+from .outcome import Outcome
+from .partition import Partition
 from .publisher import Publisher
 from .settings import ServiceSettings
 from .subclasses import summary

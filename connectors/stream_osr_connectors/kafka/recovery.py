@@ -18,7 +18,8 @@ from .client import Committed
 from .exits import StartAgainError
 from .incarnations import Incarnations
 from .models import Journal, ModelFile
-from .partition import RULES, Outcome, Partition, begin
+from .outcome import Outcome
+from .partition import RULES, Partition, begin
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .standing import LostError, Standing

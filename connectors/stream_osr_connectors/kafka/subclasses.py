@@ -19,7 +19,7 @@ from stream_osr.hdp.marginal import Statistics, of_nobody
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
 from stream_osr_connectors.values import DecodeError, shown
 
-from .messages import Headers, Outgoing, Received
+from .messages import ENCODING, Headers, Outgoing, Received
 
 SUMMARY = "stream-osr.subclass.v1"
 LINK = "stream-osr.link.v1"
@@ -36,7 +36,6 @@ LARGEST_SUM = 1e60
 """No sum over whitened rows comes near."""
 
 _LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
-_ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 
 
 def largest_summary(trained: TrainedModel) -> int:
@@ -278,5 +277,5 @@ def _outgoing(
         ("ce_subject", key.encode()),
         ("content-type", b"application/json"),
     ]
-    content = None if value is None else orjson.dumps(value, option=_ENCODING)
+    content = None if value is None else orjson.dumps(value, option=ENCODING)
     return Outgoing(topic, 0, key.encode(), content, list(headers), timestamp if timestamp >= 0 else None)

@@ -15,8 +15,7 @@ from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError, shown
 
 from .decoding import JsonDecoder
-from .messages import MOST_KEY_BYTES, Decoder, Received, Refusal, check_envelope
-from .publisher import ENCODING
+from .messages import ENCODING, MOST_KEY_BYTES, Decoder, Received, Refusal, check_envelope
 
 FEW = 5
 """So many names of fields are shown in a message."""

@@ -19,7 +19,8 @@ from jsonschema import Draft202012Validator
 from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import VERSIONS, Boundary, Progress
 from stream_osr_connectors.kafka.client import Committed
-from stream_osr_connectors.kafka.partition import Outcome, Partition, step
+from stream_osr_connectors.kafka.outcome import Outcome
+from stream_osr_connectors.kafka.partition import Partition, step
 from stream_osr_connectors.kafka.recovery import Found, ModelFile, Recovery
 from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.kafka.snapshots import Snapshots
