@@ -11,7 +11,7 @@ from .exits import TakenError
 from .figures import Figures
 from .settings import ServiceSettings
 
-FIRST_SECONDS, LONGEST_SECONDS = 0.3, 30.0
+FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 """Before something is tried again: doubled each time, up to the longer of them."""
 
 FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
