@@ -63,7 +63,25 @@ def test_what_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 def test_brokers_that_tell_no_ids(tmp_path: Path) -> None:
     seen(tmp_path, "a")
     assert seen(tmp_path, "")[1] is False
-    assert seen(tmp_path, "b")[1] is False, "nobody knows"
+    assert seen(tmp_path, "a")[1] is False
+    assert seen(tmp_path / "..", "")[0].name == "in"
+
+
+def test_a_broker_that_is_behind_is_no_news(tmp_path: Path) -> None:
+    """What a worker is told may be of the topic before."""
+    seen(tmp_path, "a")
+    seen(tmp_path, "b")
+    behind, renewed = seen(tmp_path, "a")
+    assert (behind.name, renewed) == ("in+1", False)
+    assert (seen(tmp_path, "b")[0].name, seen(tmp_path, "b")[1]) == ("in+1", False)
+
+
+def test_what_is_as_it_was_is_not_written_again(tmp_path: Path) -> None:
+    """With a full folder a worker that died comes back."""
+    seen(tmp_path, "a")
+    before = (tmp_path / "in.topic").stat().st_mtime_ns
+    seen(tmp_path, "a")
+    assert (tmp_path / "in.topic").stat().st_mtime_ns == before
 
 
 def test_a_file_that_cannot_be_read_is_no_first_life(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ STAYS = {
 }
 GOES = {
     "in-0-00000000000000000256-0-bb00.osr",
-    "in-2-00000000000000000256-0-bb22.osr",
     "in-7-00000000000000000256-0-aa99.osr",
     f"{OLD}.model",
     f".{OLD}.model.0123456789abcdef",
@@ -64,7 +63,7 @@ def test_what_nothing_refers_to_goes_with_a_line(folder: Path, caplog: Any) -> N
     caplog.set_level(logging.INFO)
     assert remove_orphans(folder, "in", OURS, COMMITTED) == len(GOES)
     assert names(folder) == STAYS
-    assert "3 snapshots, 1 models, 3 leftovers" in caplog.text
+    assert "2 snapshots, 1 models, 3 leftovers" in caplog.text
     caplog.clear()
     assert remove_orphans(folder, "in", OURS, COMMITTED) == 0
     assert not caplog.text
@@ -89,6 +88,19 @@ def test_the_models_of_another_service_of_the_group_are_its_own(folder: Path) ->
     os.utime(theirs, (0, 0))
     assert remove_orphans(folder, "in", OURS, COMMITTED) == len(GOES) - 1
     assert names(folder) == STAYS | {theirs.name, f"{OLD}.model"}
+
+
+def test_where_nothing_is_committed_the_snapshots_tell_that_something_was(folder: Path) -> None:
+    """Offsets expire, or are deleted: the next start has to see it."""
+    left = folder / "in-2-00000000000000000256-0-bb22.osr"
+    left.touch()
+    os.utime(left, (0, 0))
+    remove_orphans(folder, "in", OURS, COMMITTED)
+    assert left.exists()
+    assert (folder / f"{OLD}.model").exists(), "they may have to be read with it"
+    left.unlink()
+    remove_orphans(folder, "in", OURS, COMMITTED)
+    assert names(folder) == STAYS
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, caplog: Any) -> None:

@@ -42,7 +42,7 @@ class Incarnations:
     def __init__(self, folder: Path, topic: str) -> None:
         self._path, self._topic = folder / f"{topic}.topic", topic
         self.now = self.partitions = 0
-        self._id = ""
+        self._ids: list[str] = []
 
     @property
     def name(self) -> str:
@@ -52,23 +52,22 @@ class Incarnations:
     def take(self, topic_id: str, partitions: int) -> bool:
         """Take the topic as it is; say whether it is another one than the one that is written down.
 
+        An id that was written down before that one is no news: a broker that is behind has told it.
+
         Raises
         ------
         PersistenceError
             If that cannot be read.
         """
         found = self._read()
-        self._id, self.partitions, self.now = topic_id, partitions, 0
-        if found is None:
-            return False
-        self.now = int(found["incarnation"])
-        if not topic_id or not found["id"]:
-            return False
-        if found["id"] == topic_id:
-            self.partitions = int(found["partitions"])
-            return False
-        self.now += 1
-        return True
+        known: list[str] = [] if found is None else found["ids"]
+        if not topic_id or topic_id in known:
+            self.partitions = partitions if found is None else int(found["partitions"])
+            self._ids, renewed = known, False
+        else:
+            self.partitions, self._ids, renewed = partitions, [*known, topic_id], bool(known)
+        self.now = max(0, len(self._ids) - 1)
+        return renewed
 
     def keep(self) -> None:
         """Write it down, for the next start and the other workers.
@@ -78,11 +77,15 @@ class Incarnations:
         PersistenceError
             If it cannot be written.
         """
+        content = {"ids": self._ids, "partitions": self.partitions}
+        if not self._ids or content == self._read():
+            return
         new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         try:
-            new.write_text(json.dumps({"id": self._id, "incarnation": self.now, "partitions": self.partitions}))
+            new.write_text(json.dumps(content))
             new.replace(self._path)
         except OSError as error:
+            new.unlink(missing_ok=True)
             raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
 
     def tell(self, decided: Mapping[int, int], on_lost_state: str) -> None:
@@ -117,13 +120,16 @@ class Incarnations:
 
     def is_of_now(self, lineage: str) -> bool:
         """Say whether a run of micro-batches began in this life."""
-        found = _LINEAGE.fullmatch(lineage)
-        return found is not None and int(found["incarnation"] or "0", 16) == self.now
+        return _life_of(lineage) == self.now
+
+    def is_before(self, lineage: str) -> bool:
+        """Say whether a run of micro-batches began in the life before this one."""
+        return _life_of(lineage) == self.now - 1
 
     def _read(self) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads(self._path.read_text())
-            return found if {"id", "incarnation", "partitions"} <= found.keys() else None
+            return found if {"ids", "partitions"} <= found.keys() else None
         except FileNotFoundError:
             return None
         except (OSError, ValueError, AttributeError) as error:
@@ -131,3 +137,9 @@ class Incarnations:
                 f"cannot read {self._path}, which says which topic {self._topic} it was ({error}); bring it back, or "
                 "remove it if the topic was never made again"
             ) from None
+
+
+def _life_of(lineage: str) -> int | None:
+    """Read what :meth:`Incarnations.lineage` has written; None: it has not."""
+    found = _LINEAGE.fullmatch(lineage)
+    return None if found is None else int(found["incarnation"] or "0", 16)

@@ -11,6 +11,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from .boundaries import MOST_CHARACTERS
 from .client import Offset
 from .figures import Figures
+from .incarnations import Incarnations
 from .owned import Owned
 from .partition import RULES, Partition
 from .patience import Seldom
@@ -50,11 +51,17 @@ class Keeper:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
         for number, owned in partitions.items():
-            if owned.state.rules != RULES and not (
-                owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state)
+            if (
+                owned.state.rules != RULES
+                and not (owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state))
+                and self._may_try(owned, now)
             ):
-                self._upgrade(number, owned, now)
-        full = [n for n, owned in partitions.items() if not owned.replay and self._is_full(owned.state)]
+                self._upgrade(number, owned)
+        full = [
+            number
+            for number, owned in partitions.items()
+            if not owned.replay and self._is_full(owned.state) and self._may_try(owned, now)
+        ]
         for number in full:
             self._try(number, partitions[number])
         due = [
@@ -75,11 +82,11 @@ class Keeper:
             if time.monotonic() < ends and not owned.replay:
                 self._try(number, owned)
 
-    def newest(self) -> dict[int, int]:
-        """Say how far each partition had come by its snapshots."""
+    def newest(self, incarnations: Incarnations) -> dict[int, int]:
+        """Say how far each partition of the life before had come by its snapshots."""
         reached: dict[int, int] = {}
         for place in self._snapshots.places():
-            if place.topic == self._settings.input:
+            if place.topic == self._settings.input and incarnations.is_before(place.lineage):
                 reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
         return reached
 
@@ -99,16 +106,17 @@ class Keeper:
             )
         return Offset(state.history.last.offset, text)
 
-    def _upgrade(self, number: int, owned: Owned, now: float) -> None:
+    def _upgrade(self, number: int, owned: Owned) -> None:
         """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""
-        if now - owned.written < RETRY_SECONDS and owned.tried_upgrade:
-            return
-        owned.tried_upgrade = True
         self._try(number, owned)
         upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
         if upgraded is not None:
             logger.info("%s/%d goes on by the rules of this version", self._settings.input, number)
             owned.state, owned.snapshots = upgraded, owned.snapshots[-1:]
+
+    @staticmethod
+    def _may_try(owned: Owned, now: float) -> bool:
+        return not owned.failed or now - owned.written >= RETRY_SECONDS
 
     def _is_full(self, state: Partition) -> bool:
         """Say whether the boundaries take more than half of the room that they have."""
@@ -120,9 +128,10 @@ class Keeper:
         try:
             self._write(number, owned)
         except PersistenceError as error:
-            owned.written = time.monotonic()  # tried
+            owned.written, owned.failed = time.monotonic(), True
             self._seldom.say(place, f"no snapshot of {place}: {error}", logging.ERROR)
         else:
+            owned.failed = False
             self._seldom.forget(place)
 
     def _write(self, number: int, owned: Owned) -> None:

@@ -13,9 +13,11 @@ from collections.abc import Callable
 from .client import ClientError, Kind, Place, quieten, start_explained
 from .exits import NoBrokerError, NoRightError
 from .figures import STARTING, Figures
-from .job import Group, Job, Waiting
+from .job import Group, Job
+from .leaving import CLOSE_SECONDS
+from .loading import Loading
 from .patience import Backoff, Seldom
-from .reading import CLOSE_SECONDS, POLL_SECONDS, Reader
+from .reading import POLL_SECONDS, Reader
 from .settings import ServiceSettings
 from .telling import Telling
 from .transactions import InDoubtError, Running, Transactions, UnpublishableError
@@ -55,13 +57,12 @@ class Loop:
         self._settings, self._job, self._reader = settings, job, reader
         self._transactions, self._watch, self.figures = transactions, watch, figures
         self._topic = watch.input
-        self._backoff, self._loading = Backoff(), Backoff()
+        self._backoff = Backoff()
+        self._loading = Loading(job, reader, transactions, watch)
         self._seldom = Seldom(logger)
         self._doubtful: Group | None = None
         self._trouble = ""
-        self._waiting: dict[int, str] = {}
-        self._assigned: dict[int, float] = {}
-        self._telling = Telling(job, reader, watch, figures)
+        self._telling = Telling(job, reader, watch, figures, settings.max_wait)
 
     def run(self, stop: Callable[[], bool]) -> None:
         """Work until told to stop.
@@ -75,16 +76,18 @@ class Loop:
         self.figures.obstacles = (STARTING,)
         try:
             while not stop() and not self._is_open():
+                self.figures.turn()
                 time.sleep(POLL_SECONDS)
             while not stop():
                 self.figures.turn()
                 self._read()
-                self._settle()
+                if self._doubtful is None:
+                    self._loading.load()
                 self._job.turn()
                 self._publish()
                 if self._doubtful is None:
                     self._job.rest()
-                self._telling.look(self._waiting, self._trouble)
+                self._telling.look(self._loading.waiting, self._trouble)
             if self._doubtful is None:
                 self._job.leave()
         finally:
@@ -142,9 +145,9 @@ class Loop:
         gone = self._reader.gone()
         for number in gone:
             self._job.let_go(number)
-            self._waiting.pop(number, None)
             logger.info("%s/%d is another worker's now", self._topic, number)
         if gone:
+            self._loading.forget(*gone)
             self.figures.add("rebalances")
         renewed = self._watch.renewed(self._reader.topic_id)
         if renewed:
@@ -159,48 +162,10 @@ class Loop:
         self._watch.accept(topic_id)
         for number in self._job.owned:
             self._job.let_go(number)
-        self._doubtful = None
-        self._waiting.clear()
+        self._doubtful, self._trouble = None, ""
+        self._loading.forget(*self._loading.waiting)
         self._reader.renew()
         self._reader.gone()
-
-    def _settle(self) -> None:
-        """Load the partitions that have been assigned; those that cannot be loaded now wait for the next round."""
-        for number in sorted(self._reader.assigned - set(self._job.owned)):
-            place = f"{self._topic}/{number}"
-            if number not in self._waiting:
-                self._waiting[number], self._assigned[number] = "", time.monotonic()
-            if self._doubtful is not None or not self._loading.due or not self._is_looked_at(number):
-                continue
-            try:
-                loaded = self._job.load(number, self._reader.where(number))
-                if isinstance(loaded, Waiting):
-                    self._waiting[number] = loaded.why
-                    self._seldom.say(place, f"{place} cannot be loaded yet: {loaded.why}", logging.INFO)
-                    continue
-                if loaded.commit is not None:
-                    self._transactions.open()
-                    offsets = {Place(self._topic, number): loaded.commit}
-                    self._transactions.finish(self._transactions.begin([], offsets, self._reader.membership))
-                self._reader.begin(number, loaded.begin)
-            except (ClientError, InDoubtError) as error:
-                self._job.let_go(number)
-                self._waiting[number] = str(error)
-                self._loading.fail()
-                self._seldom.say(place, f"{place} cannot be loaded yet: {error}", logging.INFO)
-                continue
-            self._loading.succeed()
-            self._seldom.forget(place)
-            self._waiting.pop(number, None)
-            logger.info("assigned %s at %d", place, loaded.begin)
-        for number in self._waiting.keys() - self._reader.assigned:
-            del self._waiting[number]
-
-    def _is_looked_at(self, number: int) -> bool:
-        """Say whether the input, since it gave us a partition, is known to be there, and the one that it was."""
-        return self._watch.has_looked_since(self._assigned[number]) and not (
-            self._watch.broken or self._watch.renewed(self._reader.topic_id)
-        )
 
     # Publishing.
 
@@ -208,14 +173,15 @@ class Loop:
         """Publish whatever is ready; while one transaction is under way, the next is prepared."""
         if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
             return
+        if self._trouble and not any(self._job.look(number) for number in self._job.owned):
+            self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
         running: tuple[Group, Running] | None = None
         ahead: Group | None = None
         try:
             while True:
                 ahead = self._job.prepare()
-                if running is not None:
-                    self._finish(*running)
-                    running = None
+                while running is not None:
+                    running = self._finished(*running)
                 if ahead is None:
                     break
                 running = ahead, self._begin(ahead)
@@ -235,19 +201,18 @@ class Loop:
         offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
         return self._transactions.begin(group.messages, offsets, self._reader.membership)
 
-    def _finish(self, group: Group, running: Running) -> None:
-        """Wait for a transaction; what a topic does not take is replaced, and the rest is tried again."""
-        while True:
-            try:
-                self._transactions.finish(running)
-                break
-            except UnpublishableError as error:
-                self.figures.add("retried")
-                refused = self._transactions.culprits(group.messages, error.refused)
-                group = self._job.instead(group, refused)
-                running = self._begin(group)
+    def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
+        """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
+        try:
+            self._transactions.finish(running)
+        except UnpublishableError as error:
+            self.figures.add("retried")
+            refused = self._transactions.culprits(group.messages, error.refused, self.figures.turn)
+            group = self._job.instead(group, refused)
+            return group, self._begin(group)
         self.figures.observe("transaction", running.seconds)
         self._note_commit(group)
+        return None
 
     def _note_commit(self, group: Group) -> None:
         self.figures.add("transactions")

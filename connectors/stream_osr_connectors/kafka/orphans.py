@@ -58,8 +58,9 @@ def find_orphans(
     model
         Identity of the model that runs.
     committed
-        Metadata of the committed offset of every partition of the topic; None: nothing is committed there. One that
-        cannot be read may refer to anything: nothing goes then.
+        Metadata of the committed offset of every partition of the topic. None: nothing is committed there, and its
+        snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
+        nothing goes then.
     now
         Seconds since 1970; the clock's if not given.
     """
@@ -75,8 +76,10 @@ def find_orphans(
     others = False
     for path in sorted(folder.iterdir()):
         place = place_of(path)
-        if place is not None and place.topic != topic:
-            others = True  # another service of this group, whose partitions we do not know
+        if place is not None and (place.topic != topic or committed.get(place.number, "") is None):
+            others = (
+                True  # another service of this group, whose partitions we do not know; or offsets that were deleted
+            )
         elif not _is_older(path, before):
             continue
         elif place is not None and (place.number not in committed or place.lineage not in lineages):

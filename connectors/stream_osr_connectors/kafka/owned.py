@@ -31,8 +31,8 @@ class Owned:
         When the newest was written.
     uncommitted
         Records of micro-batches that are closed and not committed.
-    tried_upgrade
-        It was tried to let it go on by the rules of this version.
+    failed
+        The latest snapshot could not be written.
     trouble, again
         Why it does not go on, and when that is tried again.
     """
@@ -44,7 +44,7 @@ class Owned:
     buffer: deque[Received] = field(default_factory=deque)
     since: float = 0.0
     uncommitted: int = 0
-    tried_upgrade: bool = False
+    failed: bool = False
     trouble: str = ""
     again: float = 0.0
 

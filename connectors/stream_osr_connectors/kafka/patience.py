@@ -43,6 +43,29 @@ class Backoff:
         return time.monotonic() >= self.until
 
 
+class Grace:
+    """How long something may be as it should not be, before it counts.
+
+    Parameters
+    ----------
+    seconds
+        That it may be so.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: dict[int, float] = {}
+
+    def lasts(self, number: int) -> bool:
+        """Say whether it may still be so."""
+        now = time.monotonic()
+        return now - self._since.setdefault(number, now) < self._seconds
+
+    def end(self, number: int) -> None:
+        """Note that it is not so any more."""
+        self._since.pop(number, None)
+
+
 class Seldom:
     """A logger of what happens again and again: at once, then less and less often, with the number of times.
 

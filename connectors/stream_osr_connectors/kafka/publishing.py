@@ -21,10 +21,13 @@ from .partition import Partition
 from .publisher import Publisher
 from .settings import ServiceSettings
 from .subclasses import summary
-from .timestamps import clamped
+from .timestamps import HEADER, clamped
 from .topics import Takes
 
 logger = logging.getLogger("stream_osr.kafka")
+
+REFUSED = ("stream-osr.value", b"refused")
+"""Header of a dead letter that was sent without its value because the topic did not take it."""
 
 EVER = -math.inf, math.inf
 
@@ -122,7 +125,7 @@ class Publishing:
         if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
             logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
             self._figures.add("clamped", message.partition)
-            told = () if message.timestamp is None else (("stream-osr.timestamp", b"%d" % message.timestamp),)
+            told = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
             return message._replace(timestamp=NO_TIME, headers=[*message.headers, *told])
         if message.topic == settings.output:
             logger.error(
@@ -132,14 +135,14 @@ class Publishing:
             (letter,) = self._publisher.dead_letters([(received, Refusal("PUBLISH", error))])
             return letter
         if message.topic == settings.dead_letters:
-            if message.value is None and not any(name.startswith("ce_") for name, _ in message.headers):
+            if REFUSED in message.headers:
                 raise ConnectorError(
                     f"{about}: the dead letter of {message.offset} cannot be published: {error}; give topic "
                     f"{message.topic} a larger max.message.bytes"
                 )
             logger.error("%s: the dead letter of %d is published without its value: %s", about, message.offset, error)
             ours = [each for each in message.headers if each[0].startswith("__connect.errors.")]
-            return message._replace(key=b"", value=None, headers=[*ours, ("stream-osr.value", b"refused")])
+            return message._replace(key=b"", value=None, headers=[*ours, REFUSED])
         logger.error("%s: a message to topic %s is left out: %s", about, message.topic, error)
         return None
 

@@ -16,18 +16,15 @@ from stream_osr.errors import ConnectorError
 
 from .client import ClientError, Committed, Consumer, GroupConsumer, Kind, Offset, Unreadable, remedy_of
 from .figures import Figures
+from .leaving import CLOSE_SECONDS, close
 from .messages import Received
 from .patience import Backoff, Seldom, Strikes
 from .settings import ServiceSettings
-from .transactions import close
 
 logger = logging.getLogger("stream_osr.kafka")
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
-
-CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
 
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
@@ -255,7 +252,8 @@ class Reader:
             if wait:
                 self._own.hold(*self._begun)
             else:
-                self._own.let_go_on(*self._begun - self._held.keys())
+                fetched = {number for number, held in self._held.items() if held.until == math.inf}
+                self._own.let_go_on(*(self._begun - (self._held.keys() - fetched)))
 
     def _sweep(self) -> None:
         """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""

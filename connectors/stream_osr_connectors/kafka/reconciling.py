@@ -57,7 +57,7 @@ class Reconciler:
             Transactions(
                 lambda: TransactionalProducer(own), own.transaction_deadline, own.transaction_timeout, strikes
             ),
-            Watch(own, names, self.figures),
+            Watch(own, names, self.figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
             self.figures,
         )
 

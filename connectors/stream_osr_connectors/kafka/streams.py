@@ -22,20 +22,20 @@ from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
 from .label_log import LabelLog, Labels, NoLabels, asks, tell_of_gap
+from .leaving import CLOSE_SECONDS, close
 from .messages import Decoder, Outgoing, Received
 from .models import ModelFile
 from .orphans import remove_orphans
 from .owned import Owned
 from .partition import step
+from .patience import Grace
 from .publisher import Publisher
 from .publishing import Batch, Publishing
-from .reading import CLOSE_SECONDS
 from .recovery import Found, LaterModelError, Recovery
 from .settings import ServiceSettings
 from .snapshots import Snapshots
 from .subclasses import largest_summary
 from .topics import Takes, check_sizes
-from .transactions import close
 from .watching import Watch
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -47,7 +47,7 @@ AGAIN_SECONDS = 10.0
 """Before a beginning that could not be written is tried again."""
 
 BEHIND_SECONDS = 60.0
-"""How long a partition may end before the committed offset until records count as lost."""
+"""How long a partition, or the labels, may end before what was committed until that counts as lost."""
 
 
 class Streams:
@@ -80,7 +80,7 @@ class Streams:
         self._labels: Labels = NoLabels()
         self._owned: dict[int, Owned] = {}
         self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
-        self._behind: dict[int, float] = {}  # since when a partition ends before its committed offset
+        self._behind = Grace(BEHIND_SECONDS)
         self._publishing: Publishing | None = None
         self._watch: Watch | None = None
 
@@ -108,7 +108,9 @@ class Streams:
         if self._incarnations.take(topic_id, watch.partitions):
             for number in self.owned:
                 self.let_go(number)
-            self._incarnations.tell(self._keeper.newest() | self._left_at, settings.on_lost_state)
+            newest = self._keeper.newest(self._incarnations)
+            far = {n: max(newest.get(n, 0), self._left_at.get(n, 0)) for n in newest.keys() | self._left_at.keys()}
+            self._incarnations.tell(far, settings.on_lost_state)
             self._left_at.clear()
         self._incarnations.keep()
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
@@ -128,22 +130,23 @@ class Streams:
 
     def load(self, number: int, where: Committed) -> Loaded | Waiting:
         """Bring a partition back to where the broker says that it is."""
-        if where.offset is not None and where.offset > where.end:
-            # just after another broker has become the leader, it may not yet know how far the partition goes
-            since = self._behind.setdefault(number, time.monotonic())
-            if time.monotonic() - since < BEHIND_SECONDS:
-                return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
+        if (where.offset or 0) > where.end and self._behind.lasts(number):  # its leader may be new
+            return Waiting(f"offset {where.offset} was committed, and it ends at {where.end}")
         try:
             found = self._recovery.find(number, where, self._labels.end)
         except LaterModelError as error:
             return Waiting(str(error))
-        self._behind.pop(number, None)
+        asked = found.replay[-1].labels if found.replay else 0
+        if asked > self._labels.end and self._behind.lasts(number):
+            return Waiting(f"the topic of labels was read up to {self._labels.end}, and a replay needs {asked}")
+        self._behind.end(number)
         self._own(number, found)
         last = found.state.history.last
         return Loaded(last.offset, self._keeper.offset(number, found.state) if found.new else None)
 
     def let_go(self, number: int) -> None:
         """Drop a partition; it may come back untouched."""
+        self._behind.end(number)
         owned = self._owned.pop(number, None)
         if owned is not None:
             self._left_at[number] = self._figures.partitions.pop(number).position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 
@@ -31,6 +32,8 @@ class Telling:
         What is told of.
     figures
         Where it is told.
+    max_wait
+        Seconds that a record may wait for others; None: for as long as it takes.
 
     Attributes
     ----------
@@ -38,9 +41,10 @@ class Telling:
         Moment of the latest commit, or of the last time that there was nothing to do.
     """
 
-    def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures) -> None:
+    def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures, max_wait: float | None) -> None:
         self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
         self._topic = watch.input
+        self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
         self._seldom = Seldom(logger)
         self._looked = self.committed = time.monotonic()
         self._joined = 0.0
@@ -90,7 +94,7 @@ class Telling:
         found += self._job.obstacles()
         if trouble:
             found.append(f"transactions fail: {trouble}")
-        elif waiting and now - self.committed > STILL_SECONDS:
+        elif waiting and now - self.committed > self._longest:
             found.append(f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read")
         return tuple(found)
 

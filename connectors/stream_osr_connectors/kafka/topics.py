@@ -23,7 +23,7 @@ LEAST_BYTES = 1 << 18
 SPARE_BYTES = 1 << 16
 """What the headers add to a dead letter."""
 
-READ_FROM = ("input", "labels")
+READ_FROM = {"input": ("READ",), "labels": ("READ",)}
 """Topics that the service reads; it writes the others."""
 
 

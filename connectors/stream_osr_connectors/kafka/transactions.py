@@ -14,19 +14,22 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from stream_osr.errors import ConnectorError
 
 from .client import ClientError, Kind, Offset, Place, Producer, Refused, remedy_of
 from .exits import StartAgainError
+from .leaving import close
 from .messages import Outgoing
 from .patience import Strikes
 
 logger = logging.getLogger("stream_osr.kafka")
+
+MOST_TRIES = 64
+"""Transactions in search of the messages that are refused."""
 
 MOST_STUCK = 16
 """Threads given up before the process has to end: each holds a producer's memory."""
@@ -200,22 +203,40 @@ class Transactions:
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
             raise InDoubtError(said) from error
 
-    def culprits(self, messages: Sequence[Outgoing], suspects: Sequence[Refused]) -> Sequence[Refused]:
+    def culprits(
+        self, messages: Sequence[Outgoing], suspects: Sequence[Refused], turn: Callable[[], None]
+    ) -> Sequence[Refused]:
         """Find by halving the messages that are refused without the others: a batch is refused as a whole.
+
+        Parameters
+        ----------
+        messages
+            Of the transaction.
+        suspects
+            Those that were refused together. If that takes too many tries, they all count as refused.
+        turn
+            Called after each try.
 
         Raises
         ------
         InDoubtError
             If that cannot be found out now; nothing of it counts.
         """
-        if len(suspects) == 1:
-            return suspects
-        half = len(suspects) // 2
-        found: list[Refused] = []
-        for part in (suspects[:half], suspects[half:]):
-            again = self._refused([messages[one.place] for one in part])
-            if again:
-                found += self.culprits(messages, [Refused(part[one.place].place, one.error) for one in again])
+        tries, parts, found = 0, deque([suspects]), list[Refused]()
+        while parts:
+            part = parts.popleft()
+            if len(part) == 1:
+                found += part
+                continue
+            if tries >= MOST_TRIES:
+                return suspects
+            half = len(part) // 2
+            for some in (part[:half], part[half:]):
+                again = self._refused([messages[one.place] for one in some])
+                tries += 1
+                turn()
+                if again:
+                    parts.append([Refused(some[one.place].place, one.error) for one in again])
         return found or suspects[:1]  # refused together and not apart: with one less it may go on
 
     def _refused(self, messages: Sequence[Outgoing]) -> Sequence[Refused]:
@@ -226,13 +247,14 @@ class Transactions:
 
         def work() -> Counter[str]:
             producer.begin()
-            refused.extend(one for one in producer.send(messages).refused if one.error.kind is Kind.RECORD)
+            refused.extend(producer.send(messages).refused)
             producer.close(1.0)  # the next one makes the broker undo it
+            _raise_unless_records(refused)
             return Counter()
 
         refused: list[Refused] = []
         self._finish(Running(work, self._deadline), [producer])
-        return refused
+        return [one for one in refused if one.error.kind is Kind.RECORD]
 
     def close(self, timeout: float) -> None:
         """Let go of the producer within so many seconds."""
@@ -255,21 +277,14 @@ def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
     wanted = Counter(message.topic for message in messages)
     if not refused and acknowledged == wanted:
         return acknowledged
-    serious = [one for one in refused if one.error.kind is not Kind.AGAIN]
-    if serious and all(one.error.kind is Kind.RECORD for one in serious):
-        raise UnpublishableError(serious)
+    _raise_unless_records(refused)
     if refused:
-        raise (serious or refused)[0].error
+        raise UnpublishableError([one for one in refused if one.error.kind is Kind.RECORD])
     raise ClientError(Kind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
 
 
-def close(work: Callable[[], None], timeout: float) -> None:
-    """Close something of which nothing more is expected, in a thread that may be left behind."""
-
-    def quietly() -> None:
-        with suppress(Exception):
-            work()
-
-    thread = threading.Thread(target=quietly, daemon=True, name="close")
-    thread.start()
-    thread.join(timeout)
+def _raise_unless_records(refused: Sequence[Refused]) -> None:
+    """Raise what was refused for another reason than for what it is, or than for being in one batch with that."""
+    serious = [one.error for one in refused if one.error.kind is not Kind.AGAIN]
+    if refused and not (serious and all(error.kind is Kind.RECORD for error in serious)):
+        raise next((error for error in serious if error.kind is not Kind.RECORD), refused[0].error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -61,6 +61,8 @@ class Watch:
         Names by what they are for; the first is read, the others may be.
     figures
         Where it tells how things are.
+    rights
+        What we need to be allowed of each, where it is not ``WRITE``.
     make
         Maker of the client.
 
@@ -77,9 +79,11 @@ class Watch:
         settings: ServiceSettings,
         topics: Mapping[str, str],
         figures: Figures,
+        rights: Mapping[str, Sequence[str]] | None = None,
         make: Callable[[ServiceSettings, float], Admin] = TopicAdmin,
     ) -> None:
         self._settings, self._topics, self._figures, self._make = settings, dict(topics), figures, make
+        self._rights = READ_FROM if rights is None else rights
         self.input = next(iter(self._topics.values()))
         self.seen = Seen({}, {}, {})
         self._input_id = ""
@@ -118,8 +122,10 @@ class Watch:
         self._input_id = self.seen.topics[self.input].id
 
     def start(self) -> None:
-        """Look again and again, until it is closed."""
-        threading.Thread(target=self._run, name="watch", daemon=True).start()
+        """Look again and again, until it is closed; another time after that, if it is opened again."""
+        self._told = threading.Event()
+        self._poked.clear()
+        threading.Thread(target=self._run, args=(self._told,), name="watch", daemon=True).start()
 
     def close(self) -> None:
         """Look no more."""
@@ -185,8 +191,8 @@ class Watch:
 
     def obstacles(self) -> list[str]:
         """Say what stands between the service and its topics now."""
-        if self._trouble and self._stale:
-            return [f"the brokers do not answer: {self._trouble}"]
+        if self._stale:
+            return [f"the brokers do not answer: {self._trouble or 'nothing was heard of them for some seconds'}"]
         found = []
         for role, name in self._topics.items():
             topic = self.seen.topics[name]
@@ -204,22 +210,21 @@ class Watch:
         """Name the right that we lack."""
         if topic.refused:
             return "describe"
-        needed = "READ" if role in READ_FROM else "WRITE"
-        return None if topic.allows(needed) else needed.lower()
+        needed = self._rights.get(role, ("WRITE",))
+        return next((right.lower() for right in needed if not topic.allows(right)), None)
 
-    def _run(self) -> None:
-        while not self._told.is_set():
+    def _run(self, told: threading.Event) -> None:
+        while not told.is_set():
             self._poked.wait(LOOK_SECONDS)
             self._poked.clear()
             before = self.seen
             try:
                 self._look()
+                self._trouble = ""
+                self._compare(before, self.seen)
             except Exception as error:  # whatever it is, the next client may do better
                 self._trouble = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
                 self._let_go()
-            else:
-                self._trouble = ""
-                self._compare(before, self.seen)
             self._figures.outside = tuple(self.obstacles())
             for number, partition in list(self._figures.partitions.items()):
                 partition.end = self.end(number)
@@ -232,7 +237,7 @@ class Watch:
         topics = self._admin.topics(self._topics.values())
         there = [name for name, topic in topics.items() if topic.partitions]
         places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
-        if not self._lacking("input", topics[self.input]):
+        if not self._lacking(next(iter(self._topics)), topics[self.input]):
             ends = self._ends(self._admin, places)
         else:
             ends = {}

@@ -13,6 +13,7 @@ from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrP
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
+from .making import made
 from .options import connection
 from .seam import Offset, Place, Topic
 
@@ -35,7 +36,8 @@ class TopicAdmin:
 
     def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
         with translated():
-            self._client = KafkaAdminClient(**connection(settings), request_timeout_ms=int(1000 * patience))
+            options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
+            self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe topics; those that are not there are missing."""

@@ -16,7 +16,7 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, StreamOSRError
 from stream_osr_connectors.kafka.exits import NoBrokerError, NoRightError
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
@@ -47,6 +47,8 @@ def start_explained(settings: ServiceSettings) -> Iterator[None]:
 def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
     place, cause = f"cannot connect to {settings.brokers}", error.__cause__
+    if isinstance(cause, StreamOSRError):  # a file that the settings name
+        return ConnectorError(str(cause))
     if isinstance(cause, AuthorizationError):
         return NoRightError(f"{place}: {error}; the user lacks a right, which the brokers' ACLs grant")
     late = isinstance(cause, KafkaTimeoutError | TimeoutError)

@@ -14,6 +14,7 @@ from stream_osr_connectors.kafka.messages import Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
+from .making import closed_on_error, made
 from .options import reading
 from .seam import Committed, Offset, Unreadable
 from .unpacking import unpack_all
@@ -53,7 +54,8 @@ class GroupConsumer:
         self._unreadable = unreadable
         session = int(1000 * settings.session_timeout)
         with translated():
-            client = KafkaConsumer(
+            client = made(
+                KafkaConsumer,
                 **reading(settings),
                 group_id=settings.group,
                 group_instance_id=settings.instance,
@@ -62,12 +64,13 @@ class GroupConsumer:
                 heartbeat_interval_ms=min(1000, session // 5),
                 max_poll_records=most,
             )
-            self._client = unpack_all(client, self._hold)
+            self._client: KafkaConsumer = unpack_all(client, self._hold)
             self._fenced = _tell_of_fencing(client)
             _end_joins(client)
-            client.subscribe([topic], listener=_Listener(client, self.assigned, self.lost))
-            # before it joins: a leader that does not know the topic yet gives nobody anything, and leaves it at that
-            client.partitions_for_topic(topic)
+            with closed_on_error(client):
+                client.subscribe([topic], listener=_Listener(client, self.assigned, self.lost))
+                # before it joins: a leader that does not know the topic gives nobody anything, and leaves it at that
+                client.partitions_for_topic(topic)
 
     def poll(self, seconds: float) -> dict[int, list[Received]]:
         """Read what is there, by partition."""

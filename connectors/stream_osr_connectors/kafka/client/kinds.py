@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from kafka import errors
 
+from stream_osr.errors import StreamOSRError
+
 from .seam import ClientError, Kind
 
 KINDS: dict[type[BaseException], Kind] = {
@@ -21,6 +23,8 @@ KINDS: dict[type[BaseException], Kind] = {
     ValueError: Kind.RECORD,
     OverflowError: Kind.RECORD,
     struct.error: Kind.RECORD,
+    # Ours: a file of a password, a token or a certificate that cannot be read now.
+    StreamOSRError: Kind.AGAIN,
     # A right, or a topic: somebody took it away and may give it back.
     errors.AuthorizationError: Kind.RIGHT,
     errors.SaslAuthenticationFailedError: Kind.RIGHT,

@@ -14,6 +14,7 @@ from stream_osr_connectors.kafka.messages import Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
+from .making import closed_on_error, made
 from .options import READ_COMMITTED, begin_at, reading
 from .seam import Place
 from .unpacking import unpack_all
@@ -44,8 +45,9 @@ class TopicFollower:
 
     def __init__(self, topic: str, brokers: str, **options: Any) -> None:
         with translated():
-            self._client: KafkaConsumer = unpack_all(KafkaConsumer(**options, group_id=None))
-            numbers = self._client.partitions_for_topic(topic)
+            self._client: KafkaConsumer = unpack_all(made(KafkaConsumer, **options, group_id=None))
+            with closed_on_error(self._client):
+                numbers = self._client.partitions_for_topic(topic)
         if not numbers:
             self.close()
             raise ConnectorError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
@@ -61,7 +63,9 @@ class TopicFollower:
     @classmethod
     def of(cls, settings: ServiceSettings, topic: str) -> TopicFollower:
         """Read a topic of the service."""
-        return cls(topic, settings.brokers, **reading(settings))
+        with translated():  # a file of a token or a certificate may just be written
+            options = reading(settings)
+        return cls(topic, settings.brokers, **options)
 
     def poll(self, seconds: float, most: int | None = None) -> Sequence[Received]:
         """Read what is there."""

@@ -17,7 +17,8 @@ from stream_osr_connectors.kafka.messages import Outgoing
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
 from .kinds import told, translated
-from .options import begin_at, connection
+from .making import made
+from .options import BOOTSTRAP_SECONDS, begin_at, connection
 from .seam import ClientError, Kind, Offset, Place, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
@@ -49,14 +50,15 @@ class PlainProducer:
         self._counts: dict[str, int] = {}
         self._client: KafkaProducer | None = None
         with translated():
-            self._client = KafkaProducer(
+            self._client = made(
+                KafkaProducer,
                 **{
                     "acks": "all",
                     "enable_idempotence": True,
                     "max_block_ms": int(1000 * BLOCK_SHARE * deadline),
                     "allow_auto_create_topics": False,
                     **options,
-                }
+                },
             )
 
     @classmethod
@@ -151,9 +153,10 @@ class TransactionalProducer(PlainProducer):
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
+        bootstrap = int(1000 * min(BOOTSTRAP_SECONDS, BLOCK_SHARE * settings.transaction_deadline))
         super().__init__(
             settings.transaction_deadline,
-            **connection(settings),
+            **{**connection(settings), "bootstrap_timeout_ms": bootstrap},
             transactional_id=f"{settings.group}-{settings.instance}",
             transaction_timeout_ms=int(1000 * settings.transaction_timeout),
             compression_type=None if settings.compression == "none" else settings.compression,

@@ -1,0 +1,85 @@
+"""Who is refused for what: halving takes no broker's absence for a fault of a message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from stream_osr_connectors.kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.messages import Outgoing
+from stream_osr_connectors.kafka.patience import Strikes
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.transactions import MOST_TRIES, InDoubtError, Transactions, UnpublishableError
+
+SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
+MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number in range(20)]
+
+
+class Refusing:
+    """What a broker would answer: some messages are refused, with all that come with them, or all for a reason."""
+
+    def __init__(self, bad: set[int], also: Kind | None = None) -> None:
+        self.bad, self.also = bad, also
+
+    def open(self) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def send(self, messages: Sequence[Outgoing]) -> Sent:
+        if any(message.offset in self.bad for message in messages):
+            kind = Kind.RECORD
+        elif self.also is not None:
+            kind = self.also
+        else:
+            return Sent(Counter(message.topic for message in messages), list(range(len(messages))), [])
+        return Sent(Counter(), [], [Refused(n, ClientError(kind, "no")) for n in range(len(messages))])
+
+    def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None: ...
+
+    def commit(self) -> None: ...
+
+    def close(self, seconds: float) -> None: ...
+
+
+def transactions(producer: Refusing) -> Transactions:
+    return Transactions(lambda: producer, 5.0, 10.0, Strikes(SETTINGS, Figures()))
+
+
+def refused(of: Transactions) -> Sequence[Refused]:
+    of.open()
+    with pytest.raises(UnpublishableError) as caught:
+        of.finish(of.begin(MESSAGES, {}, None))
+    return caught.value.refused
+
+
+@pytest.mark.parametrize("bad", [{0}, {19}, {3, 4}, {0, 7, 19}])
+def test_the_messages_that_are_refused_are_found(bad: set[int]) -> None:
+    of, turns = transactions(Refusing(bad)), []
+    suspects = refused(of)
+    assert len(suspects) == len(MESSAGES)
+    found = of.culprits(MESSAGES, suspects, lambda: turns.append(1))
+    assert {MESSAGES[one.place].offset for one in found} == bad
+    assert turns, "the loop is seen to turn"
+
+
+@pytest.mark.parametrize("kind", [Kind.AGAIN, Kind.RIGHT])
+def test_a_broker_that_goes_away_meanwhile_makes_no_message_a_culprit(kind: Kind) -> None:
+    producer = Refusing({3})
+    of = transactions(producer)
+    suspects = refused(of)
+    producer.bad, producer.also = set(), kind
+    with pytest.raises(InDoubtError):
+        of.culprits(MESSAGES, suspects, lambda: None)
+
+
+def test_a_topic_that_refuses_everything_does_not_take_for_ever() -> None:
+    messages = [Outgoing("out", 0, b"", b"", [], None, number) for number in range(2048)]
+    producer = Refusing(set(range(2048)))
+    of, turns = transactions(producer), []
+    suspects = [Refused(n, ClientError(Kind.RECORD, "no")) for n in range(len(messages))]
+    assert of.culprits(messages, suspects, lambda: turns.append(1)) == suspects
+    assert len(turns) <= MOST_TRIES + 1
