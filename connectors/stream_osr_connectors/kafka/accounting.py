@@ -34,7 +34,6 @@ def account(
     dead = {(message.partition, message.offset) for message in messages if message.topic == settings.dead_letters}
     expected: Counter[int] = Counter()
     for number, before, after, records, outcome in batches:
-        figures.add("batches", number)
         figures.add("records", number, len(records))
         figures.add("labelled", number, outcome.labelled)
         figures.add("skipped", number, outcome.skipped)

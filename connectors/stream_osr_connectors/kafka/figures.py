@@ -105,7 +105,7 @@ class Figures:
     ----------
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
-        ``labelled``, ``skipped``, ``batches``, ``replayed``, ``unreadable`` (times that a partition could not be
+        ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
         read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
         (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
         them); by name and -1: ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``,

@@ -145,10 +145,11 @@ class Loop:
         gone = self._reader.gone()
         for number in gone:
             self._job.let_go(number)
-            logger.info("%s/%d is another worker's now", self._topic, number)
+            told = "is let go until the brokers answer" if self._reader.trouble else "is another worker's now"
+            logger.info("%s/%d %s", self._topic, number, told)
         if gone:
             self._loading.forget(*gone)
-            self.figures.add("rebalances")
+            self.figures.add("rebalances", by=not self._reader.trouble)
         renewed = self._watch.renewed(self._reader.topic_id)
         if renewed:
             self._start_over(renewed)
@@ -247,7 +248,7 @@ class Loop:
         self.figures.add("retried")
         for number in group.offsets:
             if number in self._job.owned and not self._job.stands_at(number, truth[number]):
-                logger.warning("%s/%d was committed by another worker", self._topic, number)
+                logger.warning("%s/%d was committed elsewhere than by us, and is loaded again", self._topic, number)
                 self._job.let_go(number)
                 self._reader.put_off(number)
         return True

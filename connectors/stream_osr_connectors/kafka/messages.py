@@ -111,7 +111,7 @@ class Refusal(NamedTuple):
     ----------
     stage
         ``DECODE``: its bytes are no instance; ``VALIDATE``: the instance cannot be used; ``PROCESS``: its
-        micro-batch failed.
+        micro-batch failed; ``PUBLISH``: its topic does not take the decision.
     error
         What was raised.
     """
