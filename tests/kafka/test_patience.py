@@ -53,6 +53,18 @@ def test_an_outage_of_an_hour_is_a_handful_of_lines(
     assert caplog.records[-1].getMessage() == "no broker again"
 
 
+def test_what_comes_again_after_a_calm_is_new(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten incidents in months must not make the eleventh a line too late."""
+    clock, seldom = Clock(monkeypatch), Seldom(logging.getLogger("test"))
+    with caplog.at_level(logging.INFO):
+        for incident in range(20):
+            seldom.say("ready", f"not ready {incident}")
+            clock.now += 86_400
+    assert len(caplog.records) == 20
+
+
 def test_fenced_twice_in_a_short_time_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="w")
     clock, figures = Clock(monkeypatch), Figures()

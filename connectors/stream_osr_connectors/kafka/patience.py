@@ -17,6 +17,9 @@ FIRST_SECONDS, LONGEST_SECONDS = 0.3, 5.0
 FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
 """Between two lines about the same thing, likewise."""
 
+CALM = 3.0
+"""When nothing of it came for so many times the silence, it is new again."""
+
 
 class Backoff:
     """Waits that get longer, each drawn at random between half of it and the whole, so that workers do not march."""
@@ -86,7 +89,8 @@ class Seldom:
         if now - when < silence:
             self._said[about] = when, silence, times + 1
             return
-        self._said[about] = now, min(LONGEST_SILENCE, max(FIRST_SILENCE, 2 * silence)), 0
+        longer = 0.0 if now - when > CALM * silence else 2 * silence
+        self._said[about] = now, min(LONGEST_SILENCE, max(FIRST_SILENCE, longer)), 0
         more = f" ({times} times more since it was last said)" if times else ""
         self._logger.log(level, "%s%s", message, more)
 
