@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
+from stream_osr_connectors.kafka.command import _errors_logged
 from stream_osr_connectors.kafka.exits import (
     AGAIN,
     HUNG,
     NO_BROKER,
     NO_RIGHT,
+    NO_TOPIC,
     REFUSED,
     TAKEN,
     EndedError,
     NoBrokerError,
     NoRightError,
+    NoTopicError,
     StartAgainError,
     TakenError,
     ends_service,
     exit_code,
     passes,
 )
+from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.recovery import LaterModelError
 from stream_osr_connectors.kafka.slots import FIRST_DELAY, LONGEST_DELAY, pause
 
@@ -36,6 +41,7 @@ from stream_osr_connectors.kafka.slots import FIRST_DELAY, LONGEST_DELAY, pause
         (HUNG, False, False),
         (TAKEN, True, True),
         (AGAIN, False, False),
+        (NO_TOPIC, True, False),
         (NO_RIGHT, True, False),
         (-signal.SIGKILL, False, False),
         (-signal.SIGSEGV, False, False),
@@ -59,6 +65,7 @@ def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> No
         (TakenError("x"), TAKEN, False),
         (StartAgainError("x"), AGAIN, True),
         (LaterModelError("x"), AGAIN, True),
+        (NoTopicError("x"), NO_TOPIC, True),
         (NoRightError("x"), NO_RIGHT, False),
         (EndedError("x", 77), NO_RIGHT, False),
     ],
@@ -66,6 +73,17 @@ def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> No
 def test_each_error_has_its_code(error: Exception, code: int, forgiven: bool) -> None:
     assert exit_code(error) == code
     assert passes(error) == forgiven, "when the process was told to stop"
+
+
+@pytest.mark.parametrize("kind", [NoBrokerError, NoTopicError, NoRightError])
+def test_what_may_come_back_is_told_of_less_and_less_often(
+    kind: type[ConnectorError], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    for tries in range(9):
+        with pytest.raises(SystemExit), _errors_logged(Figures(), tries):
+            raise kind(f"try {tries + 1}")
+    assert caplog.messages == ["try 1", "try 2", "try 4", "try 8"]
 
 
 def test_waits_get_longer_and_are_spread() -> None:

@@ -21,7 +21,7 @@ from stream_osr_connectors.values import DecodeError, label_of_text
 from .asking import ask, meant
 from .client import quieten
 from .current_model import CurrentModel
-from .exits import AGAIN, NO_BROKER, REFUSED, exit_code, passes
+from .exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
 from .figures import Figures
 from .logs import begin_logging
 from .metrics import Overview
@@ -260,7 +260,7 @@ def _errors_logged(figures: Figures | None = None, tries: int = 0) -> Iterator[N
         yield
     except StreamOSRError as error:
         code = exit_code(error)
-        told = code != NO_BROKER or is_told(tries + 1)
+        told = code not in MAY_COME_BACK or is_told(tries + 1)
         logger.log(logging.CRITICAL if told else logging.DEBUG, "%s", error)
         sys.exit(code)
     except Exception:

@@ -21,8 +21,14 @@ TAKEN = 73
 AGAIN = 75
 """The process is used up; starting it again at once is right."""
 
+NO_TOPIC = 76
+"""A topic is missing."""
+
 NO_RIGHT = 77
 """The user lacks a right."""
+
+MAY_COME_BACK = (NO_BROKER, NO_TOPIC, NO_RIGHT)
+"""A service that has got through to the brokers and the topics once has had it, and waits for it."""
 
 
 class NoBrokerError(ConnectorError):
@@ -43,6 +49,12 @@ class StartAgainError(ConnectorError):
     exit_code: ClassVar[int] = AGAIN
 
 
+class NoTopicError(ConnectorError):
+    """A topic is missing."""
+
+    exit_code: ClassVar[int] = NO_TOPIC
+
+
 class NoRightError(ConnectorError):
     """The user lacks a right, or is not let in."""
 
@@ -52,7 +64,7 @@ class NoRightError(ConnectorError):
 def exit_code(error: BaseException) -> int:
     """Say with which code an error ends the process.
 
-    >>> exit_code(NoBrokerError("no broker")), exit_code(ConnectorError("no topic"))
+    >>> exit_code(NoBrokerError("no broker")), exit_code(ConnectorError("too small"))
     (69, 1)
     """
     return int(getattr(error, "exit_code", REFUSED))
@@ -90,13 +102,13 @@ def ends_service(code: int | None, opened: bool) -> bool:
     >>> ends_service(NO_BROKER, opened=False), ends_service(NO_BROKER, opened=True), ends_service(-9, opened=False)
     (True, False, False)
     """
-    return code in (REFUSED, TAKEN) or (code in (NO_BROKER, NO_RIGHT) and not opened)
+    return code in (REFUSED, TAKEN) or (code in MAY_COME_BACK and not opened)
 
 
 def passes(error: BaseException) -> bool:
     """Say whether an error is of no account to a process that was told to stop: waiting would have helped.
 
-    >>> passes(NoBrokerError("no broker")), passes(ConnectorError("no topic"))
+    >>> passes(NoBrokerError("no broker")), passes(ConnectorError("too small"))
     (True, False)
     """
-    return exit_code(error) in (NO_BROKER, AGAIN)
+    return exit_code(error) in (NO_BROKER, NO_TOPIC, AGAIN)

@@ -25,7 +25,7 @@ class Order(NamedTuple):
     model
         To be read from beside the snapshots.
     tries
-        Workers in a row before it, in its place, that found no broker.
+        Workers in a row before it, in its place, that found no broker, no topic or no right.
     """
 
     settings: ServiceSettings
@@ -52,7 +52,7 @@ class Slot:
     leaving
         When it was told to stop, to make room for another model; 0: it was not.
     failures, tries
-        Processes in a row that did not live long; that found no broker.
+        Processes in a row that did not live long; that found no broker, no topic or no right.
     restarts
         How often one was started again because it had died.
     due

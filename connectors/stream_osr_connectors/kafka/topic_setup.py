@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from stream_osr.errors import InvalidParameter
 
 from .client import Admin, TopicAdmin, start_explained
+from .exits import NoRightError
 from .settings import ServiceSettings
 from .topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 
@@ -96,6 +97,8 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
     ------
     ConnectorError
         If the broker does not answer or refuses.
+    NoRightError
+        If it does not tell the settings of a topic.
     InvalidParameter
         If the input is missing, and nobody has said how many partitions it should have.
     """
@@ -116,6 +119,12 @@ def _found(client: Admin, settings: ServiceSettings) -> dict[str, Topic]:
     """Ask for the topics that are there."""
     there = {name: its for name, its in client.topics(all_topics_of(settings).values()).items() if its.partitions}
     configs = client.configs(there)
+    for name in there:
+        if not configs.get(name):
+            raise NoRightError(
+                f"the brokers do not tell the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS on "
+                "it, which the brokers' ACLs grant"
+            )
     return {name: Topic(its.partitions, its.replicas, configs[name]) for name, its in there.items()}
 
 

@@ -36,10 +36,13 @@ class Takes(NamedTuple):
         Of a message at most (``max.message.bytes``).
     times
         Which timestamps it takes, and keeps.
+    told
+        The brokers have said so when last asked; otherwise it is what they said before, or the usual.
     """
 
     bytes: int = USUAL_BYTES
     times: Limits = Limits()
+    told: bool = True
 
 
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
@@ -61,18 +64,40 @@ def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
     return topics_of(settings) | {"links": settings.links, "global_events": settings.global_events}
 
 
-def takes_of(admin: Admin, names: Iterable[str]) -> dict[str, Takes]:
-    """Ask what topics take; who may not ask, gets the usual."""
-    names = list(names)
+def takes_of(admin: Admin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
+    """Ask what topics take; where the brokers do not tell, it is what it was before, or the usual.
+
+    Parameters
+    ----------
+    admin
+        Who asks.
+    names
+        Of the topics.
+    before
+        The answer before this one.
+    """
+    names, why = list(names), "the user lacks the right DESCRIBE_CONFIGS"
     try:
         configs = admin.configs(names)
     except ClientError as error:
-        logger.info("the brokers do not tell what the topics take: %s", error)
-        configs = {}
-    found = {name: configs.get(name, {}) for name in names}
-    return {
-        name: Takes(int(its.get("max.message.bytes") or USUAL_BYTES), Limits.of(its)) for name, its in found.items()
-    }
+        configs, why = {}, str(error)
+    takes = {name: _takes(configs.get(name), before.get(name, Takes())) for name in names}
+    silent = [name for name, its in takes.items() if not its.told and before.get(name, Takes()).told]
+    if silent:
+        logger.warning(
+            "what these topics take is not known: %s (%s); unless it was known before, timestamps that they would "
+            "refuse or not keep are not clamped. Grant DESCRIBE_CONFIGS on them",
+            ", ".join(silent),
+            why,
+        )
+    return takes
+
+
+def _takes(configs: Mapping[str, str] | None, before: Takes) -> Takes:
+    """Read the settings of a topic; none at all: the brokers did not tell them."""
+    if not configs:
+        return before._replace(told=False)
+    return Takes(int(configs.get("max.message.bytes") or USUAL_BYTES), Limits.of(configs))
 
 
 def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:

@@ -243,7 +243,7 @@ class Watch:
             ends = {}
         takes = self.seen.takes
         if self.seen.topics != topics or begun - self._asked > TAKES_SECONDS:
-            takes, self._asked = takes_of(self._admin, there), begun
+            takes, self._asked = takes_of(self._admin, there, takes), begun
         self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
 
     def _ends(self, admin: Admin, places: list[Place]) -> Mapping[Place, int]:

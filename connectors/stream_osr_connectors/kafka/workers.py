@@ -16,11 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 
 from stream_osr.errors import PersistenceError
 
 from .current_model import CurrentModel
-from .exits import HUNG, NO_BROKER, EndedError, ends_service
+from .exits import HUNG, MAY_COME_BACK, EndedError, ends_service
 from .figures import Figures
 from .settings import ServiceSettings
 from .slots import LONGEST_DELAY, Order, Slot, ending, is_told, of_worker, pause
@@ -112,6 +113,7 @@ class Workers:
         """Start a worker that should run, and end one that hangs so deep that its own watchdog cannot."""
         now = time.monotonic()
         if slot.process is None:
+            slot.figures.turn()  # there is no loop that could be stuck
             if now >= slot.due:
                 self._start(slot)
             return
@@ -133,23 +135,30 @@ class Workers:
         try:
             if slot.restarts:  # what was kept may be why
                 model.keep(self._settings.state / self._settings.group)
-        except PersistenceError as error:
+            slot.process, slot.pipe = self._launched(slot, Order(slot.settings, model.name, slot.tries))
+        except (PersistenceError, OSError) as error:  # the latter: too many processes or open files, no memory
             slot.failures += 1
             self._put_off(slot, f"{slot.name} cannot be started: {error}")
             return
-        slot.pipe, end = self._context.Pipe(duplex=False)
-        order = Order(slot.settings, model.name, slot.tries)
         slot.model = model.name
-        slot.process = self._context.Process(target=self._work, args=(order, end), name=slot.name)
-        slot.started = time.monotonic()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_OURS)
-        try:
-            slot.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        end.close()
         level = logging.INFO if is_told(slot.failures) else logging.DEBUG
         logger.log(level, "%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
+
+    def _launched(self, slot: Slot, order: Order) -> tuple[BaseProcess, Connection]:
+        """Start a process, and give it with our end of its pipe."""
+        ours, its = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=self._work, args=(order, its), name=slot.name)
+        slot.started = time.monotonic()  # later than any turn in its figures, until it tells of one
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_OURS)
+        try:
+            process.start()
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            its.close()
+        return process, ours
 
     def _bury(self, slot: Slot) -> None:
         """Note that a worker has died, and when the next one is to be started."""
@@ -169,7 +178,7 @@ class Workers:
             assert code is not None
             raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
-        slot.tries = slot.tries + 1 if code == NO_BROKER else 0
+        slot.tries = slot.tries + 1 if code in MAY_COME_BACK else 0
         slot.restarts += 1
         self._put_off(slot, f"{slot.name} ended with {ending(code)} after {lived:.0f} s")
 
@@ -178,6 +187,7 @@ class Workers:
         """Have a worker started after a while, and say so: the first time, and then less and less often."""
         delay = pause(slot.failures, random.random())
         slot.due = time.monotonic() + delay
+        slot.figures.turn()
         level = logging.ERROR if is_told(slot.failures) else logging.DEBUG
         times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
         logger.log(level, "%s%s; started again in %.0f s", why, times, delay)

@@ -45,7 +45,7 @@ class TopicAdmin:
             return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Ask for the settings of topics."""
+        """Ask for the settings of topics; of a topic that we may not ask about there are none."""
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         if not asked:
             return {}

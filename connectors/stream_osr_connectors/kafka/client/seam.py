@@ -249,7 +249,7 @@ class Admin(Protocol):
         """Describe topics; those that are not there are missing."""
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Ask for the settings of topics."""
+        """Ask for the settings of topics; of a topic that we may not ask about there are none."""
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """Ask for the offset after the last committed record of partitions."""
