@@ -17,7 +17,7 @@ from stream_osr.cli import app
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
 from stream_osr_connectors.kafka import ServiceSettings
 from stream_osr_connectors.kafka.command import serve
-from stream_osr_connectors.kafka.exits import NO_BROKER
+from stream_osr_connectors.kafka.exits import NO_BROKER, NO_TOPIC
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 
@@ -72,7 +72,7 @@ def test_a_topic_that_is_missing_is_named(broker: Broker, tmp_path: Path) -> Non
     fitted().save(tmp_path / "m.osr")
     settings = ["--model", str(tmp_path / "m.osr"), "--brokers", broker.address, "--input", "nowhere"]
     told = start("serve", *settings, "--state", str(tmp_path / "state"))
-    assert told.returncode == 1
+    assert told.returncode == NO_TOPIC
     assert "error: input: topic nowhere does not exist" in told.stderr
     assert "topics: input nowhere, output nowhere.decisions" in told.stderr
 

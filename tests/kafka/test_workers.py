@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from stream_osr_connectors.kafka.exits import NO_TOPIC
 from stream_osr_connectors.kafka.watchdog import HUNG
 from tests.kafka.brokers import Broker
 from tests.kafka.decoders import HANG
@@ -95,9 +96,9 @@ def test_stopping_is_bounded(broker: Broker, tmp_path: Path) -> None:
 def test_a_service_that_cannot_begin_says_so_once_and_ends(broker: Broker, tmp_path: Path) -> None:
     stream = service(broker, tmp_path, workers=2, output="no-such-topic")
     parent = Worker(stream, "osr")
-    assert parent.process.wait(60) == 1
+    assert parent.process.wait(60) == NO_TOPIC
     assert any("topic no-such-topic does not exist" in line for line in parent.lines())
-    assert any("cannot go on (exit code 1)" in line for line in parent.lines())
+    assert any(f"cannot go on (exit code {NO_TOPIC})" in line for line in parent.lines())
     assert not any(alive(process) for process in processes(parent).values())
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from .client import ClientError, Kind, Place, quieten, start_explained
-from .exits import NoBrokerError, NoRightError
+from .exits import NoBrokerError, NoRightError, NoTopicError
 from .figures import STARTING, Figures
 from .job import Group, Job
 from .leaving import CLOSE_SECONDS
@@ -101,7 +101,7 @@ class Loop:
             return False
         try:
             self._open()
-        except NoBrokerError as error:
+        except (NoBrokerError, NoTopicError, NoRightError) as error:
             if not self.figures.opened:
                 raise
             self._close()

@@ -13,10 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from stream_osr.errors import ConnectorError
-
 from .client import Admin, ClientError, Place, Topic, TopicAdmin
-from .exits import NoRightError
+from .exits import NoRightError, NoTopicError
 from .figures import Figures
 from .settings import ServiceSettings
 from .topics import READ_FROM, Takes, takes_of
@@ -101,7 +99,7 @@ class Watch:
         ------
         ClientError
             If no broker answers.
-        ConnectorError
+        NoTopicError
             If a topic is missing.
         NoRightError
             If a right is.
@@ -111,7 +109,7 @@ class Watch:
         for role, name in self._topics.items():
             topic = self.seen.topics[name]
             if topic.missing:
-                raise ConnectorError(
+                raise NoTopicError(
                     f"{role}: topic {name} does not exist at {self._settings.brokers}; create it "
                     "(`stream-osr topics --create`), or correct the name (a user without DESCRIBE does not see it)"
                 )

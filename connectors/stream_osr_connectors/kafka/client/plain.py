@@ -9,7 +9,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from stream_osr.errors import ConnectorError
+from stream_osr_connectors.kafka.exits import NoTopicError
 from stream_osr_connectors.kafka.messages import Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
@@ -37,7 +37,7 @@ class TopicFollower:
 
     Raises
     ------
-    ConnectorError
+    NoTopicError
         If there is no such topic.
     ClientError
         If no broker answers.
@@ -50,7 +50,7 @@ class TopicFollower:
                 numbers = self._client.partitions_for_topic(topic)
         if not numbers:
             self.close()
-            raise ConnectorError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
+            raise NoTopicError(f"topic {topic} does not exist at {brokers}; create it, or correct the name")
         self.places: Sequence[Place] = [Place(topic, number) for number in sorted(numbers)]
         with translated():
             self._client.assign([TopicPartition(*place) for place in self.places])
@@ -106,7 +106,7 @@ def read_all(settings: ServiceSettings, topic: str, end: int | None = None) -> I
 
     Raises
     ------
-    ConnectorError
+    NoTopicError
         If there is no such topic.
     ClientError
         If the brokers do not answer, or nothing comes for half a minute.
