@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from stream_osr_connectors.kafka import publishing
+from stream_osr_connectors.kafka.timestamps import Limits
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model
@@ -30,7 +31,7 @@ def test_a_timestamp_that_is_refused_after_all_is_left_out(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clocks of the brokers and of a worker may differ."""
-    monkeypatch.setattr(publishing, "clamped", lambda message, limits, now: message)
+    monkeypatch.setattr(Limits, "between", lambda self, now_ms: (-math.inf, math.inf))
     stream = Stream(broker.address, tmp_path, 2, small_model())
     configure(stream, "", message_timestamp_after_max_ms=str(10**12))
     late = int(1000 * time.time()) + 10**8
