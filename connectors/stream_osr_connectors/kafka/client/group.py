@@ -52,6 +52,7 @@ class GroupConsumer:
         self.lost: set[int] = set()
         self._topic = topic
         self._unreadable = unreadable
+        self._looked = False
         session = int(1000 * settings.session_timeout)
         with translated():
             client = made(
@@ -78,9 +79,23 @@ class GroupConsumer:
             if self._client._coordinator.need_rejoin():
                 self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
             polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
+            self._look_at_assignment()
             if self._fenced.is_set():
                 raise FencedInstanceIdError("another member has our name")
         return {place.partition: records for place, records in polled.items()}
+
+    def _look_at_assignment(self) -> None:
+        """Join once more if the group has given what it had given our predecessor: the topic may be another since.
+
+        A static member that comes back gets that without an assignment, even as the leader, who alone would notice
+        new partitions. As the leader it makes one then; all others get the same again.
+        """
+        coordinator = self._client._coordinator
+        if self._looked or not self.joined or coordinator.need_rejoin():
+            return
+        self._looked = True
+        if coordinator._assignment_snapshot is None:
+            coordinator.request_rejoin()
 
     def begin(self, number: int, offset: int) -> None:
         """Read a partition from an offset on."""
