@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -149,6 +150,7 @@ class Workers:
         ours, its = self._context.Pipe(duplex=False)
         process = self._context.Process(target=self._work, args=(order, its), name=slot.name)
         slot.started = time.monotonic()  # later than any turn in its figures, until it tells of one
+        resource_tracker.ensure_running()  # the first time it lets go of these signals again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_OURS)
         try:
             process.start()
