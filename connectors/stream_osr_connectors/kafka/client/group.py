@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-from kafka.errors import FencedInstanceIdError, UnsupportedCodecError
+from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCodecError
 
 from stream_osr_connectors.kafka.messages import Received
 from stream_osr_connectors.kafka.settings import ServiceSettings
@@ -139,8 +139,15 @@ class GroupConsumer:
 
     def committed(self, number: int) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
+        place = self._place(number)
         with translated():
-            found = self._client.committed(self._place(number), metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS))
+            try:
+                found = self._client.committed(place, metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS))
+            except KafkaTimeoutError:
+                raise KafkaTimeoutError(
+                    f"what is committed of {place.topic}/{number} was not told in {ANSWER_SECONDS:g} s. If it stays "
+                    "so while the brokers answer, they left a transaction open (kafka-transactions.sh find-hanging)"
+                ) from None
         return None if found is None else Offset(found.offset, found.metadata or "")
 
     @property
