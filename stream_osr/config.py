@@ -60,6 +60,9 @@ class Parameters(BaseModel):
     max_subclasses: AtLeastOne = 200
     max_dormant: AtLeastOne = 1000
     label_horizon: NotNegative = 10_000
+    references: NotNegative = 1000
+    max_false_unknown: Annotated[float, Field(gt=0, lt=1)] | None = None
+    follow_drift: bool = False
     drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"

@@ -158,6 +158,17 @@ class OpenSetRecognizer(MiniBatchClassifier):
         few rows, in every chain.
     label_horizon
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
+    references
+        Training instances that are kept with the model, shared among its classes, and asked again as the stream runs:
+        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known class
+        anew and is not new. 0: none are kept, and nothing guards the known classes.
+    max_false_unknown
+        Call an instance unknown only if it is, in each known class, among the least usual so large a share of the
+        reference instances: at most this share of a class is called unknown then, whatever its distribution. It costs
+        new classes that lie close to known ones; ``None``: no such promise.
+    follow_drift
+        Known classes follow what is accepted as theirs, slowly. A class that moves is known longer; one that is widened
+        by what it takes in will take in more.
     drift_interval
         Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
         alarms on average, at least 1000; ``None``: do not.
@@ -235,6 +246,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         max_subclasses: int = 200,
         max_dormant: int = 1000,
         label_horizon: int = 10_000,
+        references: int = 1000,
+        max_false_unknown: float | None = None,
+        follow_drift: bool = False,
         drift_interval: float | None = 1e6,
         n_jobs: int | None = None,
         freezing: Literal["auto", "manual"] = "auto",
@@ -267,6 +281,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.max_subclasses = max_subclasses
         self.max_dormant = max_dormant
         self.label_horizon = label_horizon
+        self.references = references
+        self.max_false_unknown = max_false_unknown
+        self.follow_drift = follow_drift
         self.drift_interval = drift_interval
         self.n_jobs = n_jobs
         self.freezing = freezing
