@@ -1,0 +1,125 @@
+"""Streams in which nothing is new: river's generators, digits, made-up classes, the known part of real sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from river.datasets import synth
+
+from benchmarks.trust import breadth
+from benchmarks.trust.problems import Problem
+from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
+
+TRAINING = 2_000
+INSTANCES = 50_000
+"""Of river's generators: the training part and the stream after it."""
+
+MADE_UP = 6_000
+"""Length of the streams of Gaussians and blobs."""
+
+N_GAUSSIANS, GAUSSIAN_FEATURES, APART = 8, 10, 3.0
+N_BLOBS, BLOB_TRAINING, BLOB_BOX = 4, 50, 10.0
+"""Blobs are scikit-learn's: centres anywhere in a box, standard deviation 1."""
+
+BATCH = 64
+"""Micro-batches of the five sets, here as elsewhere; the protocol of the seventeen has the same."""
+
+RIVER: dict[str, Callable[[int], Any]] = {
+    **{f"SEA{variant}": lambda seed, variant=variant: synth.SEA(variant, seed=seed) for variant in range(4)},
+    "Agrawal": lambda seed: synth.Agrawal(seed=seed),
+    "LED": lambda seed: synth.LED(seed=seed, noise_percentage=0.1),
+    "Hyperplane": lambda seed: synth.Hyperplane(seed=seed),
+    "RandomRBF": lambda seed: synth.RandomRBF(seed_model=seed, seed_sample=seed),
+    "Waveform": lambda seed: synth.Waveform(seed=seed),
+}
+
+DIGITS = {"100-in-all": 100, "100-a-class": 700, "20-a-class": 140}
+"""Training instances of digits 0 to 6."""
+
+
+def river(name: str, seed: int, length: int | None) -> Problem:
+    """Take the first instances of a generator for training and the next for the stream; labels as text."""
+    generator = RIVER[name](seed)
+    rows, labels = [], []
+    for x, y in islice(generator, TRAINING + (length or INSTANCES)):
+        rows.append([float(x[feature]) for feature in sorted(x)])
+        labels.append(str(y))
+    X, y = np.array(rows), np.array(labels)
+    return Problem(X[:TRAINING], y[:TRAINING], X[TRAINING:], y[TRAINING:], {})
+
+
+def digits(name: str, seed: int, length: int | None) -> Problem:
+    """Digits 0 to 6: training instances drawn at random, from all or from each class, the rest once through."""
+    X, y = breadth.load("DIGITS")
+    at = np.flatnonzero(np.isin(y, [str(digit) for digit in range(7)]))
+    at = np.random.default_rng([seed, DIGITS[name]]).permutation(at)
+    taken = np.zeros(len(at), bool)
+    if name == "100-in-all":
+        taken[: DIGITS[name]] = True
+    else:
+        for label in np.unique(y[at]):
+            taken[np.flatnonzero(y[at] == label)[: DIGITS[name] // 7]] = True
+    return Problem(X[at[taken]], y[at[taken]], X[at[~taken]], y[at[~taken]], {})
+
+
+def _around(centres: np.ndarray, n_training: int, rng: np.random.Generator) -> Problem:
+    """Draw so many training instances of each class, and a stream, standard normal around the centres."""
+    y_train = np.repeat(np.arange(len(centres)), n_training)
+    y = rng.integers(len(centres), size=MADE_UP)
+    X_train, X = (centres[labels] + rng.normal(size=(len(labels), centres.shape[1])) for labels in (y_train, y))
+    return Problem(X_train, y_train, X, y, {})
+
+
+def gaussians(name: str, seed: int, length: int | None) -> Problem:
+    """Eight Gaussians in ten features; the name is the number of training instances of each."""
+    rng = np.random.default_rng([seed, int(name)])
+    return _around(rng.normal(scale=APART, size=(N_GAUSSIANS, GAUSSIAN_FEATURES)), int(name), rng)
+
+
+def blobs(name: str, seed: int, length: int | None) -> Problem:
+    """Four blobs; the name is the number of features."""
+    rng = np.random.default_rng([seed, int(name)])
+    return _around(rng.uniform(-BLOB_BOX, BLOB_BOX, size=(N_BLOBS, int(name))), BLOB_TRAINING, rng)
+
+
+def of_breadth(name: str, seed: int, length: int | None) -> Problem:
+    """Take the known classes' test part of one of the seventeen sets."""
+    return _known_only(breadth.problem(name, seed))
+
+
+def of_five(name: str, seed: int, length: int | None) -> Problem:
+    """Take the known classes' test part of one of the five sets at its highest openness."""
+    data = load(name)
+    part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
+    arguments: dict[str, Any] = {"batch_size": BATCH}
+    if name in PCA_DIMENSIONS:
+        arguments["pca_components"] = PCA_DIMENSIONS[name]
+    return _known_only(Problem(part.X_train, part.y_train, part.X_test, part.y_test, arguments))
+
+
+def _known_only(given: Problem) -> Problem:
+    known = np.isin(given.y, given.y_train)
+    return given._replace(X=given.X[known], y=given.y[known])
+
+
+FAMILIES: dict[str, tuple[Callable[[str, int, int | None], Problem], tuple[str, ...]]] = {
+    "river": (river, tuple(RIVER)),
+    "digits": (digits, tuple(DIGITS)),
+    "gaussians": (gaussians, ("5", "10", "20")),
+    "blobs": (blobs, ("2", "3", "4")),
+    "breadth": (of_breadth, breadth.NAMES),
+    "five": (of_five, tuple(KNOWN_CLASSES)),
+}
+"""How streams of a family are made, and their names."""
+
+STREAMS = tuple(f"{family}/{name}" for family, (_, names) in FAMILIES.items() for name in names)
+
+
+def problem(stream: str, seed: int, length: int | None = None) -> Problem:
+    """Lay out a closed stream by its name; at most so many instances of it."""
+    family, name = stream.split("/")
+    make, _ = FAMILIES[family]
+    return make(name, seed, length).first(length)
