@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.accuracy import results
 from benchmarks.accuracy.cells import versions
 from benchmarks.accuracy.methods import compile_kernels
-from benchmarks.trust import breadth, closed, opened
+from benchmarks.trust import breadth, closed, demonstration, opened, overlap, persistent
 
 Record = dict[str, Any]
 """A run's fields, ``status`` ("done" or "failed"), and what was measured or the ``error``."""
@@ -33,6 +33,9 @@ PARTS = {
     "closed": Part(closed.measure, closed.STREAMS),
     "open": Part(opened.measure, opened.STREAMS),
     "breadth": Part(breadth.measure, breadth.STREAMS),
+    "overlap": Part(overlap.measure, overlap.STREAMS),
+    "persistent": Part(persistent.measure, persistent.STREAMS),
+    "demo": Part(demonstration.measure, demonstration.STREAMS),
 }
 
 
