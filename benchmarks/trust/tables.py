@@ -123,7 +123,7 @@ def seeds_said(streams: Streams) -> str:
 
 
 def _live_cells(runs: Seeds) -> list[str]:
-    """Write the mean absolute difference of the live figure to the truth, and how often its interval holds the truth."""
+    """Write how far the live figure is from the truth on average, and how often its interval holds it."""
     found = told(runs.values())
     if not len(found.error):
         return ["", ""]
