@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from benchmarks.accuracy.cells import SETTINGS, figures_of_merit
@@ -20,15 +21,17 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
     method = Stream(setting.pca, seed, None)
     method.arguments["n_jobs"] = 1
     given = lay_out(stream, 0, seed)
+    begin = time.process_time()
     method.fit(given.X_train, given.group, given.known)
-    record: dict[str, Any] = {"train_seconds": method.train_seconds, "seconds": 0.0}
+    record: dict[str, Any] = {"train_seconds": time.process_time() - begin, "seconds": 0.0}
     for level, n_unknown in setting.n_unknown.items():
         tested = lay_out(stream, n_unknown, seed)
         tested = tested._replace(
             X_test=tested.X_test[:length], truth=tested.truth[:length], labels=tested.labels[:length]
         )
+        begin = time.process_time()
         outcome = method.decide(tested.X_test, BATCH, 0)
+        record["seconds"] += time.process_time() - begin
         judged = figures_of_merit(tested, outcome)
         record |= {f"{level}_{name}": judged[name] for name in MEASURES}
-        record["seconds"] += outcome.seconds
     return record

@@ -133,7 +133,7 @@ def _live_cells(runs: Seeds) -> list[str]:
 def _more_cells(part: str, runs: Seeds) -> list[str]:
     """Write what is in a row beside means of figures."""
     seconds = over_seeds(runs, get("seconds")).mean
-    cells = [f"{seconds:.1f}"]
+    cells = [f"{seconds:.2f}"]
     if part == "closed":
         return [*_live_cells(runs), *cells, not_met(runs)]
     return cells
