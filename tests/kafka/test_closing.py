@@ -82,6 +82,7 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
         assert stage == "PROCESS"
         assert f"'{culprit}'" in error, "each has the reason that is its own"
     assert again.decisions == outcome.decisions
+    assert after.model.counters["refused"] == after.model.signals.data_quality == len(outcome.refused)
     assert [r.offset for r, _ in again.refused] == [r.offset for r, _ in outcome.refused]
     following = records(SIZE, 200)
     assert advance(after, following)[1] == advance(expected, following)[1]
