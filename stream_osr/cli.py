@@ -211,6 +211,7 @@ def fit(
         task = bar.add_task("reading", total=None)
         for number, record in enumerate(source, start=1):
             bar.advance(task)
+            bad = model.counters["bad_rows"]
             if isinstance(record, BadRecord):
                 row, reason, raw = record.row, record.reason, record.raw
             elif record.label is None:
@@ -224,6 +225,7 @@ def fit(
                 except (InvalidInstance, InvalidLabel) as error:
                     row, reason, raw = _row(record.position, number), str(error), repr(record.features)
             counts["set aside"] += 1
+            model.count_refused(counted=model.counters["bad_rows"] - bad)
             complain(row, reason)
             if dead is not None:
                 dead.write({"row": row, "reason": reason, "raw": raw})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,9 @@ from stream_osr.persistence import read_archive, write_archive
 from stream_osr.selection import select_by_validation
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
+from stream_osr.unlike import difference, least_features
+
+logger = logging.getLogger("stream_osr")
 
 PROVISIONAL_SWEEPS = 5
 
@@ -80,6 +84,7 @@ class _Read(NamedTuple):
     label: Label | None
     t: float | None
     key: Any
+    x: Mapping[Any, Any]
 
 
 class OpenSetRecognizer(MiniBatchClassifier):
@@ -186,8 +191,10 @@ class OpenSetRecognizer(MiniBatchClassifier):
     ----------
     counters
         What happened to the data: ``missing`` values imputed, ``extra`` features ignored, instances ``skipped``,
-        ``unknown_keys`` of late labels; ``bad_rows``: rows with a missing value or one that is no finite number,
-        whether they were filled, skipped or refused.
+        ``unknown_keys`` of late labels; ``unlike``: instances of the stream that had none of the model's features, or
+        fewer than half where training had nearly all, and were imputed; ``refused``: records that a connector has
+        refused; ``bad_rows``: those, and rows with a missing value or one that is no finite number, whether they were
+        filled, skipped or refused.
 
     References
     ----------
@@ -484,7 +491,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         row: Row | None = self._row(features, x, number)
         if row is not None and row.missing and self._parameters.on_missing == "skip":
             row = None
-        return _Read(features, row, label, time_of(t), key_of(key))
+        return _Read(features, row, label, time_of(t), key_of(key), x)
 
     def _row(self, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
         row = features.row(x, number)
@@ -514,6 +521,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         else:
             self._wait(values, read.t, read.key)
         self._count(row)
+        self._count_unlike(trained, values, read.x)
 
     def _wait(self, values: Any, t: float | None, key: Any) -> None:
         """Put an unlabelled instance into the micro-batch, and close those that are due."""
@@ -543,6 +551,40 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.counters["missing"] += row.missing
         self.counters["bad_rows"] += row.missing > 0
         self.counters["extra"] += row.extra
+
+    def _count_unlike(self, trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+        """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
+        missing = np.isnan(values)
+        if len(values) - np.count_nonzero(missing) >= least_features(trained):
+            return
+        self.counters["unlike"] += 1
+        if self.counters["unlike"] == 1:
+            told = difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x))
+            logger.warning(
+                "an instance is unlike those of training: %s. Its missing values are imputed, and it looks more "
+                'usual than it may be; counters["unlike"] counts such instances, this is said once',
+                told,
+            )
+
+    def count_refused(self, records: int = 1, *, counted: int = 0) -> None:
+        """Count records that a connector has refused, so that ``signals`` tell of them; nothing else changes.
+
+        Parameters
+        ----------
+        records
+            How many.
+        counted
+            How many of them :meth:`learn_one` has counted as ``bad_rows`` already.
+
+        Examples
+        --------
+        >>> model = OpenSetRecognizer()
+        >>> model.count_refused(3)
+        >>> model.signals.data_quality, model.counters["refused"]
+        (3, 3)
+        """
+        self.counters["refused"] += records
+        self.counters["bad_rows"] += records - counted
 
     @staticmethod
     def _in_order(trained: TrainedModel, features: Features, values: np.ndarray) -> np.ndarray:

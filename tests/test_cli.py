@@ -153,6 +153,18 @@ def test_bad_records_are_set_aside_with_their_reason_and_the_stream_goes_on(work
     assert "1e+200" in errors[2]["reason"]
     assert "8 read, 4 decided" in done.stderr
     assert "4 set aside; kept in bad.jsonl" in done.stderr
+    assert "data quality 4" in done.stderr
+    done = call("inspect", "mixed-out.jsonl.checkpoint", cwd=work)
+    assert re.search(r"data: bad_rows 4, .*refused 4", done.stdout)
+
+
+def test_lines_with_other_names_are_set_aside_with_both_names(work):
+    lines = ['{"a": 0.5, "b": 0.1, "c": -0.2}', '{"a": 0.5, "B": 0.1, "C": -0.2}', '{"a": 0.5, "b": 0.1}']
+    (work / "renamed.jsonl").write_text("\n".join(lines) + "\n")
+    done = call("run", "-m", "model.osr", "-i", "renamed.jsonl", "-o", "renamed-out.jsonl", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert "expected 'b', 'c' as well, found 'B', 'C', 'a'" in " ".join(done.stderr.split())
+    assert "3 read, 2 decided" in done.stderr
 
 
 def test_a_resumed_run_needs_the_model_of_its_checkpoint(work, whole):

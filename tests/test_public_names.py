@@ -125,6 +125,7 @@ def test_members_of_the_recognizer():
         "as_state",
         "carry_over",
         "close_batch",
+        "count_refused",
         "drain",
         "drain_events",
         "emerged_statistics",

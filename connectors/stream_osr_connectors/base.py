@@ -8,7 +8,7 @@ its effect exactly once although neither side alone can promise that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -32,6 +32,9 @@ class Record(NamedTuple):
         Known class, or ``None`` for an unlabelled instance.
     position
         Where reading resumes *after* this record; ``None`` only in records made by hand.
+    found
+        Names of the fields among which features were looked for, to be told if they are not there; ``None``: those of
+        ``features``.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class Record(NamedTuple):
     time: float | None = None
     label: str | int | bool | None = None
     position: Position | None = None
+    found: Sequence[str] | None = None
 
 
 class BadRecord(NamedTuple):

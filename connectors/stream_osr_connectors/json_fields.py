@@ -31,7 +31,7 @@ class JsonFields(NamedTuple):
     Examples
     --------
     >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "note": "ok"})
-    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None)
+    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None, found=('id', 'width', 'note'))
     """
 
     key: str | None = None
@@ -48,7 +48,11 @@ class JsonFields(NamedTuple):
         DecodeError
             Naming the field that cannot be used.
         """
-        features = self._features_of(fields)
+        nested = fields.get("features")
+        if isinstance(nested, list):
+            raise DecodeError("'features' is a list; write an object that gives every feature a name")
+        inside = nested if isinstance(nested, dict) else None
+        features = self._features_of(fields, inside)
         # 1e999 is a number to JSON and becomes an infinite one
         if math.inf in features.values() or -math.inf in features.values():
             name = next(name for name, value in features.items() if value in (math.inf, -math.inf))
@@ -59,13 +63,10 @@ class JsonFields(NamedTuple):
             time=_read(fields, self.time, seconds),
             label=_read(fields, self.label, lambda value: label_of_json(value, self.label_type)),
             position=position,
+            found=tuple(fields if inside is None else inside),
         )
 
-    def _features_of(self, fields: Mapping[str, object]) -> dict[str, object]:
-        nested = fields.get("features")
-        if isinstance(nested, list):
-            raise DecodeError("'features' is a list; write an object that gives every feature a name")
-        inside = nested if isinstance(nested, dict) else None
+    def _features_of(self, fields: Mapping[str, object], inside: dict[str, object] | None) -> dict[str, object]:
         if self.features is not None:
             values = fields if inside is None else inside
             return {name: values.get(name) for name in self.features}

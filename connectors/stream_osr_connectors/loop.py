@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, PersistenceError
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
 from stream_osr.persistence import read_archive, write_archive
+from stream_osr.unlike import check_features
 
 from .base import BadRecord, Position, Record, Sink, Source
 
@@ -120,8 +121,9 @@ def run(
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
 
     Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (the
-    run is resumed through :func:`go_on`). A record that the source cannot decode, or the recognizer cannot use,
-    is set aside with its reason, and the stream goes on.
+    run is resumed through :func:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or
+    that is unlike those of training (:func:`stream_osr.unlike.check_features`) is set aside with its reason, and the
+    stream goes on. The recognizer counts it (``counters["refused"]``, ``signals.data_quality``).
 
     Parameters
     ----------
@@ -205,10 +207,12 @@ def _take(
     complain: Callable[[int, str], None],
 ) -> None:
     """Hand one record to the model, or set it aside."""
+    bad = model.counters["bad_rows"]
     if isinstance(record, BadRecord):
         row, reason, raw = record.row, record.reason, record.raw
     else:
         try:
+            _check(model, record)
             model.learn_one(record.features, record.label, t=record.time, key=record.key)
         except (InvalidInstance, InvalidLabel) as error:
             place = (record.position or {}).get("row", totals["read"])
@@ -219,9 +223,19 @@ def _take(
                 totals["labelled"] += 1
             return
     totals["set_aside"] += 1
+    model.count_refused(counted=model.counters["bad_rows"] - bad)
     complain(row, reason)
     if sinks.errors is not None:
         sinks.errors.write({"row": row, "reason": reason, "raw": raw})
+
+
+def _check(model: OpenSetRecognizer, record: Record) -> None:
+    """Refuse an instance without the features of the model, as soon as there is one."""
+    try:
+        trained = model.trained
+    except NotTrained:
+        return
+    check_features(trained, record.features, record.found)
 
 
 def _publish(model: OpenSetRecognizer, sinks: Sinks, totals: Counter[str]) -> None:

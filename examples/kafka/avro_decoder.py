@@ -76,6 +76,6 @@ def make(settings: ServiceSettings) -> Decoder:
         moment = record.time
         if moment is None and received.timestamp >= 0:
             moment = received.timestamp / 1000
-        return Record(record.features, key, moment, record.label)
+        return Record(record.features, key, moment, record.label, found=record.found)
 
     return decode

@@ -19,8 +19,8 @@ class Signals(NamedTuple):
         and too little came that resembles them. An instance is counted once its seat has faded, some hundred
         instances after it came.
     data_quality
-        Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused;
-        those of training too.
+        Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused,
+        and all other records that a connector has refused; those of training too.
 
     Examples
     --------

@@ -82,6 +82,7 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
         assert stage == "PROCESS"
         assert f"'{culprit}'" in error, "each has the reason that is its own"
     assert again.decisions == outcome.decisions
+    assert after.model.counters["refused"] == after.model.signals.data_quality == len(outcome.refused)
     assert [r.offset for r, _ in again.refused] == [r.offset for r, _ in outcome.refused]
     following = records(SIZE, 200)
     assert advance(after, following)[1] == advance(expected, following)[1]
@@ -112,7 +113,9 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert [r.offset for r, _ in outcome.refused] == list(range(40, 104)), "the labelled one, too"
     assert {refusal.stage for _, refusal in outcome.refused} == {"DECODE", "PROCESS"}
     assert (outcome.decisions, outcome.labelled, outcome.values) == ([], 0, 0)
-    assert after.model is before.model
+    was, now = before.model.stream_state(), after.model.stream_state()
+    assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
+    assert (now, after.model._stream) == (was, before.model._stream)
     assert failing.closed <= 2 * closing.MOST_TRIES
 
 

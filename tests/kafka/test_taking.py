@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import fields as fields_of
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder, Plain
 from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Received
 from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.partition import Partition, begin, step
+from stream_osr_connectors.kafka.partition import RULES, Partition, begin, step
 from stream_osr_connectors.kafka.publisher import Publisher
-from tests.blobs import fitted, stream_part
+from tests.blobs import around, fitted, stream_part
 
 PLACE = ("in", 3)
 NOW = 1_760_000_000_000
@@ -35,7 +35,7 @@ def trained() -> TrainedModel:
     return fitted(chains=1, seed=5).trained
 
 
-def partition(trained: TrainedModel, rules: int = 2, **arguments: Any) -> Partition:
+def partition(trained: TrainedModel, rules: int = RULES, **arguments: Any) -> Partition:
     usual = {"chains": 1, "window": 32, "seed": 5, "batch_size": 1 << 62, **arguments}
     return begin(OpenSetRecognizer.from_trained(trained, **usual), Boundary(0))._replace(lineage="77aa", rules=rules)
 
@@ -127,7 +127,7 @@ FIELDS = [
     batches=st.lists(st.lists(records, min_size=1, max_size=12), min_size=1, max_size=3),
     fields=st.one_of(st.just(FIELDS[0]), st.sampled_from(FIELDS)),
     on_missing=st.sampled_from(["impute", "error", "skip"]),
-    rules=st.sampled_from([1, 2]),
+    rules=st.sampled_from([1, 2, 3]),
     delay=st.sampled_from([0, 5]),
 )
 def test_a_batch_at_once_comes_to_what_its_records_do(
@@ -165,7 +165,7 @@ def test_plain_records_are_taken_at_once(trained: TrainedModel) -> None:
 # Nothing of what the model looks at
 
 
-def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = 2, **arguments: Any) -> list[str]:
+def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = RULES, **arguments: Any) -> list[str]:
     values = [json.dumps(x).encode() for x, _ in stream_part(8)]
     values.insert(4, value)
     batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
@@ -180,7 +180,7 @@ def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = 2, **
     ("value", "found"),
     [
         (b'{"A": 1.0, "B": 2.0}', "'A', 'B'"),
-        (b'{"a": null, "b": null, "c": 1}', "'a', 'b', 'c'"),
+        (b'{"a": null, "b": null, "c": 1}', "'c', 'a', 'b'"),
         (b'{"features": {"A": 1}, "a": 1, "b": 2}', "'A'"),
         (b'{"A": 1, "y": "left"}', "'A', 'y'"),
         (b"{}", "no field"),
@@ -206,13 +206,46 @@ def test_a_decoder_of_the_users_own_may_bring_nothing_either(trained: TrainedMod
         return Record(nothing if value == {} else value)
 
     (message,) = refused(trained, b"{}", decode)
-    assert "found 'a', 'B'" in message
+    assert "found 'B', 'a'" in message
 
 
 def test_a_stream_that_was_begun_by_the_earlier_rules_decides_it(trained: TrainedModel) -> None:
     decode = JsonDecoder(FIELDS[0], 1000)
     assert refused(trained, b'{"A": 1.0}', decode, rules=1) == []
     assert refused(trained, b'{"a": 1.0}', decode) == [], "one feature is enough"
+
+
+@pytest.fixture(scope="module")
+def of_three() -> TrainedModel:
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(chains=1, seed=5)
+    for label, at in (("left", 0.0), ("right", 9.0)):
+        for x in around([at] * 3, 40, rng, "abc"):
+            model.learn_one(x, label)
+    model.freeze()
+    return model.trained
+
+
+@pytest.mark.parametrize("on_missing", ["impute", "error", "skip"])
+def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
+    of_three: TrainedModel, on_missing: str
+) -> None:
+    decode = JsonDecoder(JsonFields(label="y", features=["a", "b", "c"]), 1000)
+    values = [b'{"a": 1, "b": 1, "c": 1}', b'{"a": 1, "B": 2, "C": 3}', b'{"a": 1, "b": 1}', b'{"c": 1, "y": "left"}']
+    batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
+    after, outcome = step(partition(of_three, on_missing=on_missing), PLACE, batch, (), Boundary(4), decode)
+    told = {received.offset: str(refusal.error) for received, refusal in outcome.refused}
+    assert [*told] == ([1, 2, 3] if on_missing == "error" else [1, 3])
+    assert "1 of the model's 3 features is there" in told[1]
+    assert "expected 'b', 'c' as well, found 'B', 'C', 'a'; name the fields as in training" in told[1]
+    assert "expected 'a', 'b' as well, found 'y', 'c'" in told[3]
+    assert after.model.counters["refused"] == len(told)
+    assert after.model.signals.data_quality == 3, "each of them once"
+    lacking = replace(of_three, report=replace(of_three.report, missing_values=25))
+    _, outcome = step(partition(lacking), PLACE, batch, (), Boundary(4), decode)
+    assert outcome.refused == [], "where training lacked more than a tenth of the values"
+    _, outcome = step(partition(of_three, rules=2), PLACE, batch, (), Boundary(4), decode)
+    assert outcome.refused == [], "by the rules of the release before"
 
 
 def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -> None:

@@ -55,7 +55,7 @@ class JsonDecoder:
     >>> decode = JsonDecoder(JsonFields(features=["a"]), max_bytes=100)
     >>> good = Message("t", 0, 7, 1500, b"k1", b'{"a": 2.5, "b": 1}', [])
     >>> decode(good)
-    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None)
+    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None, found=('a', 'b'))
     >>> bad = Message("t", 0, 8, 1500, b"k1", b'{"a": NaN}', [])
     >>> decode(bad)
     Traceback (most recent call last):
@@ -83,13 +83,7 @@ class JsonDecoder:
             key = _key_text(received)
         if time is None and received.timestamp >= 0:
             time = received.timestamp / 1000
-        return Record(record.features, key, time, record.label)
-
-    def fields(self, received: Received) -> list[str]:
-        """Name the fields among which features are looked for."""
-        parsed = self._parsed(received)
-        nested = parsed.get("features")
-        return list(nested if isinstance(nested, dict) else parsed)
+        return Record(record.features, key, time, record.label, found=record.found)
 
     def plain(self, records: Sequence[Received], features: Sequence[Name]) -> Plain:
         """Decode those of the records at once about which there is nothing to be said.

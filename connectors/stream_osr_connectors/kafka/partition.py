@@ -22,8 +22,9 @@ from .taking import Taken
 
 logger = logging.getLogger("stream_osr.kafka")
 
-RULES = 2
-"""2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
+RULES = 3
+"""3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
+2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
 by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
 
 
@@ -79,8 +80,8 @@ def step(
 
     A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
     error of ours, the records by which it fails are refused (by the rules 1 all are), or, if they cannot be told from
-    the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the same records give
-    the same result again.
+    the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the recognizer counts
+    what was refused, and the same records give the same result again.
 
     Parameters
     ----------
@@ -137,6 +138,7 @@ def _close(
     if partition.rules >= 2:
         closed, culprits = close_without_culprits(begun, records, decode, partition.rules, closed)
     if closed.error is None:
+        closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
         logger.error(
             failed + "dead letters are the records by which it does: %s", *place, end.offset, offsets, exc_info=error
@@ -146,7 +148,9 @@ def _close(
     lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
     labelled = [] if partition.rules >= 2 else taken.labelled
-    return partition.model, Taken(refused=refused, labelled=labelled, skipped=taken.skipped)
+    model = copy(partition.model)
+    model.count_refused(len(refused))
+    return model, Taken(refused=refused, labelled=labelled, skipped=taken.skipped)
 
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import InvalidInstance
-from stream_osr.features import is_missing
+from stream_osr.unlike import NONE, check_features
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError, shown
 
 from .decoding import JsonDecoder
 from .messages import ENCODING, MOST_KEY_BYTES, Decoder, Received, Refusal, check_envelope
-
-FEW = 5
-"""So many names of fields are shown in a message."""
 
 
 @dataclass(slots=True)
@@ -84,7 +79,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
 
 
 def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rules: int, taken: Taken) -> None:
-    stage, skipped = "DECODE", model.counters["skipped"]
+    stage, skipped, bad = "DECODE", model.counters["skipped"], model.counters["bad_rows"]
     try:
         check_envelope(received)
         if rules < 2 and any(item is None for _, item in received.headers):
@@ -95,12 +90,13 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rul
         stage = "VALIDATE"
         if rules >= 2:
             _check_writable(record)
-            _check_features(model, received, record, decode)
+            check_features(model.trained, record.features, record.found, None if rules >= 3 else NONE)
         model.learn_one(record.features, record.label, t=record.time, key=record.key)
     except MemoryError:
         raise
     except Exception as error:  # whatever it is, the stream goes on without the record
         taken.refused.append((received, Refusal(stage, error)))
+        model.count_refused(counted=model.counters["bad_rows"] - bad)
         return
     if model.counters["skipped"] > skipped:
         taken.skipped += 1
@@ -120,25 +116,3 @@ def _check_writable(record: Record) -> None:
             f"key, time and label are {told}, which cannot be written as JSON ({error}); the decoder is to return "
             "text or whole numbers of 64 bits"
         ) from None
-
-
-def _check_features(model: OpenSetRecognizer, received: Received, record: Record, decode: Decoder) -> None:
-    """Refuse an instance that has nothing of what the model looks at: decided, it would look like novelty."""
-    names = model.trained.names
-    features: Mapping[Any, object] = record.features
-    if not isinstance(features, Mapping) or any(not is_missing(features.get(name)) for name in names):
-        return
-    found = decode.fields(received) if type(decode) is JsonDecoder else list(map(str, features))
-    raise InvalidInstance(
-        f"none of the model's {len(names)} features is there (null counts as missing): expected "
-        f"{_few(list(map(str, names)))}, found {_few(found)}; name the fields as in training, "
-        "or train a model on these"
-    )
-
-
-def _few(names: Sequence[str]) -> str:
-    """Show some names."""
-    if not names:
-        return "no field"
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(map(shown, names[:FEW])) + more

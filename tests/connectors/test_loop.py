@@ -1,0 +1,129 @@
+"""The loop over files: records without the model's features are set aside, and what is set aside is counted once."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr_connectors import MemorySink, MemorySource, Record, open_source
+from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
+from tests.blobs import around
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(chains=1, seed=5)
+    for label, at in (("left", 0.0), ("right", 9.0)):
+        for x in around([at] * 3, 40, rng, NAMES):
+            model.learn_one(x, label)
+    model.freeze()
+    return model.trained
+
+
+def streaming(trained: TrainedModel, **arguments: Any) -> OpenSetRecognizer:
+    return OpenSetRecognizer.from_trained(trained, **{"chains": 1, "batch_size": 4, "seed": 5, **arguments})
+
+
+LINES = [
+    '{"a": 1, "b": 1, "c": 1, "y": null}',
+    '{"A": 1, "B": 1, "c": 1, "note": "n"}',
+    '{"a": 1, "b": 1}',
+    '{"A": 1, "B": 1, "C": 1}',
+    '{"a": "high", "b": 1, "c": 1}',
+    '{"a": 1, "b": ',
+    '{"a": 1, "b": 1, "c": 1, "y": "unknown"}',
+    '{"a": null, "b": 1, "c": null, "y": "left"}',
+    '{"features": {"x": 1}, "a": 1, "b": 1, "c": 1}',
+    '{"a": 9, "b": 9, "c": 9}',
+]
+SAID = {
+    2: "1 of the model's 3 features is there .*: expected 'a', 'b' as well, found 'A', 'B', 'note', 'c'; name",
+    4: "none of the model's 3 features is there .*: expected 'a', 'b', 'c', found 'A', 'B', 'C'; name the fields",
+    5: "feature 'a' is 'high'",
+    6: "not JSON",
+    7: "'unknown'",
+    8: "expected 'a', 'c' as well, found 'y', 'a', 'b', 'c'",
+    9: "none of the model's 3 features .* found 'x'",
+}
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("on_missing", ["impute", "skip"])
+def test_lines_without_the_features_are_set_aside_with_the_names(
+    trained: TrainedModel, tmp_path: Path, on_missing: str
+) -> None:
+    model, decisions, errors = streaming(trained, on_missing=on_missing), MemorySink(), MemorySink()
+    with open_source(write(tmp_path / "in.jsonl", LINES), label="y", features=NAMES) as source:
+        totals = run(model, source, Sinks(decisions, None, errors))
+    assert [record["row"] for record in errors.records] == list(SAID)
+    for record, said in zip(errors.records, SAID.values(), strict=True):
+        assert re.search(said, str(record["reason"])), record
+    assert (totals["read"], totals["set_aside"]) == (10, 7)
+    assert model.counters["refused"] == 7
+    assert model.counters["unlike"] == 0
+    assert model.signals.data_quality == 8, "each of them once, and the one that lacks a value"
+    assert len(decisions.records) == (3 if on_missing == "impute" else 2)
+
+
+def test_rows_of_a_table(trained: TrainedModel, tmp_path: Path) -> None:
+    path = write(tmp_path / "in.csv", ["c,a,b,n", "1,2,3,4", ",,,4", ",2,3,", "NA,,3,1"])
+    model, errors = streaming(trained), MemorySink()
+    with open_source(path) as source:
+        run(model, source, Sinks(MemorySink(), None, errors))
+    assert [record["row"] for record in errors.records] == [3, 5]
+    assert "expected 'a', 'b', 'c', found 'n', 'c', 'a', 'b'" in str(errors.records[0]["reason"])
+    assert "1 of the model's 3 features" in str(errors.records[1]["reason"])
+
+
+def test_a_source_may_say_what_it_has_found(trained: TrainedModel) -> None:
+    errors = MemorySink()
+    source = MemorySource([Record(dict.fromkeys(NAMES), found=("temp",)), {"temp": 1.0}])
+    run(streaming(trained), source, Sinks(MemorySink(), None, errors))
+    assert ["found 'temp'" in str(record["reason"]) for record in errors.records] == [True, True]
+
+
+def test_the_counts_go_on_from_a_checkpoint(trained: TrainedModel, tmp_path: Path) -> None:
+    path, checkpoint = write(tmp_path / "in.jsonl", LINES * 3), tmp_path / "checkpoint"
+
+    def source() -> Any:
+        return open_source(path, label="y", features=NAMES)
+
+    whole = streaming(trained)
+    expected = MemorySink()
+    with source() as all_of_it:
+        run(whole, all_of_it, Sinks(expected))
+    for stopped in range(1, 30, 4):
+        model, out = streaming(trained), MemorySink()
+        read = iter(range(1, 31))
+        with source() as first:
+            run(model, first, Sinks(out), checkpoint=checkpoint, stop=lambda n=stopped, read=read: next(read) == n)
+        found = load_checkpoint(checkpoint)
+        with source() as rest:
+            go_on(found, rest, Sinks(out))
+            totals = run(found.model, rest, Sinks(out), totals=found.totals)
+        assert found.model.counters == whole.counters
+        assert out.records == expected.records
+        assert totals["set_aside"] == found.model.counters["refused"] == 21
+
+
+def test_before_training_has_ended_features_may_come(tmp_path: Path) -> None:
+    model, totals = OpenSetRecognizer(chains=1, batch_size=4, seed=5), Counter[str]()
+    rng = np.random.default_rng(3)
+    labelled = [Record(x, label="left") for x in around([0.0] * 3, 30, rng, NAMES)]
+    first = [Record({"z": 1.0}, label="left")]
+    run(model, MemorySource([*first, *labelled, {"a": 1.0, "b": 1.0, "c": 1.0}]), Sinks(MemorySink()), totals=totals)
+    assert (totals["labelled"], totals["decided"]) == (31, 1)
+    assert model.counters["refused"] == 0
