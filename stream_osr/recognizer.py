@@ -1090,10 +1090,13 @@ class OpenSetRecognizer(MiniBatchClassifier):
     # What the model looks like.
 
     def summary(self) -> Summary:
-        """Sum up the known classes and what the stream is made of: the discovery table of the paper."""
+        """Sum up the known classes and what the stream is made of: the discovery table of the paper.
+
+        The number of new classes in it is that of :meth:`new_classes`, and costs as much time.
+        """
         if self._stream is None:
             raise NotTrained("there is nothing to sum up before anything was learnt")
-        stream = self._stream
+        stream, found = self._stream, self.new_classes()
         known = stream.known
         groups = []
         for j, label in enumerate(stream.labels):
@@ -1115,7 +1118,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
             known_share=1.0 - unknown if total else 0.0,
             unknown_share=unknown,
             emerging=tuple(emerging),
-            delta=stream.life.delta,
+            delta=found.delta,
+            new_classes=found.estimate,
         )
 
     @property

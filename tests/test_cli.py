@@ -278,7 +278,9 @@ def test_demo_shows_the_main_job_and_leaves_its_files(tmp_path):
     found = re.search(r"micro-F over the known classes +(\d\.\d+)", done.stdout)
     assert found is not None
     assert float(found[1]) > 0.85
-    assert "estimated number of new classes" in done.stdout
+    told = re.search(r"estimated number of new classes: (\d+)( \(\d+ to \d+\))? \(the paper's Delta: ", done.stdout)
+    assert told is not None
+    assert int(told[1]) == 3  # sky, foliage and window
     assert "\x1b" not in done.stdout
 
 

@@ -203,9 +203,9 @@ def test_fields_of_what_is_told():
     ]
     assert Signals._fields == ("novelty", "drift", "outliers", "data_quality")
     assert [f.name for f in dataclasses.fields(Summary)] == [
-        *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta"),
+        *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),
     ]
-    assert [f.name for f in dataclasses.fields(NewClasses)] == ["candidates", "number", "delta"]
+    assert [f.name for f in dataclasses.fields(NewClasses)] == ["candidates", "number", "delta", "low", "high"]
     assert [f.name for f in dataclasses.fields(CandidateClass)] == [
         *("subclasses", "size", "share", "nearest_class", "exemplars"),
     ]

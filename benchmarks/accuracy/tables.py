@@ -233,9 +233,7 @@ def discovery_table(record: Record) -> str:
     lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c}".rstrip() for a, b, c in rows]
     lines.insert(1, "-" * max(map(len, lines)))
     candidates = len(found["emerging"]) - len(emerged)
-    lines.append(
-        f"{candidates} more subclasses without support; new classes estimated by equation (14): {found['delta']}"
-    )
+    lines.append(f"{candidates} more subclasses without support; the paper's Delta: {found['delta']}")
     return "\n".join(lines)
 
 

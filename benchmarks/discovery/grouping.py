@@ -12,6 +12,7 @@ subclass one more.
 - *majority*: every subclass given to the class that most of its instances are of (the best any gathering could do).
 
 Errors are those of the estimated number of new classes, relative to the true number: ours and the paper's (Delta).
+*in* is how often the true number is in the interval that is told with ours, *width* that interval's, relative to it.
 """
 
 from __future__ import annotations
@@ -163,6 +164,8 @@ def scores(
         "delta": passed.found.delta,
         "error": abs(passed.found.number - n_unknown) / n_unknown,
         "error of delta": abs(passed.found.delta - n_unknown) / n_unknown,
+        "covered": float(passed.found.low <= n_unknown <= passed.found.high),
+        "width": (passed.found.high - passed.found.low) / n_unknown,
         "milliseconds": passed.milliseconds,
     }
 
@@ -177,7 +180,10 @@ def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterato
 def table(figures: Sequence[dict[str, Any]]) -> str:
     """Return means over seeds for each data set and openness, and the mean of those."""
     lines = [
-        f"{'NMI/ARI':<14}" + "".join(f"{name:>13}" for name in GATHERINGS) + f"{'error':>8}{'Delta':>7}{'ms':>7}",
+        f"{'NMI/ARI':<14}"
+        + "".join(f"{name:>13}" for name in GATHERINGS)
+        + f"{'error':>8}{'Delta':>7}"
+        + f"{'in':>6}{'width':>7}{'ms':>7}",
     ]
     cells: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for run in figures:
@@ -188,7 +194,8 @@ def table(figures: Sequence[dict[str, Any]]) -> str:
     rows.append(("mean", {name: fmean(of[name] for of in means.values()) for name in numeric}))
     for label, of in rows:
         pairs = "".join(f"{_pair(of[f'{name} NMI'], of[f'{name} ARI']):>13}" for name in GATHERINGS)
-        lines.append(f"{label:<14}{pairs}{of['error']:8.2f}{of['error of delta']:7.2f}{of['milliseconds']:7.1f}")
+        errors = f"{of['error']:8.2f}{of['error of delta']:7.2f}{of['covered']:6.2f}{of['width']:7.2f}"
+        lines.append(f"{label:<14}{pairs}{errors}{of['milliseconds']:7.1f}")
     return "\n".join(lines)
 
 

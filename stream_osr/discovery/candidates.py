@@ -11,7 +11,9 @@ import numpy as np
 
 from stream_osr.discovery.explain import nearest_known
 from stream_osr.discovery.grouping import (
+    Counts,
     Distances,
+    Estimate,
     agree,
     count_classes,
     estimate_number,
@@ -60,12 +62,21 @@ class NewClasses:
     number
         Estimated number of new classes. Often less than there are candidates: one class may be several of them.
     delta
-        The paper's estimate of it, equation (14).
+        The paper's Delta, equation (14): emerged subclasses by the subclasses that a known class has.
+    low, high
+        From the least to the most that the number may be, as far as the chains and two ways of counting disagree.
     """
 
     candidates: tuple[CandidateClass, ...]
     number: int
     delta: int
+    low: int = 0
+    high: int = 0
+
+    @property
+    def estimate(self) -> Estimate:
+        """The number and its interval; as text ``3 (3 to 4)``, or ``3`` where there is but one answer."""
+        return Estimate(self.number, self.low, self.high)
 
 
 class Measured(NamedTuple):
@@ -156,8 +167,8 @@ def find_new_classes(
         )
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
     counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
-    number = estimate_number([count for count in counts if count]) if candidates else 0
-    return NewClasses(tuple(candidates), number, first.life.delta)
+    found = estimate_number([count for count in counts if count is not None] if candidates else [])
+    return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
 def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
@@ -176,11 +187,11 @@ def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
     return np.asarray(np.isin(group, group[emerged]) & ~muted)
 
 
-def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> float:
-    """Judge from one chain how many new classes there are."""
+def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> Counts | None:
+    """Judge from one chain how many new classes there are; ``None`` if it has found nothing."""
     told = _told(group, chain)
     if not told.any():
-        return 0.0
+        return None
     return count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
 
 

@@ -262,14 +262,16 @@ class SubclassForgotten(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
-    """The estimated number of new classes has changed.
+    """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
+
+    How many there are, and how sure that is, `OpenSetRecognizer.new_classes` says.
 
     Attributes
     ----------
     delta
-        Estimate by equation (14) of the paper, on emerged subclasses.
+        The paper's Delta, equation (14), of the emerged subclasses.
     before
-        The estimate until now.
+        What it was until now.
     subclasses
         Identities of the emerged subclasses.
     """

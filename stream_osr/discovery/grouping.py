@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
-from scipy.stats import entropy, gmean
+from scipy.stats import entropy
 
 from stream_osr.hdp.dishes import Dishes, means_and_scales
 from stream_osr.hdp.prior import Prior
@@ -285,12 +285,52 @@ def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
     return np.asarray(together / voters)
 
 
-def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> float:
+class Counts(NamedTuple):
+    """How many classes the emerging subclasses of one chain are, by two counts that err on opposite sides.
+
+    Attributes
+    ----------
+    groups
+        Groups that are large enough. Where classes overlap pieces of one are groups of their own: often too many.
+    ratio
+        By the number of subclasses that a known class has. Where subclasses mix classes: too few.
+    """
+
+    groups: float
+    ratio: float
+
+
+class Estimate(NamedTuple):
+    """The number of new classes, and what it may be.
+
+    Attributes
+    ----------
+    number
+        The estimate.
+    low, high
+        From the least to the most that is said: by any chain, and by either count over all chains.
+
+    Examples
+    --------
+    >>> str(Estimate(3, 3, 4)), str(Estimate(3, 3, 3))
+    ('3 (3 to 4)', '3')
+    """
+
+    number: int = 0
+    low: int = 0
+    high: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.low} to {self.high})" if self.low < self.high else str(self.number)
+
+
+def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n_classes: int) -> Counts:
     """Judge from one chain how many classes its emerging subclasses are.
 
-    The geometric mean of two counts that err on opposite sides where classes overlap: of the groups that have
-    ``COUNTED_SHARE`` of the mean size of the three largest, and of ``J E / K``, with J known classes, E emerging and
-    K known subclasses of ``COUNTED_SIZE`` instances (equation (14) of the paper).
+    Once by the groups that have ``COUNTED_SHARE`` of the mean size of the three largest, once by ``J E / K``, with J
+    known classes, E emerging and K known subclasses of ``COUNTED_SIZE`` instances (equation (14) of the paper). The
+    ratio is no more than the effective number of emerging subclasses, the exponential of the entropy of their sizes:
+    what has been split off from a large subclass is no class for being counted.
 
     Parameters
     ----------
@@ -306,20 +346,41 @@ def count_classes(group: np.ndarray, size: np.ndarray, known_size: np.ndarray, n
     Groups of 80, 70 and 10 instances, two of which count, and 2 * 4 / 4 by the subclasses:
 
     >>> count_classes(np.array([0, 0, 1, 2]), np.array([60, 20, 70, 10]), np.array([80, 90, 40, 30]), 2)
-    2.0
+    Counts(groups=2.0, ratio=2.0)
+
+    Subclasses of 400, 300, 15 and 12 instances are hardly more than two:
+
+    >>> found = count_classes(np.arange(4), np.array([400, 300, 15, 12]), np.array([80, 90]), 2)
+    >>> round(found.ratio, 1)
+    2.3
     """
     sizes = np.sort(np.bincount(group, size))[::-1]
     groups = float((sizes >= COUNTED_SHARE * sizes[:3].mean()).sum())
     emerging, known = int((size >= COUNTED_SIZE).sum()), int((known_size >= COUNTED_SIZE).sum())
-    return float(np.sqrt(groups * n_classes * emerging / known)) if emerging and known else groups
+    if not (emerging and known):
+        return Counts(groups, groups)
+    return Counts(groups, float(min(n_classes * emerging / known, np.exp(entropy(size)))))
 
 
-def estimate_number(counts: Sequence[float]) -> int:
-    """Estimate the number of classes from what each chain says: the geometric mean, rounded, at least 1.
+def estimate_number(counts: Sequence[Counts]) -> Estimate:
+    """Estimate the number of classes from what each chain says: the geometric mean of all counts.
+
+    The interval holds what each chain says, and what either count says, each by its geometric mean; all are rounded,
+    and at least 1. Without a chain that has found something all are 0.
 
     Examples
     --------
-    >>> estimate_number([2.0, 3.0, 2.4, 4.1]), estimate_number([])
-    (3, 0)
+    >>> estimate_number([Counts(4.0, 3.0), Counts(4.0, 2.5), Counts(3.0, 2.8)])
+    Estimate(number=3, low=3, high=4)
+    >>> estimate_number([])
+    Estimate(number=0, low=0, high=0)
     """
-    return max(1, int(np.floor(gmean(counts) + 0.5))) if counts else 0
+    if not counts:
+        return Estimate()
+    said = np.log(np.array(counts))
+    least_and_most = [*said.mean(axis=1), *np.sort(said, axis=1).mean(axis=0)]
+    return Estimate(_rounded(said.mean()), _rounded(min(least_and_most)), _rounded(max(least_and_most)))
+
+
+def _rounded(log_number: float) -> int:
+    return max(1, int(np.floor(np.exp(log_number) + 0.5)))

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stream_osr.discovery.grouping import Estimate
+
+NOTHING = Estimate()
+"""Nothing new was found."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -41,7 +46,9 @@ class Summary:
     emerging
         Identity, size and emerged or not of each emerging subclass, the largest first.
     delta
-        Estimated number of new classes, equation (14).
+        The paper's Delta, equation (14).
+    new_classes
+        Estimated number of new classes, as `OpenSetRecognizer.new_classes` tells it.
     """
 
     known: tuple[Group, ...]
@@ -50,6 +57,7 @@ class Summary:
     unknown_share: float
     emerging: tuple[tuple[int, int, bool], ...]
     delta: int
+    new_classes: Estimate = NOTHING
 
     def __str__(self) -> str:
         rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
@@ -65,7 +73,8 @@ class Summary:
         lines.insert(1, "-" * max(map(len, lines)))
         lines.append(
             f"{self.stream_size} instances of the stream decided; {len(emerged)} new subclasses emerged"
-            f" ({candidates} more without support yet); estimated number of new classes: {self.delta}"
+            f" ({candidates} more without support yet); estimated number of new classes: {self.new_classes}"
+            f" (the paper's Delta: {self.delta})"
         )
         return "\n".join(lines)
 

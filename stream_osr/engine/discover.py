@@ -338,7 +338,7 @@ def tell(
 
     Returns
     -------
-    The chain, which remembers the estimate it told, and the events.
+    The chain, which remembers the Delta it told, and the events.
     """
     chain, changes = followed.chain, followed.changes
     lives, state = chain.life.subclasses, followed.seated
@@ -371,7 +371,7 @@ def tell(
 def estimate_anew(
     trained: TrainedModel, life: Lifecycle, told: dict[str, Any]
 ) -> tuple[Lifecycle, list[ev.NewClassesChanged]]:
-    """Estimate the number of new classes, and say so when it has changed."""
+    """Compute the paper's Delta, and say so when it has changed."""
     emerged = worth_telling(life)
     delta = estimate_new_classes(len(emerged), len(trained.known.ids), len(trained.labels))
     if delta == life.delta:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from stream_osr.discovery.grouping import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.axes import Plane, planes
@@ -26,8 +27,10 @@ class Content(NamedTuple):
         Instances decided.
     unknown_share
         Share of them called unknown, ``None`` without any.
+    new_classes
+        Estimated number of new classes, ``None`` without a model that has seen the stream.
     delta
-        Estimated number of new classes, ``None`` if nobody said.
+        The paper's Delta, ``None`` if nobody said.
     emerged
         Emerged subclasses, the largest first.
     planes
@@ -47,6 +50,7 @@ class Content(NamedTuple):
     title: str
     n: int
     unknown_share: float | None
+    new_classes: Estimate | None
     delta: int | None
     emerged: tuple[Emerged, ...]
     planes: tuple[Plane, ...]
@@ -111,12 +115,14 @@ def collect(
         n, share = len(told.seq), float(told.unknown.mean())
     elif summary is not None and summary.stream_size:
         n, share = summary.stream_size, summary.unknown_share
-    if delta is None and summary is not None and summary.stream_size:
-        delta = summary.delta
+    estimate = None
+    if summary is not None and summary.stream_size:
+        estimate, delta = summary.new_classes, summary.delta
     return Content(
         title=title,
         n=n,
         unknown_share=share,
+        new_classes=estimate,
         delta=delta,
         emerged=ordered,
         planes=() if inside is None else planes(inside),

@@ -54,7 +54,7 @@ class Timeline(NamedTuple):
     marks
         Events of the rows.
     estimates
-        Where the estimated number of new classes changed, and to what, in order.
+        Where the paper's Delta changed, and to what, in order.
     """
 
     edges: NDArray[np.int64]

@@ -270,7 +270,7 @@ def test_the_discovery_table_names_groups_numbers_and_shares():
         ["new", "1", "25.00"],
     ]
     assert "S7 30.00 (9 50 %)" in text
-    assert "1 more subclasses without support; new classes estimated by equation (14): 1" in text
+    assert "1 more subclasses without support; the paper's Delta: 1" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 300])

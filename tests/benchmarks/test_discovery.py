@@ -70,6 +70,7 @@ def test_grouping_of_a_real_set(tmp_path, capsys):
         assert run["gathered NMI"] > 0.7
         assert run["majority ARI"] >= run["gathered ARI"] - 0.02
         assert run["error"] == pytest.approx(abs(run["number"] - run["n_unknown"]) / run["n_unknown"])
+        assert run["error"] <= run["width"] or not run["covered"]
     mean = sum(run["gathered NMI"] for run in runs) / 2
     assert f"{mean:.3f}" in capsys.readouterr().out.splitlines()[-2]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stream_osr import NewClasses, OpenSetRecognizer
+from stream_osr import NewClasses, OpenSetRecognizer, demo
 from stream_osr.errors import NotTrained
 from tests.blobs import KNOWN, fitted
 
@@ -38,6 +38,8 @@ def found() -> tuple[OpenSetRecognizer, NewClasses, list[str]]:
 def test_two_new_classes_are_two_candidates(found):
     model, classes, truth = found
     assert classes.number == 2
+    assert classes.low <= 2 <= classes.high
+    assert classes.estimate == model.summary().new_classes
     large = [one for one in classes.candidates if one.size > 20]
     of = {key: at for at, one in enumerate(large) for key in one.subclasses}
     seated = [(truth[d.key], of[d.subclass_id]) for d in model.drain() if d.subclass_id in of]
@@ -75,7 +77,8 @@ def test_muted_subclasses_are_in_no_candidate(found):
     assert {key for one in others for key in one.subclasses} <= told
     muted.mute([key for key in told if key in muted._stream.life.subclasses])
     assert muted.new_classes().candidates == ()
-    assert (muted.new_classes().number, muted.new_classes().delta) == (0, 0)
+    assert muted.new_classes() == NewClasses((), 0, 0)
+    assert str(muted.summary().new_classes) == "0"
 
 
 def test_exemplars_begin_with_the_latest_of_each_subclass(found):
@@ -164,6 +167,23 @@ def test_instances_beyond_the_horizon_are_done_without():
     assert sum(len(past.keys) for past in model._stream.past) < 64
     large = [one for one in model.new_classes().candidates if one.size > 100]
     assert len(large) == 2
+
+
+def test_the_demonstration_has_three_new_classes_whatever_the_seed():
+    numbers = []
+    for seed in range(5):
+        training, stream = demo.split(seed)
+        model = demo.make_recognizer(seed=seed)
+        for segment in training:
+            model.learn_one(segment.features, segment.label)
+        for segment in stream:
+            model.learn_one(segment.features)
+        model.flush()
+        found = model.new_classes()
+        assert found.low <= 3 <= found.high
+        assert found.high - found.low <= 2
+        numbers.append(found.number)
+    assert numbers.count(3) >= 4
 
 
 def test_there_is_nothing_to_tell_before_anything_was_learnt():

@@ -11,7 +11,9 @@ from scipy import integrate, stats
 from stream_osr.discovery.grouping import (
     LEAST_SIZE,
     NEARLY_BEST,
+    Counts,
     Distances,
+    Estimate,
     agree,
     agreement,
     compare,
@@ -234,12 +236,41 @@ def test_subclasses_that_nobody_remembers_stay_as_the_first_chain_has_them():
 def test_number_of_classes_by_hand():
     group, size = np.array([0, 0, 1, 2, 3]), np.array([60, 20, 70, 30, 14])
     # groups of 80, 70, 30 and 14, of which those from .25 * 60 on count: 3; subclasses of 10 and more: 5
-    assert count_classes(group, size, np.array([40, 40, 9]), 2) == pytest.approx(np.sqrt(3 * 5))
-    assert count_classes(group, size, np.array([40] * 5), 2) == pytest.approx(np.sqrt(3 * 2))
-    assert count_classes(group, size, np.array([3, 3]), 2) == 3  # no known subclass counts: the groups do
-    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == 1  # nor an emerging one
-    assert estimate_number([2.0, 8.0]) == 4
-    assert estimate_number([2.4, 2.6]) == 2
-    assert estimate_number([2.6, 2.6]) == 3
-    assert estimate_number([0.3]) == 1  # something is there
-    assert estimate_number([]) == 0
+    assert count_classes(group, size, np.array([40] * 4), 2) == Counts(3, 2.5)
+    assert count_classes(group, size, np.array([40] * 5), 2) == Counts(3, 2)
+    assert count_classes(group, size, np.array([3, 3]), 2) == Counts(3, 3)  # no known subclass counts: the groups do
+    assert count_classes(np.array([0]), np.array([8]), np.array([40]), 1) == Counts(1, 1)  # nor an emerging one
+
+
+def test_pieces_of_a_large_subclass_are_no_classes_by_their_number():
+    size = np.array([400, 400, 12, 12, 12, 12])
+    share = size / size.sum()
+    effective = np.exp(-(share * np.log(share)).sum())
+    found = count_classes(np.arange(6), size, np.array([80, 80]), 2)
+    assert found == (2, pytest.approx(effective))
+    assert effective < 3 < 6  # which is J E / K
+    assert count_classes(np.arange(6), np.full(6, 70), np.array([80, 80]), 2) == (6, pytest.approx(6))
+
+
+@pytest.mark.parametrize(
+    ("counts", "estimate"),
+    [
+        ([(2.0, 2.0), (8.0, 8.0)], (4, 2, 8)),  # the chains disagree
+        ([(4.0, 3.0), (3.0, 4.0)], (3, 3, 4)),  # the counts do, in each of them
+        ([(4.0, 3.0)], (3, 3, 4)),  # a single chain has two counts
+        ([(9.0, 4.0), (9.0, 4.0)], (6, 4, 9)),
+        ([(2.6, 2.6), (2.6, 2.6)], (3, 3, 3)),
+        ([(0.3, 0.2)], (1, 1, 1)),  # something is there
+        ([], (0, 0, 0)),
+    ],
+)
+def test_estimate_is_between_what_chains_and_counts_say(counts, estimate):
+    assert estimate_number([Counts(*count) for count in counts]) == Estimate(*estimate)
+
+
+@given(st.lists(st.tuples(st.floats(1, 60), st.floats(0.1, 60)), min_size=1, max_size=6))
+@settings(max_examples=60, deadline=None)
+def test_the_number_is_in_its_interval(counts):
+    found = estimate_number([Counts(*count) for count in counts])
+    assert 1 <= found.low <= found.number <= found.high
+    assert found.high <= max(max(count) for count in counts) + 1

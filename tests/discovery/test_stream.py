@@ -150,14 +150,17 @@ def test_summary_agrees_with_a_recount(watched):
     assert "left" in text
     assert f"{LENGTH} instances of the stream decided; {len(emerged)} new subclasses emerged" in text
     assert f"{100 * summary.unknown_share:.2f} %" in text
-    assert f"estimated number of new classes: {summary.delta}" in text
+    found = model.new_classes()
+    assert summary.new_classes == (found.number, found.low, found.high)
+    assert found.low <= found.number <= found.high
+    assert f"estimated number of new classes: {found.estimate} (the paper's Delta: {summary.delta})" in text
 
 
 def test_summary_of_a_stream_that_has_not_begun():
     model = fitted()
     summary = model.summary()
     assert (summary.stream_size, summary.known_share, summary.unknown_share) == (0, 0.0, 0.0)
-    assert (summary.emerging, summary.delta) == ((), 0)
+    assert (summary.emerging, summary.delta, str(summary.new_classes)) == ((), 0, "0")
     assert "0 instances of the stream decided; 0 new subclasses emerged" in str(summary)
 
 

@@ -91,6 +91,20 @@ def test_part_of_it_is_a_page_as_well(run, given, figures):
     assert kinds == figures
 
 
+def test_the_number_of_new_classes_is_that_of_the_model(page, run):
+    assert f"{run.model.new_classes().estimate}estimated number of new classes" in page.text
+    assert "the paper's Delta, a coarse number" not in page.text
+
+
+@pytest.mark.parametrize("model", [None, fitted])
+def test_without_a_model_of_the_stream_the_number_is_the_papers_and_says_so(run, model):
+    events = [{**e, "model": model().trained.fingerprint} for e in run.events] if model else run.events
+    delta = [e["delta"] for e in run.events if e["type"] == "NewClassesChanged"][-1]
+    text = Page(report_page(model and model(), run.decisions, events)).text
+    assert f"{delta}the paper's Delta, a coarse number of new classes" in text
+    assert "stimated number of new classes" not in text
+
+
 def test_a_model_fresh_from_training_and_an_empty_run_are_pages():
     page = Page(report_page(fitted(), decisions=[], events=[]))
     assert page.figures == {"plane-known"}

@@ -116,7 +116,7 @@ def unknown_share(timeline: Timeline) -> Spec:
 
 
 def estimates(timeline: Timeline) -> Spec:
-    """Draw the estimated number of new classes along the stream."""
+    """Draw the paper's Delta along the stream."""
     begin, end = int(timeline.edges[0]), int(timeline.edges[-1])
     steps = [(begin, 0), *timeline.estimates]
     values = [{"from": seq, "n": n} for seq, n in [*steps, (end, steps[-1][1])]]
@@ -132,7 +132,7 @@ def estimates(timeline: Timeline) -> Spec:
         .mark_line(interpolate="step-after", strokeWidth=1.8, color=NEW, aria=False, tooltip=None)
         .encode(x=_along(timeline), y=y)
     )
-    return finish(chart, "Estimated number of new classes, along the stream", 70)
+    return finish(chart, "The paper's Delta, along the stream", 70)
 
 
 def _along(timeline: Timeline, field: str = "from", *, title: str | None = None) -> alt.X:
