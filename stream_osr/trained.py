@@ -24,6 +24,8 @@ from stream_osr.hdp.prior import make_prior
 from stream_osr.hdp.space import Space, fit_space, whiten
 from stream_osr.hdp.training import Training, summarize, train
 from stream_osr.parallel import each
+from stream_osr.recall import ENOUGH, instances_that_would_do, promise
+from stream_osr.references import References, choose_references, unseen_densities, with_ranks
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
@@ -69,8 +71,12 @@ class TrainingReport:
     subclasses
         Subclasses kept of each class.
     known_recall
-        Share of the training instances that would get their own label, each judged by leave-one-out predictive
-        densities given the seating, in a stream of known instances only. Expect a little less on new data.
+        Share of known instances that get their own label in a stream, as promised by the training instances, each judged
+        by densities made without it, all models averaged, at the shares of the training set.
+    recall_interval
+        Interval that holds it with 95 %, as far as the number of instances goes; ``None``: not known.
+    references
+        Training instances that are kept and asked beside the stream; 0: nothing guards the known classes.
     small_classes
         Classes with fewer instances than whitened dimensions: their covariance leans on the prior.
     constant_features
@@ -88,13 +94,20 @@ class TrainingReport:
     constant_features: tuple[Name, ...] = ()
     missing_values: int = 0
     variance_left_out: float = 0.0
+    recall_interval: tuple[float, float] | None = None
+    references: int = 0
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
         lines = [
             f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
-            f"expected recall of known classes {self.known_recall:.3f} (leave-one-out)"
+            f"expected recall of known classes {self.known_recall:.3f}{self._interval()}"
         ]
+        if self.recall_interval is not None and self.recall_interval[1] - self.recall_interval[0] > 2.0 * ENOUGH:
+            enough = instances_that_would_do(self.known_recall)
+            lines.append(f"too few instances for a promise: some {enough} would do")
+        if not self.references:
+            lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
             listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes)
             lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
@@ -105,6 +118,12 @@ class TrainingReport:
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
+
+
+    def _interval(self) -> str:
+        if self.recall_interval is None:
+            return ""
+        return " ({:.3f} to {:.3f})".format(*self.recall_interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +144,8 @@ class TrainedModel:
         Statistics of the known subclasses, in each of the models that are averaged.
     report
         What training found.
+    references
+        Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
     """
 
     names: tuple[Name, ...]
@@ -132,6 +153,7 @@ class TrainedModel:
     space: Space
     draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
+    references: References | None = None
 
     @property
     def known(self) -> Known:
@@ -157,7 +179,7 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
-        for part in _leaves((self.space, self.draws)):
+        for part in _leaves((self.space, self.draws, self.references)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -246,20 +268,28 @@ def train_model(
                     f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "
                     "be known; lower it (the default is 0.01)"
                 )
-        known, log_density = summaries[0]
+        draws_of = [known for known, _ in summaries]
+        log_density = [found for _, found in summaries]
+        references = None
+        if draws is None:  # a provisional model guards nothing
+            log_density = unseen_densities(X, group, p, space, trainings, log_density)
+            draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
+            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p)
         space = trainings[0].space
-        recall = _known_recall(known, log_density, trainings[0].seating.guests.rows, group, p.half_life)
+        promised = promise(log_density, group)
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances={label: int(n) for label, n in zip(labels, counts, strict=True)},
         subclasses={label: int((known.seated[j] > 0).sum()) for j, label in enumerate(labels)},
-        known_recall=recall,
+        known_recall=promised.recall,
+        recall_interval=(promised.low, promised.high),
+        references=0 if references is None else len(references.group),
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=int(np.isnan(X).sum()),
         variance_left_out=space.variance_left,
     )
-    return TrainedModel(features.names, labels, space, tuple(known for known, _ in summaries), report)
+    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references)
 
 
 def _described(training: Training, epsilon: float) -> float:
@@ -307,18 +337,3 @@ def _train_member(
         location=location,
         progress=progress,
     )
-
-
-def _known_recall(
-    known: Known, log_density: np.ndarray, rows: np.ndarray, group: np.ndarray, half_life: float
-) -> float:
-    """Leave-one-out recall in a long stream of known instances, at the shares of the training set."""
-    menu = densities(known).menu
-    alpha = STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE
-    share = alpha / (menu.sum() + known.gamma)
-    lasting = min(half_life / math.log(2.0), 1e6)
-    seats = lasting * known.size / known.size.sum() + share * menu
-    log_odds_new = math.log(share * known.gamma) + log_new(known, rows)
-    scores = log_density + np.log(seats)
-    right = (scores.argmax(axis=1) == group) & (scores.max(axis=1) > log_odds_new)
-    return float(right.mean())

@@ -13,7 +13,8 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.engine.discover import Followed, follow_subclasses, tell
 from stream_osr.engine.evidence import Evidence, learn_evidence
-from stream_osr.engine.identities import keep_identities
+from stream_osr.engine.guard import Guarded, follow_balance
+from stream_osr.engine.identities import Kept, keep_identities
 from stream_osr.engine.naming import let_go
 from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.signals import count_outliers, follow_known, tally
@@ -87,6 +88,9 @@ def _seat_batch(
         parameters.n_jobs,
     )
     kept = [keep_identities(chain, *step) for chain, step in zip(stream.chains, stepped, strict=True)]
+    guarded = _guard(trained, stream, kept, rows, parameters)
+    if guarded is not None:
+        kept = [one._replace(state=g.state, result=g.result) for one, g in zip(kept, guarded, strict=True)]
     results = [one.result for one in kept]
     raw = np.mean([result.probabilities for result in results], axis=0)
     nearest = [result.log_density.argmax(axis=1) for result in results]
@@ -107,6 +111,8 @@ def _seat_batch(
     seats = np.array([result.subclass for result in results])
     chunk = Past(rows, keys, times, first, seats, probabilities[:, -1])
     seated = [chain._replace(state=one.state) for chain, one in zip(stream.chains, kept, strict=True)]
+    if guarded is not None:
+        seated = [chain._replace(guard=one.guard) for chain, one in zip(seated, guarded, strict=True)]
     seated = let_go(past, seated, results)
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
     chains: list[Chain] = []
@@ -123,6 +129,28 @@ def _seat_batch(
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
     return following._replace(drift=drift, signals=signals), events
+
+
+def _guard(
+    trained: TrainedModel, stream: Stream, kept: Sequence[Kept], rows: np.ndarray, parameters: Parameters
+) -> list[Guarded] | None:
+    """Ask the references in each chain, and balance what the sampler has found; ``None``: there are none."""
+    references = trained.references if stream.references is None else stream.references
+    if references is None or not len(references.group):
+        return None
+    return each(
+        lambda number: follow_balance(
+            stream.chains[number],
+            kept[number].state,
+            references,
+            number,
+            rows,
+            kept[number].result,
+            parameters.half_life,
+        ),
+        range(len(kept)),
+        parameters.n_jobs,
+    )
 
 
 def _step(

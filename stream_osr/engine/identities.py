@@ -78,5 +78,5 @@ def _destination(result: sampler.BatchResult, key: int) -> tuple[int, int]:
 
 
 def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchResult:
-    names = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to")}
+    names = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
     return result._replace(**{name: np.where(ids == was, now, ids) for name, ids in names.items()})

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.balance import Books, Shares
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
@@ -18,6 +19,7 @@ from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.odds import Odds, start_odds
+from stream_osr.references import References
 from stream_osr.trained import TrainedModel
 
 PRIOR_SEATS = 50.0
@@ -47,6 +49,30 @@ class Past(NamedTuple):
     p_unknown: np.ndarray
 
 
+class Guard(NamedTuple):
+    """What guards the known classes of one chain: counts of the stream and of references, and what they say.
+
+    Attributes
+    ----------
+    ids
+        Identities of the emerging subclasses that are counted, shape (K,).
+    books
+        The counts.
+    shares
+        What they say.
+    owner
+        Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
+    estimated_at
+        Position in the stream at which the known share of the stream was last estimated, -1: never.
+    """
+
+    ids: np.ndarray
+    books: Books
+    shares: Shares
+    owner: np.ndarray
+    estimated_at: int
+
+
 class Chain(NamedTuple):
     """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
 
@@ -60,6 +86,8 @@ class Chain(NamedTuple):
         Lives of the emerging subclasses.
     aside
         Those of them that have been set aside: dormant, and off the menu.
+    guard
+        What guards its known classes; ``None``: the model has no references, or nothing has come yet.
     """
 
     known: Known
@@ -67,6 +95,7 @@ class Chain(NamedTuple):
     state: StreamState
     life: Lifecycle
     aside: Aside
+    guard: Guard | None = None
 
 
 class Menu(NamedTuple):
@@ -137,6 +166,8 @@ class Stream(NamedTuple):
         Counts of what was told and of outliers; data quality is counted before the stream.
     actions
         What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
+    references
+        This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
     """
 
     labels: tuple[Label, ...]
@@ -148,6 +179,7 @@ class Stream(NamedTuple):
     drift: Drift
     signals: Signals
     actions: tuple[Action, ...] = ()
+    references: References | None = None
 
     @property
     def known(self) -> Known:

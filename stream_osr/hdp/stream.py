@@ -65,6 +65,9 @@ class BatchResult(NamedTuple):
         Positions in the stream of window instances whose emerging subclass changed, shape (m,).
     moved_from, moved_to
         Their subclass before and now, -1 for a known one, shape (m,).
+    window_subclass, window_log_density
+        Emerging subclass that each instance of the window (as it was before the batch) sits in now, -1: none, shape
+        (w,), and its log density under each known class, shape (w, J).
     """
 
     probabilities: np.ndarray
@@ -76,6 +79,8 @@ class BatchResult(NamedTuple):
     moved: np.ndarray
     moved_from: np.ndarray
     moved_to: np.ndarray
+    window_subclass: np.ndarray
+    window_log_density: np.ndarray
 
 
 def open_stream(known: Known, frozen: Densities) -> StreamState:
@@ -153,6 +158,8 @@ def step(
         moved=state.window_seq[changed],
         moved_from=was[changed],
         moved_to=subclass[changed],
+        window_subclass=subclass[:first],
+        window_log_density=log_density[:first],
     )
     return seated, result
 

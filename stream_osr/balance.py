@@ -1,0 +1,292 @@
+"""Mass balance: which share of what an emerging subclass takes belongs to known classes after all.
+
+The stream's instances and the references are asked of the same state, and fall into the same cells: a known class or an
+emerging subclass (or something new), by how dense the instance is in the known classes at all (``LEVELS``). With ``kappa`` the share of
+known instances in the stream and ``pi`` the shares of the classes among them, N instances of the stream send
+``N kappa sum_j pi_j r_jc`` known ones into cell c, where ``r_jc`` is the rate at which it takes references of class j. What comes
+beyond that is new. Both counts are uncertain, so the share t of a cell's S instances that are known has a posterior:
+of S + a instances, a are references, each with odds ``t / v`` for one to one of the stream,
+
+    p(t | S, a)  is proportional to  t^a (1 + t / v)^-(S + a) Beta(t; t0, 1 - t0),
+
+v being the instances of the stream that one reference stands for. ``t0`` is what the small cells say together.
+``docs/inference.md``, section 15, has the argument.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.hdp.jit import kernel
+
+LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
+"""Shares of the references that lie below the bounds of the levels."""
+LEAST_BELOW = 4.0
+"""A bound that fewer references of a typical class lie below is not used."""
+SMALL = 8.0
+"""Instances of the stream below which a subclass counts with all other small ones."""
+T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 33)))
+LOG_T = np.log(T_GRID)
+LOG_NOT_T = np.log1p(-T_GRID)
+KAPPAS = np.linspace(0.04, 1.0, 25)
+INCOHERENCE = 0.05
+"""Standard deviation of kappa from what the cells say together."""
+UNSEEN = 0.1
+"""References that a cell has in any case, when it is estimated what one of them stands for."""
+PRIOR_SHARES = 50.0
+"""Weight of the training shares in the shares of the classes, in instances of the stream."""
+EVEN = 0.5
+EXTREME = 0.02
+
+
+class Books(NamedTuple):
+    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
+
+    Attributes
+    ----------
+    stream
+        Instances of the stream in each cell, faded, shape (C, L).
+    seen
+        Instances that came since each cell is there, faded, shape (C,).
+    taken
+        References of each class in each cell, faded, shape (J, C, L).
+    asked
+        References of each class that were asked since each cell is there, faded, shape (J, C).
+    votes
+        What the classes' densities alone say of the known instances, faded, shape (J,).
+    """
+
+    stream: np.ndarray
+    seen: np.ndarray
+    taken: np.ndarray
+    asked: np.ndarray
+    votes: np.ndarray
+
+
+class Shares(NamedTuple):
+    """What the books say.
+
+    Attributes
+    ----------
+    known
+        Share of each cell that is known, shape (C, L); 1 for the known classes.
+    owner
+        Of what is known in each emerging subclass and in what is new, the weight of each class, shape (J, K + 1).
+    classes
+        Shares of the classes among the known instances, shape (J,).
+    kappa
+        Share of the stream that is known.
+    """
+
+    known: np.ndarray
+    owner: np.ndarray
+    classes: np.ndarray
+    kappa: float
+
+
+def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
+    """Shares of the classes among the stream's known instances: the maximum of their posterior (EM).
+
+    Parameters
+    ----------
+    votes
+        Sums over the stream of how probable each class is by its density alone, shape (J,).
+    confusion
+        The same as means over the references of each class, shape (J, J).
+    trained
+        Shares of the training set: the prior, with a weight of ``PRIOR_SHARES`` instances, shape (J,).
+
+    Examples
+    --------
+    Two classes that are told apart three times in four, three quarters of the stream of the first:
+
+    >>> confusion = np.array([[0.75, 0.25], [0.25, 0.75]])
+    >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
+    array([0.75, 0.25])
+    """
+    shares = trained
+    for _ in range(30):
+        each = shares[:, None] * (confusion + 1e-9)
+        counts = (each / each.sum(axis=0)) @ votes + PRIOR_SHARES * trained
+        shares = counts / counts.sum()
+    return np.asarray(shares)
+
+
+@kernel
+def known_share(
+    stream: float, taken: float, stands_for: float, before: float, log_t: np.ndarray, log_not_t: np.ndarray
+) -> tuple[float, float]:
+    """Posterior of the share of a cell that is known.
+
+    Parameters
+    ----------
+    stream, taken
+        Instances of the stream, and references, in the cell: S and a.
+    stands_for
+        Instances of the stream that a reference stands for: v.
+    before
+        Prior mean t0; the prior is Beta(t0, 1 - t0).
+    log_t, log_not_t
+        Logarithms of a grid of shares and of one less them, evenly spaced on the logit scale.
+
+    Returns
+    -------
+    Posterior mean, and the logarithm of the evidence.
+    """
+    peak = -np.inf
+    n = len(log_t)
+    value, weight = np.empty(n), np.empty(n)
+    for i in range(n):
+        weight[i] = before * log_t[i] + (1.0 - before) * log_not_t[i]
+        value[i] = weight[i] + taken * (log_t[i] - math.log(stands_for))
+        value[i] -= (stream + taken) * math.log1p(math.exp(log_t[i]) / stands_for)
+        peak = max(peak, value[i])
+    total, mean, norm = 0.0, 0.0, 0.0
+    for i in range(n):
+        w = math.exp(value[i] - peak)
+        total += w
+        mean += w * math.exp(log_t[i])
+        norm += math.exp(weight[i])
+    return mean / total, peak + math.log(total / norm)
+
+
+@kernel
+def _weigh(
+    stream: np.ndarray, seen: np.ndarray, taken: np.ndarray, asked: np.ndarray, distinct: np.ndarray, classes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
+    n_classes, count, levels = taken.shape
+    effective, stands = np.zeros((count, levels)), np.zeros((count, levels))
+    for c in range(count):
+        base = 0.0
+        for j in range(n_classes):
+            if asked[j, c] > 0.0:
+                base += classes[j] * classes[j] * seen[c] / min(asked[j, c], distinct[j])
+        for level in range(levels):
+            total, square = 0.0, 0.0
+            for j in range(n_classes):
+                if asked[j, c] > 0.0:  # asking the same reference again tells nothing new
+                    used = min(asked[j, c], distinct[j])
+                    w, count_j = classes[j] * seen[c] / used, taken[j, c, level] * used / asked[j, c]
+                    total += w * count_j
+                    square += w * w * count_j
+            stands[c, level] = max((square + UNSEEN * base * base) / max(total + UNSEEN * base, 1e-12), 1e-9)
+            effective[c, level] = total / stands[c, level]
+    return effective, stands
+
+
+@kernel
+def _solve(
+    stream: np.ndarray,
+    seen: np.ndarray,
+    effective: np.ndarray,
+    stands: np.ndarray,
+    n_classes: int,
+    kappas: np.ndarray,
+    log_t: np.ndarray,
+    log_not_t: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log evidence of each kappa, coherence included, shape (n,), and known shares under the last, shape (C, L)."""
+    count, levels = stream.shape
+    small = np.zeros(count, np.bool_)
+    for c in range(n_classes, count):
+        small[c] = c == count - 1 or stream[c].sum() < SMALL
+    pool = np.zeros((3, levels))
+    for level in range(levels):
+        for c in range(count):
+            if small[c]:
+                pool[0, level] += stream[c, level]
+                pool[1, level] += effective[c, level]
+                pool[2, level] += (stream[c, level] + 0.01) * stands[c, level]
+        pool[2, level] /= pool[0, level] + 0.01 * small.sum()
+    evidence = np.zeros(len(kappas))
+    known = np.ones((count, levels))
+    for number in range(len(kappas)):
+        kappa = kappas[number]
+        rate, all_rate = 0.0, 1e-12
+        for level in range(levels):
+            before, log_evidence = known_share(
+                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, log_t, log_not_t
+            )
+            before = min(max(before, EXTREME), 1.0 - EXTREME)
+            evidence[number] += log_evidence
+            for c in range(count):
+                s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
+                share = before
+                if small[c]:
+                    if c < count - 1 and s + a > 0.0:
+                        share, _ = known_share(s, a, v, before, log_t, log_not_t)
+                elif s + a > 0.0:
+                    even, log_evidence = known_share(s, a, v, EVEN, log_t, log_not_t)
+                    evidence[number] += log_evidence
+                    share, _ = known_share(s, a, v, before, log_t, log_not_t)
+                known[c, level] = share
+                if seen[c] > 0.0:
+                    rate += s / seen[c] * share
+                    all_rate += s / seen[c]
+        evidence[number] -= 0.5 * ((kappa - rate / all_rate) / INCOHERENCE) ** 2
+    known[:n_classes] = 1.0
+    return evidence, known
+
+
+def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float | None = None) -> Shares:
+    """Say what share of each cell is known, and whose.
+
+    Parameters
+    ----------
+    books
+        The counts.
+    classes
+        Shares of the classes (:func:`class_shares`), shape (J,).
+    distinct
+        References that there are of each class, shape (J,).
+    kappa
+        Share of the stream that is known, if it has been estimated lately.
+    """
+    n_classes = len(classes)
+    counts = (books.stream, books.seen)
+    found = _weigh(*counts, books.taken, books.asked, distinct, classes)
+    if kappa is None:
+        evidence, _ = _solve(*counts, *found, n_classes, KAPPAS, LOG_T, LOG_NOT_T)
+        weight = np.exp(evidence - evidence.max())
+        kappa = float(weight @ KAPPAS / weight.sum())
+    _, known = _solve(*counts, *found, n_classes, np.array([kappa]), LOG_T, LOG_NOT_T)
+    rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
+    owner = classes[:, None] * np.sqrt(rate + 1e-4)
+    return Shares(known, owner / owner.sum(axis=0), classes, kappa)
+
+
+def level_bounds(score: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Bounds of the levels from the scores of the references, shape (L - 1,): minus infinity where they are too few."""
+    bounds = np.quantile(score, LEVELS)
+    typical = np.median(np.bincount(group)[np.unique(group)])
+    bounds[LEVELS * typical < LEAST_BELOW] = -np.inf
+    return np.asarray(bounds)
+
+
+def scores(
+    log_density: np.ndarray, count: np.ndarray, total: np.ndarray, group: np.ndarray | None = None
+) -> np.ndarray:
+    """How dense instances are in the known classes: the largest excess over the mean of a class's references, (n,).
+
+    Parameters
+    ----------
+    log_density
+        Under each known class, shape (n, J).
+    count, total
+        Number of the references of each class, and the sum of their log densities under it, shape (J,).
+    group
+        Class of each, when they are references themselves: its own mean is then that of the others.
+    """
+    n, n_classes = log_density.shape
+    of, whole = np.tile(count, (n, 1)), np.tile(total, (n, 1))
+    if group is not None:
+        at = np.arange(n)
+        of[at, group] -= 1.0
+        whole[at, group] -= log_density[at, group]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        excess = np.where(of > 0.0, log_density - whole / of, -np.inf)
+    return np.asarray(np.where(np.isnan(excess), -np.inf, excess).max(axis=1))
