@@ -33,6 +33,10 @@ HELD_WITH = 4
 EXEMPLARS = 5
 TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
+USUAL_HALF_LIFE = 4000.0
+"""Instances after which it counts half in the usual rate of its subclass."""
+RISES_ABOVE = 2.0
+"""A subclass comes more often than usual if it does so many times as often."""
 
 
 class Member(NamedTuple):
@@ -74,6 +78,8 @@ class Subclass(NamedTuple):
         A sample of its rows, once it has emerged.
     muted
         Nothing is told of it any more: a person knows it and does not care.
+    usual
+        As ``arrivals``, but faded more slowly: how often it has come for long.
     """
 
     first: Moment
@@ -86,6 +92,7 @@ class Subclass(NamedTuple):
     tried_size: int = 0
     kept: Reservoir | None = None
     muted: bool = False
+    usual: float = 0.0
 
 
 class Lifecycle(NamedTuple):
@@ -174,12 +181,12 @@ def _take_in(old: Subclass | None, came: Sequence[Member], arrived: Sequence[Mem
         first = min(moments, key=_position)
         old = Subclass(first, first)
     last = max(old.last, *moments, key=_position)
-    count = old.arrivals * _faded(last.seq - old.last.seq)
-    count += sum(_faded(last.seq - member.moment.seq) for member in arrived)
+    ages = [last.seq - member.moment.seq for member in arrived]
+    count = old.arrivals * _faded(last.seq - old.last.seq) + sum(map(_faded, ages))
+    usual = old.usual * _slowly(last.seq - old.last.seq) + sum(map(_slowly, ages))
     recent = sorted((*old.recent, *came), key=lambda member: member.moment.seq)
-    return old._replace(
-        first=min(old.first, *moments, key=_position), last=last, recent=tuple(recent[-RECENT:]), arrivals=count
-    )
+    first = min(old.first, *moments, key=_position)
+    return old._replace(first=first, last=last, recent=tuple(recent[-RECENT:]), arrivals=count, usual=usual)
 
 
 def _position(moment: Moment) -> int:
@@ -188,6 +195,10 @@ def _position(moment: Moment) -> int:
 
 def _faded(instances: int) -> float:
     return math.exp2(-instances / TREND_HALF_LIFE)
+
+
+def _slowly(instances: int) -> float:
+    return math.exp2(-instances / USUAL_HALF_LIFE)
 
 
 def trend(subclass: Subclass, seq: int) -> float:
@@ -204,6 +215,28 @@ def trend(subclass: Subclass, seq: int) -> float:
     """
     weight = (1.0 - _faded(seq + 1 - subclass.first.seq)) / (1.0 - _faded(1))
     return 1000.0 * subclass.arrivals * _faded(seq - subclass.last.seq) / max(weight, 1.0)
+
+
+def comes_as_usual(subclass: Subclass, seq: int) -> bool:
+    """Say whether a subclass, as of position ``seq``, has come for long about as often as it does lately.
+
+    Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances.
+
+    Examples
+    --------
+    One in four, since a while, and since long:
+
+    >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 8000, 4)]
+    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came[:500]], [], {7: 500}, {7})
+    >>> comes_as_usual(life.subclasses[7], 2000)
+    False
+    >>> life, _ = observe(life, [(7, member) for member in came[500:]], [], {7: 2000}, {7})
+    >>> comes_as_usual(life.subclasses[7], 8000)
+    True
+    """
+    age = seq - subclass.last.seq
+    lately = subclass.arrivals * _faded(age) / TREND_HALF_LIFE
+    return lately < RISES_ABOVE * subclass.usual * _slowly(age) / USUAL_HALF_LIFE
 
 
 def _has_support(recent: Sequence[Member], size: int) -> bool:
@@ -238,6 +271,7 @@ def unite(older: Subclass, younger: Subclass) -> Subclass:
         last=last,
         recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
         arrivals=sum(one.arrivals * _faded(last.seq - one.last.seq) for one in (older, younger)),
+        usual=sum(one.usual * _slowly(last.seq - one.last.seq) for one in (older, younger)),
         dormant=older.dormant and (younger.dormant or not younger.emerged),
         kept=kept,
         muted=older.muted,

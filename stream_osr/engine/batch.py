@@ -117,7 +117,8 @@ def _seat_batch(
         chains.append(followed[-1].chain)
     told = followed[0]
     chains[0], events = tell(trained, stream.labels, told, decisions, stream.state.next_id)
-    drift, drifted = follow_known(trained, stream, rows, nearest[0], ranks[0], probabilities, parameters)
+    seat = results[0].subclass
+    drift, drifted = follow_known(trained, stream, rows, nearest[0], ranks[0], probabilities, seat, parameters)
     events += drifted
     signals = tally(stream.signals, events, count_outliers(stream.chains[0], *stepped[0]))
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)

@@ -297,7 +297,9 @@ def _part(followed: Followed, key: int) -> Followed:
 
 def _of_part(life: Subclass, size: int, whole: int, kept: Reservoir) -> Subclass:
     """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
-    return life._replace(arrivals=life.arrivals * size / whole, announced_size=size, tried_size=0, kept=kept)
+    share = size / whole
+    life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
+    return life._replace(announced_size=size, tried_size=0, kept=kept)
 
 
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
