@@ -81,6 +81,7 @@ _RECORDS: dict[str, type[Any]] = {
         engine.Past,
         engine.Waiting,
         engine.Chain,
+        engine.Following,
         engine.Labelling,
         engine.Promotion,
         engine.Muting,

@@ -160,15 +160,18 @@ class OpenSetRecognizer(MiniBatchClassifier):
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
     references
         Training instances that are kept with the model, shared among its classes, and asked again as the stream runs:
-        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known class
-        anew and is not new. 0: none are kept, and nothing guards the known classes.
+        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known
+        class anew and is not new. 0: none are kept, and nothing guards the known classes.
     max_false_unknown
         Call an instance unknown only if it is, in each known class, among the least usual so large a share of the
         reference instances: at most this share of a class is called unknown then, whatever its distribution. It costs
         new classes that lie close to known ones; ``None``: no such promise.
     follow_drift
-        Known classes follow what is accepted as theirs, slowly. A class that moves is known longer; one that is widened
-        by what it takes in will take in more.
+        Known classes follow slow movement of their instances: each as a whole, by at most .004 of its standard
+        deviations for each of them; a jump is not followed. Shape and width stay. The risk: nobody can tell a class
+        that moves from a new one that takes its place step by step, and a new class that overlaps a known one pulls
+        it until it is found, and somewhat afterwards. ``ClassDrifted`` then tells only of what is too fast, or of
+        another kind. Off, whatever moves away turns unknown.
     drift_interval
         Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
         alarms on average, at least 1000; ``None``: do not.

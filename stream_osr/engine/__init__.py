@@ -4,9 +4,10 @@ from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables
 from stream_osr.engine.batch import Batch, close_batch
 from stream_osr.engine.discover import new_classes
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.state import Arrived, Chain, Menu, Past, Stream, Waiting, expect_known, open_stream
+from stream_osr.engine.state import Arrived, Chain, Following, Menu, Past, Stream, Waiting, expect_known, open_stream
 from stream_osr.engine.succession import carry_over, opened_since
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Batch",
     "Chain",
     "Evidence",
+    "Following",
     "Glance",
     "Labelling",
     "Menu",
@@ -24,6 +26,7 @@ __all__ = [
     "Tables",
     "Waiting",
     "carry_over",
+    "class_shifts",
     "close_batch",
     "expect_known",
     "learn_evidence",

@@ -13,6 +13,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
 from stream_osr.engine.discover import Followed, follow_subclasses, tell
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.following import follow_classes
 from stream_osr.engine.identities import keep_identities
 from stream_osr.engine.naming import let_go
 from stream_osr.engine.past import follow_moves, relabel, remember
@@ -123,7 +124,10 @@ def _seat_batch(
     signals = tally(stream.signals, events, count_outliers(stream.chains[0], *stepped[0]))
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
-    return following._replace(drift=drift, signals=signals), events
+    following = following._replace(drift=drift, signals=signals)
+    if parameters.follow_drift:
+        following = follow_classes(following, rows, results[0].log_density, ranks[0], probabilities)
+    return following, events
 
 
 def _step(

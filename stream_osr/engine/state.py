@@ -114,6 +114,27 @@ class Waiting(NamedTuple):
     responsible: np.ndarray
 
 
+class Following(NamedTuple):
+    """How known classes have followed their instances (:mod:`stream_osr.engine.following`).
+
+    Attributes
+    ----------
+    shift
+        How far each class has been moved so far, in whitened coordinates, shape (J, d).
+    weight
+        Instances of each class that say where it lies now, faded, shape (J,).
+    sums
+        Sums of their ways from where the class expects them, faded likewise, shape (J, d).
+    saved
+        Instances since it was last moved, as far as they count, shape (J,).
+    """
+
+    shift: np.ndarray
+    weight: np.ndarray
+    sums: np.ndarray
+    saved: np.ndarray
+
+
 class Stream(NamedTuple):
     """The stream's part of a recognizer.
 
@@ -137,6 +158,8 @@ class Stream(NamedTuple):
         Counts of what was told and of outliers; data quality is counted before the stream.
     actions
         What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
+    following
+        Known classes that follow their instances; ``None``: they do not, or not yet.
     """
 
     labels: tuple[Label, ...]
@@ -148,6 +171,7 @@ class Stream(NamedTuple):
     drift: Drift
     signals: Signals
     actions: tuple[Action, ...] = ()
+    following: Following | None = None
 
     @property
     def known(self) -> Known:
