@@ -35,6 +35,8 @@ TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
 USUAL_HALF_LIFE = 4000.0
 """Instances after which it counts half in the usual rate of its subclass."""
+NOTICED_BY = 256.0
+"""What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
 RISES_ABOVE = 2.0
 """A subclass comes more often than usual if it does so many times as often."""
 
@@ -220,23 +222,25 @@ def trend(subclass: Subclass, seq: int) -> float:
 def comes_as_usual(subclass: Subclass, seq: int) -> bool:
     """Say whether a subclass, as of position ``seq``, has come for long about as often as it does lately.
 
-    Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances.
+    Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances, unless it has brought
+    ``NOTICED_BY`` since: a class whose place it had taken would have been missed by then.
 
     Examples
     --------
     One in four, since a while, and since long:
 
     >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 8000, 4)]
-    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came[:500]], [], {7: 500}, {7})
-    >>> comes_as_usual(life.subclasses[7], 2000)
+    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came[:200]], [], {7: 200}, {7})
+    >>> comes_as_usual(life.subclasses[7], 800)
     False
-    >>> life, _ = observe(life, [(7, member) for member in came[500:]], [], {7: 2000}, {7})
+    >>> life, _ = observe(life, [(7, member) for member in came[200:]], [], {7: 2000}, {7})
     >>> comes_as_usual(life.subclasses[7], 8000)
     True
     """
-    age = seq - subclass.last.seq
-    lately = subclass.arrivals * _faded(age) / TREND_HALF_LIFE
-    return lately < RISES_ABOVE * subclass.usual * _slowly(age) / USUAL_HALF_LIFE
+    ago = seq - subclass.last.seq
+    lately, usual = subclass.arrivals * _faded(ago) / TREND_HALF_LIFE, subclass.usual * _slowly(ago)
+    weight = 1.0 - _slowly(seq - subclass.first.seq) if usual >= NOTICED_BY else 1.0
+    return lately * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE
 
 
 def _has_support(recent: Sequence[Member], size: int) -> bool:

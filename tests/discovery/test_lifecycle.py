@@ -294,7 +294,14 @@ def coming(every: int, begin: int, end: int, life: Lifecycle | None = None) -> L
     return life
 
 
-@pytest.mark.parametrize("every", [1, 5, 40])
+def test_what_has_brought_enough_becomes_usual_sooner():
+    assert not comes_as_usual(coming(4, 0, 750).subclasses[0], 750)
+    assert comes_as_usual(coming(4, 0, 1500).subclasses[0], 1500)
+    rising = coming(1, 3000, 3500, coming(16, 0, 3000))
+    assert not comes_as_usual(rising.subclasses[0], 3500)
+
+
+@pytest.mark.parametrize("every", [20, 40])
 def test_what_comes_steadily_becomes_usual_after_the_half_life(every):
     end = int(USUAL_HALF_LIFE)
     assert not comes_as_usual(coming(every, 0, end - 1000).subclasses[0], end - 1000)
