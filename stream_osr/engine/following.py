@@ -44,9 +44,9 @@ known one half way along; without any, a class that has begun to dissolve is lef
 STEP = 0.05
 """A class whose place is off by less stays, in its standard deviations."""
 PACE = 0.004
-"""Standard deviations that a class moves for each of its instances, at most; twenty of a new one pull it by .08."""
+"""Standard deviations that a class moves for each of its instances, at most, on average."""
 MOST_SAVED = 100.0
-"""Instances whose pace is saved for a later step."""
+"""Instances whose pace is saved for a later step: .4 standard deviations is the most that a class jumps."""
 LEAST_PROBABILITY = 1e-3
 
 
