@@ -11,6 +11,7 @@ from stream_osr.discovery.events import (
     Event,
     NamingUndone,
     NewClassesChanged,
+    RecallDropped,
     SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
@@ -19,6 +20,7 @@ from stream_osr.discovery.events import (
     SubclassMuted,
     SubclassPromoted,
     SubclassRecurred,
+    SubclassRefuted,
     SubclassSplit,
 )
 from stream_osr.discovery.signals import Signals
@@ -39,6 +41,7 @@ __all__ = [
     "NewClasses",
     "NewClassesChanged",
     "OpenSetRecognizer",
+    "RecallDropped",
     "Signals",
     "SubclassDormant",
     "SubclassEmerged",
@@ -48,6 +51,7 @@ __all__ = [
     "SubclassMuted",
     "SubclassPromoted",
     "SubclassRecurred",
+    "SubclassRefuted",
     "SubclassSplit",
     "Summary",
     "TrainedModel",

@@ -1,11 +1,12 @@
 """Mass balance: which share of what an emerging subclass takes belongs to known classes after all.
 
-The stream's instances and the references are asked of the same state, and fall into the same cells: a known class or an
-emerging subclass (or something new), by how dense the instance is in the known classes at all (``LEVELS``). With ``kappa`` the share of
-known instances in the stream and ``pi`` the shares of the classes among them, N instances of the stream send
-``N kappa sum_j pi_j r_jc`` known ones into cell c, where ``r_jc`` is the rate at which it takes references of class j. What comes
-beyond that is new. Both counts are uncertain, so the share t of a cell's S instances that are known has a posterior:
-of S + a instances, a are references, each with odds ``t / v`` for one to one of the stream,
+The stream's instances and the references are asked of the same state, and fall into the same cells: a known class or
+an emerging subclass (or something new), by how dense the instance is in the known classes at all (``LEVELS``). With
+``kappa`` the share of known instances in the stream and ``pi`` the shares of the classes among them, N instances of
+the stream send ``N kappa sum_j pi_j r_jc`` known ones into cell c, where ``r_jc`` is the rate at which it takes
+references of class j. What comes beyond that is new. Both counts are uncertain, so the share t of a cell's S
+instances that are known has a posterior: of S + a instances, a are references, each with odds ``t / v`` for one to
+one of the stream,
 
     p(t | S, a)  is proportional to  t^a (1 + t / v)^-(S + a) Beta(t; t0, 1 - t0),
 
@@ -155,7 +156,12 @@ def known_share(
 
 @kernel
 def _weigh(
-    stream: np.ndarray, seen: np.ndarray, taken: np.ndarray, asked: np.ndarray, distinct: np.ndarray, classes: np.ndarray
+    stream: np.ndarray,
+    seen: np.ndarray,
+    taken: np.ndarray,
+    asked: np.ndarray,
+    distinct: np.ndarray,
+    classes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
@@ -220,7 +226,7 @@ def _solve(
                     if c < count - 1 and s + a > 0.0:
                         share, _ = known_share(s, a, v, before, log_t, log_not_t)
                 elif s + a > 0.0:
-                    even, log_evidence = known_share(s, a, v, EVEN, log_t, log_not_t)
+                    _, log_evidence = known_share(s, a, v, EVEN, log_t, log_not_t)
                     evidence[number] += log_evidence
                     share, _ = known_share(s, a, v, before, log_t, log_not_t)
                 known[c, level] = share
@@ -260,7 +266,7 @@ def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: fl
 
 
 def level_bounds(score: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Bounds of the levels from the scores of the references, shape (L - 1,): minus infinity where they are too few."""
+    """Bounds of the levels from the scores of the references, (L - 1,): minus infinity where they are too few."""
     bounds = np.quantile(score, LEVELS)
     typical = np.median(np.bincount(group)[np.unique(group)])
     bounds[LEVELS * typical < LEAST_BELOW] = -np.inf
@@ -281,7 +287,7 @@ def scores(
     group
         Class of each, when they are references themselves: its own mean is then that of the others.
     """
-    n, n_classes = log_density.shape
+    n = len(log_density)
     of, whole = np.tile(count, (n, 1)), np.tile(total, (n, 1))
     if group is not None:
         at = np.arange(n)

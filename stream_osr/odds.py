@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-SHIFTS = np.arange(0.0, 1.01, 0.25)
+STEP = 0.25
+SHIFTS = STEP * np.arange(5)
+MORE_SHIFTS = STEP * np.arange(6)
+"""Where references guard the known classes: a larger shift then costs no known class its instances."""
 PRIOR_SHIFT = 0.5
 PRIOR_WEIGHT = 64.0
 FADES_SLOWER = 20.0
@@ -27,7 +30,7 @@ class Odds(NamedTuple):
     Attributes
     ----------
     excess
-        ``sum_i P_i(known; shift) (1/2 - rank_i)`` at each of ``SHIFTS``, faded.
+        ``sum_i P_i(known; shift) (1/2 - rank_i)`` at each of the shifts, faded.
     seen
         Instances in the sums, faded.
     shift
@@ -39,9 +42,9 @@ class Odds(NamedTuple):
     shift: float
 
 
-def start_odds(learn: bool) -> Odds:
-    """Begin with the prior shift, or with none."""
-    return Odds(np.zeros(len(SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
+def start_odds(learn: bool, guarded: bool = False) -> Odds:
+    """Begin with the prior shift, or with none; the largest that can be learnt is 1, for a guarded model 1.25."""
+    return Odds(np.zeros(len(MORE_SHIFTS if guarded else SHIFTS)), 0.0, PRIOR_SHIFT if learn else 0.0)
 
 
 def learn_odds(odds: Odds, probabilities: np.ndarray, rank: np.ndarray, half_life: float) -> Odds:
@@ -71,11 +74,12 @@ def learn_odds(odds: Odds, probabilities: np.ndarray, rank: np.ndarray, half_lif
     fade = 0.5 ** (len(rank) / (FADES_SLOWER * half_life))
     unknown = probabilities[:, -1:]
     known = 1.0 - unknown
-    accepted = known / np.maximum(known + unknown * np.exp(SHIFTS), 1e-300)
+    shifts = STEP * np.arange(len(odds.excess))
+    accepted = known / np.maximum(known + unknown * np.exp(shifts), 1e-300)
     excess = fade * odds.excess + (0.5 - rank) @ accepted
     seen = fade * odds.seen + len(rank)
     enough = np.flatnonzero(excess <= 1e-9)
-    best = SHIFTS[enough[0]] if len(enough) else SHIFTS[-1]
+    best = shifts[enough[0]] if len(enough) else shifts[-1]
     shift = (seen * best + PRIOR_WEIGHT * PRIOR_SHIFT) / (seen + PRIOR_WEIGHT)
     return Odds(excess, seen, float(shift))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import engine, odds
+from stream_osr import balance, engine, odds, recall, references
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
 from stream_osr.errors import PersistenceError
@@ -69,6 +69,8 @@ _RECORDS: dict[str, type[Any]] = {
         events.SubclassSplit,
         events.SubclassForgotten,
         events.NewClassesChanged,
+        events.SubclassRefuted,
+        events.RecallDropped,
         events.Movement,
         events.ClassDrifted,
         drift.Drift,
@@ -81,6 +83,12 @@ _RECORDS: dict[str, type[Any]] = {
         engine.Past,
         engine.Waiting,
         engine.Chain,
+        engine.Guard,
+        balance.Books,
+        balance.Shares,
+        recall.Called,
+        references.References,
+        engine.Following,
         engine.Labelling,
         engine.Promotion,
         engine.Muting,

@@ -1,8 +1,9 @@
-"""How many known instances are labelled right: what training promises, and what references tell while the stream runs.
+"""How many known instances are labelled right: what training promises, what references tell while a stream runs.
 
-Both come from training instances that the model judges unseen (:mod:`stream_osr.references`). The promise is what the known classes
-alone do, at the shares of the training set; in a stream new classes compete with them, subclasses emerge, shares change, and
-the references are asked again beside every batch, through the same steps as the stream's own instances.
+Both come from training instances that the model judges unseen (:mod:`stream_osr.references`). The promise is what
+the known classes alone do, at the shares of the training set; in a stream new classes compete with them, subclasses
+emerge, shares change, and the references are asked again beside every batch, through the same steps as the stream's
+own instances.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from stream_osr.engine import (
     carry_over,
     close_batch,
     expect_known,
+    expected_recall,
     mute,
     new_classes,
     open_stream,
@@ -63,6 +64,7 @@ from stream_osr.hdp.marginal import Statistics
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.persistence import read_archive, write_archive
+from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
@@ -165,15 +167,18 @@ class OpenSetRecognizer(MiniBatchClassifier):
         Decided instances that are remembered for labels that come late (:meth:`learn_label`).
     references
         Training instances that are kept with the model, shared among its classes, and asked again as the stream runs:
-        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known class
-        anew and is not new. 0: none are kept, and nothing guards the known classes.
+        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known
+        class anew and is not new. 0: none are kept, and nothing guards the known classes.
     max_false_unknown
         Call an instance unknown only if it is, in each known class, among the least usual so large a share of the
         reference instances: at most this share of a class is called unknown then, whatever its distribution. It costs
         new classes that lie close to known ones; ``None``: no such promise.
     follow_drift
-        Known classes follow what is accepted as theirs, slowly. A class that moves is known longer; one that is widened
-        by what it takes in will take in more.
+        Known classes follow slow movement of their instances: each as a whole, by at most .004 of its standard
+        deviations for each of them; a jump is not followed. Shape and width stay. The risk: nobody can tell a class
+        that moves from a new one that takes its place step by step, and a new class that overlaps a known one pulls
+        it until it is found, and somewhat afterwards. ``ClassDrifted`` then tells only of what is too fast, or of
+        another kind. Off, whatever moves away turns unknown.
     drift_interval
         Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
         alarms on average, at least 1000; ``None``: do not.
@@ -1135,6 +1140,27 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         told = Signals() if self._stream is None else self._stream.signals
         return told._replace(data_quality=self.counters["bad_rows"])
+
+    @property
+    def expected_recall(self) -> ExpectedRecall | None:
+        """Share of the known instances that get their own label now, told by the references, without a label.
+
+        ``None``: nothing was decided yet, or the model has no references.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+        >>> for a, b in rng.normal(size=(200, 2)):
+        ...     model.learn_one({"a": a, "b": b}, "left")
+        ...     model.learn_one({"a": a + 20, "b": b}, "right")
+        >>> for a, b in rng.normal(size=(64, 2)):
+        ...     model.learn_one({"a": a, "b": b})
+        >>> model.expected_recall.recall > 0.98
+        True
+        """
+        trained, stream = self._trained, self._stream
+        return None if trained is None or stream is None else expected_recall(trained, stream)
 
     @property
     def menu(self) -> Menu:

@@ -1,10 +1,11 @@
 """Reference instances: training instances kept with the model, each with what the known classes say of it unseen.
 
-A frozen density does not learn and an emerging subclass does, so an emerging subclass that takes many instances may be new, or
-a known class described better. Training instances tell which: they are instances of known classes by definition. To be
-comparable with the stream's they must look to the model as the stream's do, so each is weighed by densities that were
-made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats of the others as trained.
-Where instances are so many that one of them changes little, leaving out the instance alone says the same.
+A frozen density does not learn and an emerging subclass does, so an emerging subclass that takes many instances may
+be new, or a known class described better. Training instances tell which: they are instances of known classes by
+definition. To be comparable with the stream's they must look to the model as the stream's do, so each is weighed by
+densities that were made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats
+of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
+says the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from stream_osr.hdp.training import Training, dish_of_guests, seat_by_groups, su
 
 FOLDS = 10
 PLENTY = 20.0
-"""Within-class degrees of freedom for each dimension from which on an instance is left out alone, not with its fold."""
+"""Within-class degrees of freedom for each dimension from which on an instance is left out alone, without its
+fold."""
 LEAST_OF_CLASS = 20
 """References of each class that has them, however many classes there are."""
 
@@ -174,7 +176,7 @@ def choose_references(
 
 
 def least_references(max_false_unknown: float) -> int:
-    """References of a class from which on it can be promised that no larger share of it is called unknown.
+    """Count the references of a class that it takes to promise that no larger share of it is called unknown.
 
     Examples
     --------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -17,8 +16,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.hdp.base_measure import make_grid
 from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
-from stream_osr.hdp.known import Densities, Known, densities, log_new
+from stream_osr.hdp.known import Densities, Known, densities
 from stream_osr.hdp.location import CONJUGATE, FLAT_BETA, fit_location
 from stream_osr.hdp.prior import make_prior
 from stream_osr.hdp.space import Space, fit_space, whiten
@@ -71,8 +69,8 @@ class TrainingReport:
     subclasses
         Subclasses kept of each class.
     known_recall
-        Share of known instances that get their own label in a stream, as promised by the training instances, each judged
-        by densities made without it, all models averaged, at the shares of the training set.
+        Share of known instances that get their own label in a stream, as promised by the training instances, each
+        judged by densities made without it, all models averaged, at the shares of the training set.
     recall_interval
         Interval that holds it with 95 %, as far as the number of instances goes; ``None``: not known.
     references
@@ -118,7 +116,6 @@ class TrainingReport:
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
-
 
     def _interval(self) -> str:
         if self.recall_interval is None:

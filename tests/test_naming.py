@@ -82,6 +82,7 @@ def outcome(model: OpenSetRecognizer) -> str:
         {"window": 0, "chains": 2},
         {"decision_delay": 40, "chains": 2},
         {"label_horizon": 0, "chains": 2},
+        {"follow_drift": True, "chains": 2},
     ],
     ids=str,
 )

@@ -180,9 +180,9 @@ def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
 
 
 def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
-    """Say which subclasses, none of them muted, are in a group of which one has emerged, shape (K,)."""
+    """Say which subclasses are in a group of which one has emerged, but for muted and owned ones, shape (K,)."""
     lives, ids = chain.life.subclasses, chain.state.ids.tolist()
-    muted = np.array([key in lives and lives[key].muted for key in ids], bool)
+    muted = np.array([key in lives and (lives[key].muted or lives[key].owned) for key in ids], bool)
     emerged = np.isin(ids, worth_telling(chain.life))
     return np.asarray(np.isin(group, group[emerged]) & ~muted)
 

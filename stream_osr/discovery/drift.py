@@ -9,6 +9,12 @@ A detector fed with accepted instances alone would never see its class leave. Fe
 class it is, it would take every new class nearby for a drift. Here unknown instances count for their nearest class
 only as far as they *replace* it: as many as are missing of the instances that the class should have, by its share
 among the known ones so far. A new class beside a known one comes on top of it; one that has moved away leaves a gap.
+
+A gap is also there by chance, again and again, and a new class that stays beside the known one would fill each. So an
+instance that the stream's state gives to a subclass which comes as it has come for long
+(:func:`stream_osr.discovery.lifecycle.comes_as_usual`) replaces nobody: it would have come anyway. What has taken a
+known class's place shows as the opposite: a subclass that has begun lately, or comes far more often than it used to.
+That it has been announced says nothing: a class that has moved away is announced, too, within a few instances.
 """
 
 from __future__ import annotations
@@ -136,6 +142,7 @@ def follow(
     first: int,
     n_classes: int,
     interval: float,
+    usual: np.ndarray | None = None,
 ) -> tuple[Drift, list[Alarm]]:
     """Take in a batch.
 
@@ -157,9 +164,12 @@ def follow(
         Known classes now: labels may have opened some.
     interval
         See :func:`threshold_for`.
+    usual
+        Which instances are given to what is new and comes as often as it has for long: they replace nobody, shape
+        (b,); ``None``: it is not known of any.
     """
     drift = _fit(drift, n_classes, first)
-    counts, drift = _count(drift, nearest, accepted)
+    counts, drift = _count(drift, nearest, accepted, accepted if usual is None else accepted | usual)
     order = np.flatnonzero(counts)
     order = order[np.argsort(nearest[order], kind="stable")]
     label, values = nearest[order], np.column_stack([np.ones(len(order)), rank[order], rows[order]])
@@ -206,15 +216,17 @@ def _fade_in(lately: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.asarray(0.5 ** (age / LATELY) @ np.vstack([lately, values]))
 
 
-def _count(drift: Drift, nearest: np.ndarray, accepted: np.ndarray) -> tuple[np.ndarray, Drift]:
-    """Choose the instances that count for their nearest class: all accepted ones, some unknown ones."""
+def _count(
+    drift: Drift, nearest: np.ndarray, accepted: np.ndarray, explained: np.ndarray
+) -> tuple[np.ndarray, Drift]:
+    """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
     n, n_classes = len(nearest), len(drift.owed)
     came = np.bincount(nearest[accepted], minlength=n_classes)
     pace = (came.sum() - came) / np.maximum(drift.arrived.sum() - drift.arrived, 1.0)
     expected = drift.arrived * np.maximum(pace, LEAST_PACE * n / max(drift.seen, 1.0))
     owed = np.minimum(np.maximum(drift.owed + expected - came, -MOST_OWED), MOST_OWED)
     counts, places = accepted.copy(), owed.tolist()
-    unknown = np.flatnonzero(~accepted)
+    unknown = np.flatnonzero(~explained)
     for i, j in zip(unknown.tolist(), nearest[unknown].tolist(), strict=True):
         if places[j] >= 1.0:
             places[j] -= 1.0

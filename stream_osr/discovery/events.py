@@ -261,6 +261,56 @@ class SubclassForgotten(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubclassRefuted(Event):
+    """A subclass that was announced is not new: it takes training instances of a known class like the stream's.
+
+    Its instances are the class's from now on. Should new ones come into it, it is announced again.
+
+    Attributes
+    ----------
+    subclass_id
+        Its identity.
+    label
+        The known class that most of what is known in it belongs to.
+    known_share
+        Share of its instances that are known, as far as the references tell.
+    size
+        Instances in it now.
+    """
+
+    subclass_id: int
+    label: Any
+    known_share: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallDropped(Event):
+    """Known instances are no longer labelled right as often as training promised; told again after it was back.
+
+    What to do: look at ``ClassDrifted`` events and at data quality; label some instances, or train the model anew on
+    recent ones. ``max_false_unknown`` bounds what is called unknown of each class.
+
+    Attributes
+    ----------
+    recall
+        Share of the known instances that get their own label now, as the references tell.
+    low, high
+        Interval that holds it with 95 %.
+    false_unknown
+        Share of the known instances that are called unknown now.
+    promised
+        What training promised (``TrainingReport.known_recall``).
+    """
+
+    recall: float
+    low: float
+    high: float
+    false_unknown: float
+    promised: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
     """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
 

@@ -33,6 +33,12 @@ HELD_WITH = 4
 EXEMPLARS = 5
 TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
+USUAL_HALF_LIFE = 4000.0
+"""Instances after which it counts half in the usual rate of its subclass."""
+NOTICED_BY = 256.0
+"""What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
+RISES_ABOVE = 2.0
+"""A subclass comes more often than usual if it does so many times as often."""
 
 
 class Member(NamedTuple):
@@ -74,6 +80,10 @@ class Subclass(NamedTuple):
         A sample of its rows, once it has emerged.
     muted
         Nothing is told of it any more: a person knows it and does not care.
+    owned
+        It describes a known class anew, and is not new.
+    usual
+        As ``arrivals``, but faded more slowly: how often it has come for long.
     """
 
     first: Moment
@@ -86,6 +96,8 @@ class Subclass(NamedTuple):
     tried_size: int = 0
     kept: Reservoir | None = None
     muted: bool = False
+    owned: bool = False
+    usual: float = 0.0
 
 
 class Lifecycle(NamedTuple):
@@ -145,7 +157,7 @@ def observe(
     emerged, grew, dormant, recurred = [], [], [], []
     for key, subclass in lives.items():
         size = sizes.get(key, 0)
-        if subclass.muted:
+        if subclass.muted or subclass.owned:
             continue
         if not subclass.emerged:
             if _has_support(subclass.recent, size):
@@ -174,12 +186,12 @@ def _take_in(old: Subclass | None, came: Sequence[Member], arrived: Sequence[Mem
         first = min(moments, key=_position)
         old = Subclass(first, first)
     last = max(old.last, *moments, key=_position)
-    count = old.arrivals * _faded(last.seq - old.last.seq)
-    count += sum(_faded(last.seq - member.moment.seq) for member in arrived)
+    ages = [last.seq - member.moment.seq for member in arrived]
+    count = old.arrivals * _faded(last.seq - old.last.seq) + sum(map(_faded, ages))
+    usual = old.usual * _slowly(last.seq - old.last.seq) + sum(map(_slowly, ages))
     recent = sorted((*old.recent, *came), key=lambda member: member.moment.seq)
-    return old._replace(
-        first=min(old.first, *moments, key=_position), last=last, recent=tuple(recent[-RECENT:]), arrivals=count
-    )
+    first = min(old.first, *moments, key=_position)
+    return old._replace(first=first, last=last, recent=tuple(recent[-RECENT:]), arrivals=count, usual=usual)
 
 
 def _position(moment: Moment) -> int:
@@ -188,6 +200,10 @@ def _position(moment: Moment) -> int:
 
 def _faded(instances: int) -> float:
     return math.exp2(-instances / TREND_HALF_LIFE)
+
+
+def _slowly(instances: int) -> float:
+    return math.exp2(-instances / USUAL_HALF_LIFE)
 
 
 def trend(subclass: Subclass, seq: int) -> float:
@@ -204,6 +220,30 @@ def trend(subclass: Subclass, seq: int) -> float:
     """
     weight = (1.0 - _faded(seq + 1 - subclass.first.seq)) / (1.0 - _faded(1))
     return 1000.0 * subclass.arrivals * _faded(seq - subclass.last.seq) / max(weight, 1.0)
+
+
+def comes_as_usual(subclass: Subclass, seq: int) -> bool:
+    """Say whether a subclass, as of position ``seq``, has come for long about as often as it does lately.
+
+    Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances, unless it has brought
+    ``NOTICED_BY`` since: a class whose place it had taken would have been missed by then.
+
+    Examples
+    --------
+    One in four, since a while, and since long:
+
+    >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 8000, 4)]
+    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came[:200]], [], {7: 200}, {7})
+    >>> comes_as_usual(life.subclasses[7], 800)
+    False
+    >>> life, _ = observe(life, [(7, member) for member in came[200:]], [], {7: 2000}, {7})
+    >>> comes_as_usual(life.subclasses[7], 8000)
+    True
+    """
+    ago = seq - subclass.last.seq
+    lately, usual = subclass.arrivals * _faded(ago) / TREND_HALF_LIFE, subclass.usual * _slowly(ago)
+    weight = 1.0 - _slowly(seq - subclass.first.seq) if usual >= NOTICED_BY else 1.0
+    return lately * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE
 
 
 def _has_support(recent: Sequence[Member], size: int) -> bool:
@@ -238,6 +278,7 @@ def unite(older: Subclass, younger: Subclass) -> Subclass:
         last=last,
         recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
         arrivals=sum(one.arrivals * _faded(last.seq - one.last.seq) for one in (older, younger)),
+        usual=sum(one.usual * _slowly(last.seq - one.last.seq) for one in (older, younger)),
         dormant=older.dormant and (younger.dormant or not younger.emerged),
         kept=kept,
         muted=older.muted,
@@ -251,6 +292,20 @@ def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
         return life
     kept = without(subclass.kept, np.array([seq]))
     return life._replace(subclasses={**life.subclasses, key: subclass._replace(kept=kept)})
+
+
+def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
+    """Say which subclasses describe a known class anew. One that was announced is a candidate again, and returned."""
+    lives = dict(life.subclasses)
+    refuted = []
+    for key, subclass in life.subclasses.items():
+        owned = key in keys and not subclass.muted
+        if owned and subclass.emerged:
+            refuted.append(key)
+            lives[key] = subclass._replace(owned=True, emerged=False, dormant=False, recent=(), kept=None)
+        elif owned != subclass.owned:
+            lives[key] = subclass._replace(owned=owned)
+    return life._replace(subclasses=lives), tuple(refuted)
 
 
 def forget(life: Lifecycle, alive: Collection[int]) -> tuple[Lifecycle, dict[int, Subclass]]:

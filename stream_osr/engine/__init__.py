@@ -4,9 +4,22 @@ from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables
 from stream_osr.engine.batch import Batch, close_batch
 from stream_osr.engine.discover import new_classes
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.state import Arrived, Chain, Menu, Past, Stream, Waiting, expect_known, open_stream
+from stream_osr.engine.promises import expected_recall
+from stream_osr.engine.state import (
+    Arrived,
+    Chain,
+    Following,
+    Guard,
+    Menu,
+    Past,
+    Stream,
+    Waiting,
+    expect_known,
+    open_stream,
+)
 from stream_osr.engine.succession import carry_over, opened_since
 
 __all__ = [
@@ -14,7 +27,9 @@ __all__ = [
     "Batch",
     "Chain",
     "Evidence",
+    "Following",
     "Glance",
+    "Guard",
     "Labelling",
     "Menu",
     "Muting",
@@ -24,8 +39,10 @@ __all__ = [
     "Tables",
     "Waiting",
     "carry_over",
+    "class_shifts",
     "close_batch",
     "expect_known",
+    "expected_recall",
     "learn_evidence",
     "mute",
     "new_classes",

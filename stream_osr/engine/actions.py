@@ -43,6 +43,8 @@ class Labelling(NamedTuple):
         Label of the class at whose table it sat, in each chain, or None.
     seen
         Instances of the stream at that time.
+    shift
+        How far the class had followed its instances, shape (d,): the labelled one goes with it. None: not at all.
     """
 
     number: int
@@ -56,6 +58,7 @@ class Labelling(NamedTuple):
     seats: tuple[Seat, ...] = ()
     classes: tuple[Label | None, ...] = ()
     seen: int = 0
+    shift: np.ndarray | None = None
 
 
 class Tables(NamedTuple):

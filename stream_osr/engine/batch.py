@@ -11,14 +11,16 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.engine.discover import Followed, follow_subclasses, tell
+from stream_osr.engine.discover import Followed, follow_subclasses, tell, without_owned
 from stream_osr.engine.evidence import Evidence, learn_evidence
-from stream_osr.engine.guard import Guarded, follow_balance
+from stream_osr.engine.following import class_shifts, follow_classes
+from stream_osr.engine.guard import Guarded, follow_balance, rename
 from stream_osr.engine.identities import Kept, keep_identities
 from stream_osr.engine.naming import let_go
 from stream_osr.engine.past import follow_moves, relabel, remember
+from stream_osr.engine.promises import follow_recall, keep_promise
 from stream_osr.engine.signals import count_outliers, follow_known, tally
-from stream_osr.engine.state import Arrived, Chain, Past, Stream
+from stream_osr.engine.state import Arrived, Chain, Past, Stream, references_of
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
@@ -92,6 +94,8 @@ def _seat_batch(
     if guarded is not None:
         kept = [one._replace(state=g.state, result=g.result) for one, g in zip(kept, guarded, strict=True)]
     results = [one.result for one in kept]
+    if guarded is not None:
+        results = keep_promise(references_of(trained, stream), results, parameters.max_false_unknown)
     raw = np.mean([result.probabilities for result in results], axis=0)
     nearest = [result.log_density.argmax(axis=1) for result in results]
     own = [result.log_density[np.arange(len(rows)), near] for result, near in zip(results, nearest, strict=True)]
@@ -121,23 +125,41 @@ def _seat_batch(
         followed.append(follow_subclasses(chain, number, past, decisions, one.result, one.joined, parameters))
         past = followed[-1].past
         chains.append(followed[-1].chain)
+    if guarded is not None:
+        chains = [
+            chain._replace(guard=rename(chain.guard, one.joined, {new: old for new, (old, _) in one.parted.items()}))
+            for chain, one in zip(chains, followed, strict=True)
+        ]
+        followed = [without_owned(one._replace(chain=chain)) for one, chain in zip(followed, chains, strict=True)]
+        chains = [one.chain for one in followed]
     told = followed[0]
     chains[0], events = tell(trained, stream.labels, told, decisions, stream.state.next_id)
-    drift, drifted = follow_known(trained, stream, rows, nearest[0], ranks[0], probabilities, parameters)
+    seat = results[0].subclass
+    explained = trained.references is not None
+    drift, drifted = follow_known(
+        trained, stream, rows, nearest[0], ranks[0], probabilities, seat, parameters, explained=explained
+    )
     events += drifted
     signals = tally(stream.signals, events, count_outliers(stream.chains[0], *stepped[0]))
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
-    return following._replace(drift=drift, signals=signals), events
+    following = following._replace(drift=drift, signals=signals)
+    if guarded is not None:
+        following, dropped = follow_recall(trained, following, guarded, parameters)
+        events += dropped
+    if parameters.follow_drift:
+        following = follow_classes(following, rows, results[0].log_density, ranks[0], probabilities)
+    return following, events
 
 
 def _guard(
     trained: TrainedModel, stream: Stream, kept: Sequence[Kept], rows: np.ndarray, parameters: Parameters
 ) -> list[Guarded] | None:
     """Ask the references in each chain, and balance what the sampler has found; ``None``: there are none."""
-    references = trained.references if stream.references is None else stream.references
-    if references is None or not len(references.group):
+    references = references_of(trained, stream)
+    if references is None:
         return None
+    shifts = class_shifts(stream) if parameters.follow_drift else None
     return each(
         lambda number: follow_balance(
             stream.chains[number],
@@ -147,6 +169,7 @@ def _guard(
             rows,
             kept[number].result,
             parameters.half_life,
+            shifts,
         ),
         range(len(kept)),
         parameters.n_jobs,

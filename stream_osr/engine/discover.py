@@ -11,6 +11,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
+from stream_osr.discovery import lifecycle
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import (
@@ -96,6 +97,8 @@ class Followed(NamedTuple):
         Lives that ended, of those that had been announced.
     seated
         The state before subclasses were set aside and forgotten.
+    refuted
+        Identities that had been announced and are a known class's after all.
     """
 
     chain: Chain
@@ -105,6 +108,7 @@ class Followed(NamedTuple):
     changes: Changes
     ended: dict[int, Subclass]
     seated: StreamState
+    refuted: tuple[int, ...] = ()
 
 
 def follow_subclasses(
@@ -297,7 +301,9 @@ def _part(followed: Followed, key: int) -> Followed:
 
 def _of_part(life: Subclass, size: int, whole: int, kept: Reservoir) -> Subclass:
     """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
-    return life._replace(arrivals=life.arrivals * size / whole, announced_size=size, tried_size=0, kept=kept)
+    share = size / whole
+    life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
+    return life._replace(announced_size=size, tried_size=0, kept=kept)
 
 
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
@@ -317,6 +323,19 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     life, ended = forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
+    )
+
+
+def without_owned(followed: Followed) -> Followed:
+    """Take the subclasses that have an owner out of what is told."""
+    chain = followed.chain
+    assert chain.guard is not None
+    owned = set(chain.guard.ids[chain.guard.owner >= 0].tolist())
+    life, refuted = lifecycle.own(chain.life, owned)
+    fresh = set(followed.changes.emerged)
+    left = Changes(*(tuple(key for key in kind if key not in owned) for kind in followed.changes))
+    return followed._replace(
+        chain=chain._replace(life=life), changes=left, refuted=tuple(key for key in refuted if key not in fresh)
     )
 
 
@@ -362,6 +381,19 @@ def tell(
         for key in keys:
             if key in lives:
                 events.append(kind(**describe(trained, labels, seated, key), **told))
+    guard = chain.guard
+    for key in followed.refuted:
+        assert guard is not None
+        at = guard.ids.tolist().index(key)
+        events.append(
+            ev.SubclassRefuted(
+                subclass_id=key,
+                label=labels[int(guard.owner[at])],
+                known_share=float(guard.known[at]),
+                size=_sizes(seated).get(key, 0),
+                **told,
+            )
+        )
     for key, subclass in followed.ended.items():
         events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
     life, changed = estimate_anew(trained, chain.life, told)

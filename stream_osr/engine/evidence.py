@@ -10,6 +10,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.engine.actions import Labelling, record
+from stream_osr.engine.following import class_shifts
 from stream_osr.engine.past import recall, rewrite
 from stream_osr.engine.signals import count_left_behind, tally
 from stream_osr.engine.state import Chain, Stream, Waiting
@@ -66,9 +67,7 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
         rows.append(_Labelled(labels.index(label), row, earlier, number))
     learnt = [_learn_labelled(chain, number, rows, parameters) for number, chain in enumerate(stream.chains)]
     done = zip(*(seats for _, seats in learnt), strict=True)
-    actions = [
-        _labelling(labels, each, list(taken), stream.state.seen) for each, taken in zip(rows, done, strict=True)
-    ]
+    actions = [_labelling(labels, each, list(taken), stream) for each, taken in zip(rows, done, strict=True)]
     withdrawn = [int(row.earlier.subclass[0]) for row in rows if row.earlier is not None]
     outliers = count_left_behind(stream.chains[0], learnt[0][0].state, withdrawn)
     return (
@@ -148,12 +147,15 @@ def _grown(before: Known, after: Known) -> tuple[int, bool]:
     return int(after.ids[slot]), bool(after.tables.sum() > before.tables.sum())
 
 
-def _labelling(labels: Sequence[Label], labelled: _Labelled, taken: Sequence[_Taken], seen: int) -> Labelling:
-    """Write down what it takes to undo a label."""
+def _labelling(labels: Sequence[Label], labelled: _Labelled, taken: Sequence[_Taken], stream: Stream) -> Labelling:
+    """Write down what it takes to undo a label; the stream is the one before it."""
     label, earlier = labels[labelled.j], labelled.earlier
     into, opened = tuple(one.into for one in taken), tuple(one.opened for one in taken)
+    shift = None
+    if stream.following is not None:
+        shift = class_shifts(stream)[labelled.j] if labelled.j < len(stream.labels) else np.zeros(len(labelled.row))
     if earlier is None:
-        return Labelling(labelled.number, label, labelled.row, into, opened)
+        return Labelling(labelled.number, label, labelled.row, into, opened, shift=shift)
     seats = tuple(one.seat for one in taken if one.seat is not None)
     return Labelling(
         labelled.number,
@@ -166,7 +168,8 @@ def _labelling(labels: Sequence[Label], labelled: _Labelled, taken: Sequence[_Ta
         tuple(earlier.subclass.tolist()),
         seats,
         tuple(labels[seat.j] if seat.j >= 0 else None for seat in seats),
-        seen,
+        stream.state.seen,
+        shift,
     )
 
 

@@ -1,9 +1,10 @@
 """The guard of the known classes: references asked beside the stream, and what follows for decisions and books.
 
-Chain by chain, after the sampler has seated a batch: the batch and a stretch of the references are asked of the state as it is now, each
-without itself; :mod:`stream_osr.balance` says what share of each emerging subclass is known, and whose. What the sampler calls
-unknown is then divided accordingly. An emerging subclass of which more than half is known has an owner: it describes a known
-class anew. No event tells of it, it counts as no new class, and its tables are no evidence that new things come (alpha0).
+Chain by chain, after the sampler has seated a batch: the batch and a stretch of the references are asked of the
+state as it is now, each without itself; :mod:`stream_osr.balance` says what share of each emerging subclass is
+known, and whose. What the sampler calls unknown is then divided accordingly. An emerging subclass of which more than
+half is known has an owner: it describes a known class anew. No event tells of it, it counts as no new class, and its
+tables are no evidence that new things come (alpha0).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Model(NamedTuple):
 
     Attributes
     ----------
-    count, total
+    many, total
         Number of references of each class and the sum of their log densities under it, shape (J,).
     bounds
         Bounds of the levels.
@@ -79,7 +80,7 @@ class Model(NamedTuple):
         Mean over the references of each class of how probable each class is, shape (J, J).
     """
 
-    count: np.ndarray
+    many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
     level: np.ndarray
@@ -134,6 +135,7 @@ def follow_balance(
     rows: np.ndarray,
     result: sampler.BatchResult,
     half_life: float,
+    shifts: np.ndarray | None = None,
 ) -> Guarded:
     """Take a batch into the books, and balance its probabilities.
 
@@ -153,6 +155,8 @@ def follow_balance(
         What the step found out.
     half_life
         Of the seats.
+    shifts
+        How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
     """
     known, n = chain.known, len(rows)
     n_classes = len(known.size)
@@ -162,8 +166,9 @@ def follow_balance(
     books = Books(*(fade * each for each in guard.books))
     own_density = references.log_density[number % len(references.log_density)]
     at = (chain.state.batches * ASKED + np.arange(min(ASKED, len(own_density)))) % len(own_density)
-    asked = cells_of(chain, state, references.rows[at], own_density[at])
     group, level = references.group[at], model.level[at]
+    where = references.rows[at] if shifts is None else references.rows[at] + shifts[group]
+    asked = cells_of(chain, state, where, own_density[at])
     n_levels = len(model.bounds) + 1
     for j in np.unique(group):
         for step in range(n_levels):
@@ -171,19 +176,21 @@ def follow_balance(
     books.asked[:] += np.bincount(group, minlength=n_classes)[:, None]
     weight = 0.5 ** (n / half_life)
     cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)
-    levels = np.searchsorted(model.bounds, scores(result.log_density, model.count, model.total))
+    levels = np.searchsorted(model.bounds, scores(result.log_density, model.many, model.total))
     for step in range(n_levels):
         books.stream[:, step] += cells[levels == step].sum(axis=0)
     books.seen[:] += n
     classes = class_shares(books.votes, model.confusion, known.size / known.size.sum())
     due = guard.estimated_at < 0 or state.seen - guard.estimated_at >= ANEW
-    shares = share_out(books, classes, model.count, None if due else guard.shares.kappa)
+    shares = share_out(books, classes, model.many, None if due else guard.shares.kappa)
     probabilities = balance(shares, result.probabilities, cells, levels, result.log_density)
     books.votes[:] += (1.0 - probabilities[:, -1]) @ votes(result.log_density)
+    owner, part = _owners(guard.owner, books, shares, n_classes)
     guard = guard._replace(
         books=books,
         shares=shares,
-        owner=_owners(guard.owner, books, shares, n_classes),
+        owner=owner,
+        known=part,
         estimated_at=state.seen if due else guard.estimated_at,
     )
     result = result._replace(probabilities=probabilities)
@@ -201,7 +208,7 @@ def _balance_window(
     log_density = result.window_log_density
     rows = chain.state.window.rows[:, :-1]
     cells = cells_of(chain, state, rows, log_density, result.window_subclass, weight * chain.state.window.weight)
-    levels = np.searchsorted(model.bounds, scores(log_density, model.count, model.total))
+    levels = np.searchsorted(model.bounds, scores(log_density, model.many, model.total))
     return balance(guard.shares, result.window_probabilities, cells, levels, log_density)
 
 
@@ -217,7 +224,7 @@ def start_guard(n_classes: int) -> Guard:
     )
     even = np.full(n_classes, 1.0 / n_classes)
     shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
-    return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), -1)
+    return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
 def _fit(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
@@ -228,7 +235,8 @@ def _fit(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
     place = {key: before + at for at, key in enumerate(guard.ids.tolist())}
     classes = [j if j < before else -1 for j in range(n_classes)]
     cells = [*classes, *(place.get(key, -1) for key in ids.tolist()), before + len(guard.ids)]
-    owner = np.append(guard.owner, NOBODY)[[place.get(key, before + len(guard.ids)) - before for key in ids.tolist()]]
+    slots = [place.get(key, before + len(guard.ids)) - before for key in ids.tolist()]
+    owner = np.append(guard.owner, NOBODY)[slots]
     return guard._replace(
         ids=ids,
         books=Books(
@@ -239,6 +247,7 @@ def _fit(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
             _taken_over(books.votes, classes, 0),
         ),
         owner=np.where(owner < n_classes, owner, NOBODY),
+        known=np.append(guard.known, 0.0)[slots],
     )
 
 
@@ -249,38 +258,56 @@ def _taken_over(values: np.ndarray, places: list[int], axis: int) -> np.ndarray:
 
 
 def rename(guard: Guard | None, joined: Mapping[int, int], parted: Mapping[int, int]) -> Guard | None:
-    """Go on after subclasses were joined, and others parted off the one they were part of."""
+    """Go on after subclasses were joined, and others parted off the one that they were part of."""
     if guard is None or not (joined or parted):
         return guard
-    ids, owner = guard.ids.tolist(), guard.owner.tolist()
     n_classes = len(guard.books.votes)
-    books = Books(*(each.copy() for each in guard.books))
+    guard = guard._replace(books=Books(*(each.copy() for each in guard.books)))
     for younger, older in joined.items():
-        if younger in ids and older in ids:
-            one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
-            books.stream[other] += books.stream[one]
-            books.taken[:, other] += books.taken[:, one]
-        elif younger in ids:
-            ids[ids.index(younger)] = older
-    guard = guard._replace(ids=np.array(ids, np.int64), books=books)
+        guard = _join(guard, younger, older, n_classes)
     for new, old in parted.items():
-        if old in ids and new not in ids:
-            ids, owner = [*ids, new], [*owner, owner[ids.index(old)]]
-            guard = _fit(guard, np.array(ids, np.int64), n_classes)._replace(owner=np.array(owner, np.int64))
-            one, other = n_classes + ids.index(new), n_classes + ids.index(old)
-            for each in guard.books[:2]:
-                each[one] = each[other]
-            for each in guard.books[2:4]:
-                each[:, one] = each[:, other]
-            for part in (guard.books.stream[one], guard.books.stream[other]):
-                part *= 0.5
-            for cell in (one, other):
-                guard.books.taken[:, cell] *= 0.5
+        guard = _part(guard, new, old, n_classes)
     return guard
 
 
-def _owners(before: np.ndarray, books: Books, shares: Shares, n_classes: int) -> np.ndarray:
-    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new."""
+def _join(guard: Guard, younger: int, older: int, n_classes: int) -> Guard:
+    ids = guard.ids.tolist()
+    if younger in ids and older in ids:
+        one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
+        guard.books.stream[other] += guard.books.stream[one]
+        guard.books.taken[:, other] += guard.books.taken[:, one]
+    return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
+
+
+def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
+    """Let both parts have half of what was counted: the next batches tell them apart."""
+    ids = guard.ids.tolist()
+    if old not in ids or new in ids:
+        return guard
+    at = ids.index(old)
+    cell, last = n_classes + at, n_classes + len(ids)
+    books, shares = guard.books, guard.shares
+    books.stream[cell] *= 0.5
+    books.taken[:, cell] *= 0.5
+    return guard._replace(
+        ids=np.append(guard.ids, new),
+        books=books._replace(
+            stream=np.insert(books.stream, last, books.stream[cell], axis=0),
+            seen=np.insert(books.seen, last, books.seen[cell]),
+            taken=np.insert(books.taken, last, books.taken[:, cell], axis=1),
+            asked=np.insert(books.asked, last, books.asked[:, cell], axis=1),
+        ),
+        shares=shares._replace(
+            known=np.insert(shares.known, last, shares.known[cell], axis=0),
+            owner=np.insert(shares.owner, last - n_classes, shares.owner[:, at], axis=1),
+        ),
+        owner=np.append(guard.owner, guard.owner[at]),
+        known=np.append(guard.known, guard.known[at]),
+    )
+
+
+def _owners(before: np.ndarray, books: Books, shares: Shares, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known."""
     stream = books.stream[n_classes:-1]
     support = stream.sum(axis=1)
     known = (stream * shares.known[n_classes:-1]).sum(axis=1) / np.maximum(support, 1e-12)
@@ -289,7 +316,7 @@ def _owners(before: np.ndarray, books: Books, shares: Shares, n_classes: int) ->
     owner[enough & (known < FREED_BELOW)] = NOBODY
     gets = enough & ((known > OWNED_ABOVE) | ((before != NOBODY) & (known >= FREED_BELOW)))
     owner[gets] = shares.owner[:, :-1].argmax(axis=0)[gets]
-    return owner
+    return owner, known
 
 
 def without_openings(state: StreamState, guard: Guard, n_classes: int) -> StreamState:
@@ -299,9 +326,7 @@ def without_openings(state: StreamState, guard: Guard, n_classes: int) -> Stream
         return state
     franchise = state.franchise
     theirs = np.isin(franchise.table_dish, owned)
-    return state._replace(
-        franchise=franchise._replace(table_founder=np.where(theirs, 0.0, franchise.table_founder))
-    )
+    return state._replace(franchise=franchise._replace(table_founder=np.where(theirs, 0.0, franchise.table_founder)))
 
 
 def balance(
@@ -401,7 +426,7 @@ def cells_of(
                 without = log_predictive_without(state.dishes, k, instances[i], known.prior)
                 log_weight[i, n_classes + k] = without + np.log(left)
     _normalize(log_weight)
-    return log_weight
+    return np.asarray(log_weight)
 
 
 @kernel

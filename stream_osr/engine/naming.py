@@ -18,6 +18,7 @@ from stream_osr.discovery.lifecycle import Subclass
 from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables, record
 from stream_osr.engine.discover import describe, estimate_anew
 from stream_osr.engine.evidence import widen
+from stream_osr.engine.following import class_shifts, without_class
 from stream_osr.engine.past import all_seats, at_position, rewrite
 from stream_osr.engine.state import Chain, Past, Stream, Waiting
 from stream_osr.errors import InvalidSubclass, NothingToUndo, shown
@@ -491,8 +492,11 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
         stream = stream._replace(chains=tuple(_bring_back(chain, {home}) for chain, home in woken))
     names, past = stream.known.ids, stream.past
     j = stream.labels.index(action.label) if action.label in stream.labels else -1
+    row = action.row
+    if j >= 0 and action.shift is not None:
+        row = row + class_shifts(stream)[j] - action.shift
     chains = tuple(
-        _unlearn(chain, into, action.row, j, opened)
+        _unlearn(chain, into, row, j, opened)
         for chain, into, opened in zip(stream.chains, action.into, action.opened, strict=True)
     )
     stream = _renumber(stream._replace(chains=chains), names)
@@ -591,6 +595,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
         chains=tuple(chains),
         decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
+        following=without_class(stream.following, j),
         waiting=waiting._replace(
             probabilities=np.delete(probabilities, j, axis=1),
             responsible=np.delete(waiting.responsible, j, axis=1),

@@ -10,7 +10,7 @@ from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, follow
 from stream_osr.discovery.explain import explain_move
-from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.discovery.lifecycle import Lifecycle, comes_as_usual
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.state import Chain, Stream
 from stream_osr.hdp import stream as sampler
@@ -25,15 +25,43 @@ def follow_known(
     nearest: np.ndarray,
     rank: np.ndarray,
     probabilities: np.ndarray,
+    subclass: np.ndarray,
     parameters: Parameters,
+    *,
+    explained: bool = True,
 ) -> tuple[Drift, list[ev.Event]]:
-    """Follow the known classes through a batch, as the first chain sees them, and tell which have drifted."""
+    """Follow the known classes through a batch, as the first chain sees them, and tell which have drifted.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream before the batch.
+    rows, nearest, rank
+        Whitened rows, nearest class of each and density rank in it, shapes (b, d), (b,) and (b,).
+    probabilities
+        Of each known class and, last, unknown, as decided, shape (b, J + 1).
+    subclass
+        Emerging subclass that holds each, -1: none, shape (b,).
+    parameters
+        Settings.
+    explained
+        What a new class brings that comes as usual is no evidence; False: as releases before this rule had it.
+    """
     if parameters.drift_interval is None:
         return stream.drift, []
     labels, state = stream.labels, stream.state
     accepted = probabilities.argmax(axis=1) < len(labels)
+    usual = [key for key, life in stream.life.subclasses.items() if explained and comes_as_usual(life, state.seen)]
     drift, alarms = follow(
-        stream.drift, nearest, rank, accepted, rows, state.seen, len(labels), parameters.drift_interval
+        stream.drift,
+        nearest,
+        rank,
+        accepted,
+        rows,
+        state.seen,
+        len(labels),
+        parameters.drift_interval,
+        np.isin(subclass, usual),
     )
     return drift, [
         ev.ClassDrifted(

@@ -19,6 +19,7 @@ from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.odds import Odds, start_odds
+from stream_osr.recall import Called
 from stream_osr.references import References
 from stream_osr.trained import TrainedModel
 
@@ -62,6 +63,8 @@ class Guard(NamedTuple):
         What they say.
     owner
         Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
+    known
+        Share of each that is known, shape (K,).
     estimated_at
         Position in the stream at which the known share of the stream was last estimated, -1: never.
     """
@@ -70,6 +73,7 @@ class Guard(NamedTuple):
     books: Books
     shares: Shares
     owner: np.ndarray
+    known: np.ndarray
     estimated_at: int
 
 
@@ -143,6 +147,27 @@ class Waiting(NamedTuple):
     responsible: np.ndarray
 
 
+class Following(NamedTuple):
+    """How known classes have followed their instances (:mod:`stream_osr.engine.following`).
+
+    Attributes
+    ----------
+    shift
+        How far each class has been moved so far, in whitened coordinates, shape (J, d).
+    weight
+        Instances of each class that say where it lies now, faded, shape (J,).
+    sums
+        Sums of their ways from where the class expects them, faded likewise, shape (J, d).
+    saved
+        Instances since it was last moved, as far as they count, shape (J,).
+    """
+
+    shift: np.ndarray
+    weight: np.ndarray
+    sums: np.ndarray
+    saved: np.ndarray
+
+
 class Stream(NamedTuple):
     """The stream's part of a recognizer.
 
@@ -168,6 +193,10 @@ class Stream(NamedTuple):
         What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
     references
         This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
+    called
+        What references were called lately; ``None``: none was asked.
+    following
+        Known classes that follow their instances; ``None``: they do not, or not yet.
     """
 
     labels: tuple[Label, ...]
@@ -180,6 +209,8 @@ class Stream(NamedTuple):
     signals: Signals
     actions: tuple[Action, ...] = ()
     references: References | None = None
+    called: Called | None = None
+    following: Following | None = None
 
     @property
     def known(self) -> Known:
@@ -204,6 +235,12 @@ class Stream(NamedTuple):
         return self.chains[0].life
 
 
+def references_of(trained: TrainedModel, stream: Stream) -> References | None:
+    """Find the reference instances of a stream's known classes; ``None``: nothing guards them."""
+    references = trained.references if stream.references is None else stream.references
+    return None if references is None or not len(references.group) else references
+
+
 def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     """Begin a stream over a trained model: a few seats are taken, by the known classes in their training shares.
 
@@ -220,7 +257,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     return Stream(
         labels=trained.labels,
         chains=tuple(chains),
-        odds=start_odds(parameters.learn_odds),
+        odds=start_odds(parameters.learn_odds, trained.references is not None),
         past=(),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river.drift import PageHinkley
 
-from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
+from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged, engine
+from stream_osr.config import parameters
 from stream_osr.discovery.drift import (
     BLOCK,
     LATELY,
@@ -27,6 +28,9 @@ from stream_osr.discovery.drift import (
     threshold_for,
 )
 from stream_osr.evaluation import split
+from stream_osr.features import Features
+from stream_osr.hdp.space import whiten
+from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
 
@@ -187,6 +191,36 @@ def test_outliers_at_a_steady_rate_are_no_drift():
     assert feed(rank, rng.integers(4, size=n), accepted, np.zeros((n, 1)), every(n), 4)[1] == []
 
 
+@pytest.mark.parametrize("usual", [True, False])
+def test_chance_gaps_are_not_filled_by_what_comes_anyway(usual):
+    rng = np.random.default_rng([7, 1])
+    n, drift, told = 200_000, start_drift(4, 1), 0
+    source = rng.choice(5, p=[0.2] * 5, size=n)  # the last is new, and nearest to class 0
+    rank = np.where(source == 4, 0.0, rng.random(n))
+    for begin in range(0, n, 256):
+        part = source[begin : begin + 256]
+        nearest, new = part % 4, part == 4
+        rows, of_new = np.zeros((len(part), 1)), new if usual else None
+        drift, alarms = follow(drift, nearest, rank[begin : begin + 256], ~new, rows, begin, 4, INTERVAL, of_new)
+        told += len(alarms)
+    assert told == 0 if usual else told > 5
+
+
+def test_a_class_that_goes_is_missed_beside_what_comes_anyway():
+    rng = np.random.default_rng([7, 2])
+    n, drift, told = 12_000, start_drift(2, 1), []
+    source = rng.integers(3, size=n)  # the last is new, and nearest to class 0
+    gone = (source == 0) & (np.arange(n) >= 10_000)
+    rank = np.where((source == 2) | gone, 0.0, rng.random(n))
+    for begin in range(0, n, 250):
+        part = slice(begin, begin + 250)
+        nearest, new, rows = source[part] % 2, source[part] == 2, np.zeros((250, 1))
+        drift, alarms = follow(drift, nearest, rank[part], ~(new | gone[part]), rows, begin, 2, INTERVAL, new)
+        told += alarms
+    assert [(alarm.j, alarm.direction) for alarm in told] == [(0, "sparser")]
+    assert abs(told[0].since - 10_000) < 500
+
+
 def test_classes_may_come_and_go():
     rng = np.random.default_rng(7)
 
@@ -303,6 +337,40 @@ def test_a_new_class_nearby_is_novelty_and_no_drift():
     assert drifted(events) == []
     assert any(isinstance(event, SubclassEmerged) for event in events)
     assert model.signals.novelty >= 1
+
+
+FOUR = np.array([[0, 0, 0, 0], [12, 0, 0, 0], [0, 12, 0, 0], [0, 0, 12, 0]], dtype=float)
+NEARBY = np.array([0, 0, 0, 7.0])
+
+
+def beside_four(n: int, seed: int) -> tuple[int, float]:
+    """Count false events, and right decisions, where a new class stays beside one of four known Gaussians."""
+    rng = np.random.default_rng([seed, 13])
+    chosen = parameters(seed=seed, chains=1, unknown=4)
+    rows, group = np.repeat(FOUR, 200, axis=0), np.repeat(np.arange(4), 200)
+    trained = train_model(Features(range(4)), rng.normal(rows), group, tuple(range(4)), chosen)
+    running, told, right = engine.open_stream(trained, chosen), 0, 0
+    for _ in range(n // 256):
+        truth = rng.integers(5, size=256)
+        whitened = whiten(trained.space, rng.normal(np.vstack([FOUR, NEARBY])[truth]))
+        arrived = [engine.Arrived(row, None, None) for row in whitened]
+        running, batch = engine.close_batch(trained, running, arrived, [], chosen)
+        told += len(drifted(batch.events))
+        right += sum(d.label == y for d, y in zip(batch.decisions, truth, strict=True))
+    return told, right / (n // 256 * 256)
+
+
+def test_a_new_class_that_stays_is_no_drift_of_its_neighbour():
+    told, right = beside_four(60_000, 0)
+    assert told <= 1
+    assert right > 0.997
+
+
+@pytest.mark.long
+def test_a_new_class_that_stays_for_a_million_instances():
+    told, right = beside_four(1_000_000, 1)
+    assert told <= 1
+    assert right > 0.997
 
 
 def test_no_detectors_when_not_asked():

@@ -19,6 +19,7 @@ from stream_osr.discovery.lifecycle import (
     HELD_WITH,
     RECENT,
     TREND_HALF_LIFE,
+    USUAL_HALF_LIFE,
     WAKES_WITHIN,
     Changes,
     Lifecycle,
@@ -26,6 +27,7 @@ from stream_osr.discovery.lifecycle import (
     Move,
     Subclass,
     best_supported,
+    comes_as_usual,
     estimate_new_classes,
     forget,
     trend,
@@ -283,6 +285,42 @@ def test_trend_is_the_rate_of_arrivals_and_fades(every, length):
     assert trend(subclass, length - 1) == pytest.approx(true, rel=0.1)
     later = trend(subclass, length - 1 + int(TREND_HALF_LIFE))
     assert later < 0.5 * true * 1.1
+
+
+def coming(every: int, begin: int, end: int, life: Lifecycle | None = None) -> Lifecycle:
+    """Let an instance of subclass 0 come in every so many."""
+    for at in range(begin, end, 250):
+        life, _ = observe(life or Lifecycle(), arrived(0, list(range(at, min(at + 250, end), every))), {0: 1000})
+    return life
+
+
+def test_what_has_brought_enough_becomes_usual_sooner():
+    assert not comes_as_usual(coming(4, 0, 750).subclasses[0], 750)
+    assert comes_as_usual(coming(4, 0, 1500).subclasses[0], 1500)
+    rising = coming(1, 3000, 3500, coming(16, 0, 3000))
+    assert not comes_as_usual(rising.subclasses[0], 3500)
+
+
+@pytest.mark.parametrize("every", [20, 40])
+def test_what_comes_steadily_becomes_usual_after_the_half_life(every):
+    end = int(USUAL_HALF_LIFE)
+    assert not comes_as_usual(coming(every, 0, end - 1000).subclasses[0], end - 1000)
+    assert comes_as_usual(coming(every, 0, end + 1000).subclasses[0], end + 1000)
+
+
+def test_what_comes_more_often_than_it_did_is_not_usual_for_a_while():
+    slow = coming(40, 0, 20_000)
+    assert comes_as_usual(slow.subclasses[0], 20_000)
+    often = coming(4, 20_000, 20_500, slow)
+    assert not comes_as_usual(often.subclasses[0], 20_500)
+    assert comes_as_usual(coming(4, 20_500, 26_000, often).subclasses[0], 26_000)
+
+
+def test_what_is_usual_goes_with_one_life_of_two():
+    long, short = coming(5, 0, 20_000).subclasses[0], coming(5, 19_000, 20_000).subclasses[0]
+    both = unite(long, short)
+    assert both.usual == pytest.approx(long.usual + short.usual, rel=0.01)
+    assert comes_as_usual(both, 20_000)
 
 
 def test_two_lives_become_one():
