@@ -32,7 +32,7 @@ SMALL = 8.0
 T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 33)))
 LOG_T = np.log(T_GRID)
 LOG_NOT_T = np.log1p(-T_GRID)
-KAPPAS = np.linspace(0.04, 1.0, 25)
+KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
 """Standard deviation of kappa from what the cells say together."""
 UNSEEN = 0.1
@@ -40,7 +40,12 @@ UNSEEN = 0.1
 PRIOR_SHARES = 50.0
 """Weight of the training shares in the shares of the classes, in instances of the stream."""
 EVEN = 0.5
+"""Prior mean of the share of a cell that is known, where nothing else is said."""
 EXTREME = 0.02
+"""The small cells together say no less, and no more than 1 minus it, of each of them."""
+CRUMB = 0.01
+"""Instances below which nothing is said of a cell."""
+ROUNDS = 30
 
 
 class Books(NamedTuple):
@@ -108,17 +113,37 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
     >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
     array([0.75, 0.25])
     """
-    shares = trained
-    for _ in range(30):
-        each = shares[:, None] * (confusion + 1e-9)
-        counts = (each / each.sum(axis=0)) @ votes + PRIOR_SHARES * trained
-        shares = counts / counts.sum()
-    return np.asarray(shares)
+    return _maximize(votes, confusion, trained)
+
+
+@kernel
+def _maximize(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
+    n_classes = len(trained)
+    shares, counts = trained.copy(), np.empty(n_classes)
+    for _ in range(ROUNDS):
+        for j in range(n_classes):
+            counts[j] = PRIOR_SHARES * trained[j]
+        for c in range(n_classes):
+            total = 0.0
+            for j in range(n_classes):
+                total += shares[j] * (confusion[j, c] + 1e-9)
+            for j in range(n_classes):
+                counts[j] += votes[c] * shares[j] * (confusion[j, c] + 1e-9) / total
+        whole = counts.sum()
+        for j in range(n_classes):
+            shares[j] = counts[j] / whole
+    return shares
 
 
 @kernel
 def known_share(
-    stream: float, taken: float, stands_for: float, before: float, log_t: np.ndarray, log_not_t: np.ndarray
+    stream: float,
+    taken: float,
+    stands_for: float,
+    before: float,
+    t: np.ndarray,
+    log_t: np.ndarray,
+    log_not_t: np.ndarray,
 ) -> tuple[float, float]:
     """Posterior of the share of a cell that is known.
 
@@ -130,27 +155,27 @@ def known_share(
         Instances of the stream that a reference stands for: v.
     before
         Prior mean t0; the prior is Beta(t0, 1 - t0).
-    log_t, log_not_t
-        Logarithms of a grid of shares and of one less them, evenly spaced on the logit scale.
+    t, log_t, log_not_t
+        A grid of shares, evenly spaced on the logit scale, its logarithms and those of one less the shares.
 
     Returns
     -------
     Posterior mean, and the logarithm of the evidence.
     """
-    peak = -np.inf
-    n = len(log_t)
-    value, weight = np.empty(n), np.empty(n)
+    n = len(t)
+    value = np.empty(n)
+    rate, log_odds = 1.0 / stands_for, -math.log(stands_for)
+    peak, norm = -np.inf, 0.0
     for i in range(n):
-        weight[i] = before * log_t[i] + (1.0 - before) * log_not_t[i]
-        value[i] = weight[i] + taken * (log_t[i] - math.log(stands_for))
-        value[i] -= (stream + taken) * math.log1p(math.exp(log_t[i]) / stands_for)
+        prior = before * log_t[i] + (1.0 - before) * log_not_t[i]
+        norm += math.exp(prior)
+        value[i] = prior + taken * (log_t[i] + log_odds) - (stream + taken) * math.log1p(t[i] * rate)
         peak = max(peak, value[i])
-    total, mean, norm = 0.0, 0.0, 0.0
+    total, mean = 0.0, 0.0
     for i in range(n):
         w = math.exp(value[i] - peak)
         total += w
-        mean += w * math.exp(log_t[i])
-        norm += math.exp(weight[i])
+        mean += w * t[i]
     return mean / total, peak + math.log(total / norm)
 
 
@@ -185,57 +210,93 @@ def _weigh(
 
 
 @kernel
-def _solve(
-    stream: np.ndarray,
-    seen: np.ndarray,
-    effective: np.ndarray,
-    stands: np.ndarray,
-    n_classes: int,
-    kappas: np.ndarray,
-    log_t: np.ndarray,
-    log_not_t: np.ndarray,
+def _pool(
+    stream: np.ndarray, effective: np.ndarray, stands: np.ndarray, n_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Log evidence of each kappa, coherence included, shape (n,), and known shares under the last, shape (C, L)."""
+    """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
     for c in range(n_classes, count):
         small[c] = c == count - 1 or stream[c].sum() < SMALL
     pool = np.zeros((3, levels))
     for level in range(levels):
+        weight = 0.0
         for c in range(count):
             if small[c]:
                 pool[0, level] += stream[c, level]
                 pool[1, level] += effective[c, level]
-                pool[2, level] += (stream[c, level] + 0.01) * stands[c, level]
-        pool[2, level] /= pool[0, level] + 0.01 * small.sum()
+                pool[2, level] += (stream[c, level] + CRUMB) * stands[c, level]
+                weight += stream[c, level] + CRUMB
+        pool[2, level] /= weight
+    return small, pool
+
+
+@kernel
+def _estimate_kappa(
+    stream: np.ndarray,
+    seen: np.ndarray,
+    effective: np.ndarray,
+    stands: np.ndarray,
+    n_classes: int,
+    kappas: np.ndarray,
+    t: np.ndarray,
+    log_t: np.ndarray,
+    log_not_t: np.ndarray,
+) -> float:
+    """Posterior mean of the share of the stream that is known.
+
+    Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
+    """
+    small, pool = _pool(stream, effective, stands, n_classes)
+    count, levels = stream.shape
     evidence = np.zeros(len(kappas))
-    known = np.ones((count, levels))
     for number in range(len(kappas)):
         kappa = kappas[number]
-        rate, all_rate = 0.0, 1e-12
+        rate, whole = 0.0, 1e-12
         for level in range(levels):
-            before, log_evidence = known_share(
-                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, log_t, log_not_t
+            of_small, log_evidence = known_share(
+                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_not_t
             )
-            before = min(max(before, EXTREME), 1.0 - EXTREME)
             evidence[number] += log_evidence
             for c in range(count):
-                s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
-                share = before
-                if small[c]:
-                    if c < count - 1 and s + a > 0.0:
-                        share, _ = known_share(s, a, v, before, log_t, log_not_t)
-                elif s + a > 0.0:
-                    _, log_evidence = known_share(s, a, v, EVEN, log_t, log_not_t)
+                s, a = stream[c, level], effective[c, level]
+                if s + a < CRUMB:
+                    continue
+                share = of_small
+                if not small[c]:
+                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, log_not_t)
                     evidence[number] += log_evidence
-                    share, _ = known_share(s, a, v, before, log_t, log_not_t)
-                known[c, level] = share
-                if seen[c] > 0.0:
-                    rate += s / seen[c] * share
-                    all_rate += s / seen[c]
-        evidence[number] -= 0.5 * ((kappa - rate / all_rate) / INCOHERENCE) ** 2
-    known[:n_classes] = 1.0
-    return evidence, known
+                rate += s / seen[c] * share
+                whole += s / seen[c]
+        evidence[number] -= 0.5 * ((kappa - rate / whole) / INCOHERENCE) ** 2
+    weight = np.exp(evidence - evidence.max())
+    return float((weight * kappas).sum() / weight.sum())
+
+
+@kernel
+def _known_shares(
+    stream: np.ndarray,
+    effective: np.ndarray,
+    stands: np.ndarray,
+    n_classes: int,
+    kappa: float,
+    t: np.ndarray,
+    log_t: np.ndarray,
+    log_not_t: np.ndarray,
+) -> np.ndarray:
+    """Share of each cell that is known, shape (C, L): 1 for the known classes."""
+    _, pool = _pool(stream, effective, stands, n_classes)
+    count, levels = stream.shape
+    known = np.ones((count, levels))
+    for level in range(levels):
+        before, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_not_t)
+        before = min(max(before, EXTREME), 1.0 - EXTREME)
+        for c in range(n_classes, count):
+            s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
+            known[c, level] = before
+            if c < count - 1 and s + a >= CRUMB:
+                known[c, level], _ = known_share(s, a, v, before, t, log_t, log_not_t)
+    return known
 
 
 def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float | None = None) -> Shares:
@@ -253,13 +314,12 @@ def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: fl
         Share of the stream that is known, if it has been estimated lately.
     """
     n_classes = len(classes)
-    counts = (books.stream, books.seen)
-    found = _weigh(*counts, books.taken, books.asked, distinct, classes)
+    effective, stands = _weigh(books.stream, books.seen, books.taken, books.asked, distinct, classes)
     if kappa is None:
-        evidence, _ = _solve(*counts, *found, n_classes, KAPPAS, LOG_T, LOG_NOT_T)
-        weight = np.exp(evidence - evidence.max())
-        kappa = float(weight @ KAPPAS / weight.sum())
-    _, known = _solve(*counts, *found, n_classes, np.array([kappa]), LOG_T, LOG_NOT_T)
+        kappa = _estimate_kappa(
+            books.stream, books.seen, effective, stands, n_classes, KAPPAS, T_GRID, LOG_T, LOG_NOT_T
+        )
+    known = _known_shares(books.stream, effective, stands, n_classes, kappa, T_GRID, LOG_T, LOG_NOT_T)
     rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
     owner = classes[:, None] * np.sqrt(rate + 1e-4)
     return Shares(known, owner / owner.sum(axis=0), classes, kappa)

@@ -168,7 +168,7 @@ def _guard(
             number,
             rows,
             kept[number].result,
-            parameters.half_life,
+            parameters,
             shifts,
         ),
         range(len(kept)),

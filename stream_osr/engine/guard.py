@@ -16,14 +16,15 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.balance import LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
+from stream_osr.config import Parameters
 from stream_osr.engine.state import Chain, Guard
 from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.dishes import log_predictive_without, log_predictives
+from stream_osr.hdp.dishes import Dishes, log_predictive_without, log_predictives
 from stream_osr.hdp.elementwise import exp_each, largest, log_each
 from stream_osr.hdp.franchise import menu_weights
 from stream_osr.hdp.jit import kernel
 from stream_osr.hdp.known import log_new
-from stream_osr.hdp.prior import FULL, homogeneous
+from stream_osr.hdp.prior import FULL, Prior, homogeneous
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.hdp.terms import products
 from stream_osr.references import References
@@ -134,7 +135,7 @@ def follow_balance(
     number: int,
     rows: np.ndarray,
     result: sampler.BatchResult,
-    half_life: float,
+    parameters: Parameters,
     shifts: np.ndarray | None = None,
 ) -> Guarded:
     """Take a batch into the books, and balance its probabilities.
@@ -153,8 +154,8 @@ def follow_balance(
         Whitened rows of the batch, shape (b, d).
     result
         What the step found out.
-    half_life
-        Of the seats.
+    parameters
+        Of the seats' half-life, and whether decisions wait.
     shifts
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
     """
@@ -174,7 +175,7 @@ def follow_balance(
         for step in range(n_levels):
             books.taken[j, :, step] += asked[(group == j) & (level == step)].sum(axis=0)
     books.asked[:] += np.bincount(group, minlength=n_classes)[:, None]
-    weight = 0.5 ** (n / half_life)
+    weight = 0.5 ** (n / parameters.half_life)
     cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)
     levels = np.searchsorted(model.bounds, scores(result.log_density, model.many, model.total))
     for step in range(n_levels):
@@ -194,7 +195,7 @@ def follow_balance(
         estimated_at=state.seen if due else guard.estimated_at,
     )
     result = result._replace(probabilities=probabilities)
-    if len(result.window_seq):
+    if parameters.decision_delay and len(result.window_seq):
         result = result._replace(window_probabilities=_balance_window(chain, state, guard, model, result, weight))
     of_references = np.column_stack([asked[:, :n_classes], asked[:, n_classes:].sum(axis=1)])
     found = balance(shares, of_references, asked, level, own_density[at])
@@ -416,15 +417,10 @@ def cells_of(
         order = np.argsort(state.ids)
         at = np.append(order, 0)[np.searchsorted(state.ids[order], subclass)]
         inside = (subclass >= 0) & (np.append(state.ids, -1)[at] == subclass)
-        weights = np.broadcast_to(weight, len(rows))
-        for i in np.flatnonzero(inside).tolist():
-            k = int(at[i])
-            left = max(float(franchise.seated[0, n_classes + k]) - float(weights[i]), 0.0)
-            left += share * float(tables[n_classes + k])
-            log_weight[i, n_classes + k] = -np.inf
-            if state.dishes.size[k] > 1 and left > 0.0:
-                without = log_predictive_without(state.dishes, k, instances[i], known.prior)
-                log_weight[i, n_classes + k] = without + np.log(left)
+        weights = np.broadcast_to(np.asarray(weight, float), len(rows)).copy()
+        slot = np.where(inside, at, -1)
+        own = franchise.seated[0], tables
+        _leave_out(log_weight, instances, slot, weights, *own, share, n_classes, state.dishes, known.prior)
     _normalize(log_weight)
     return np.asarray(log_weight)
 
@@ -442,6 +438,29 @@ def _log_emerging(value: np.ndarray, head: np.ndarray, power: np.ndarray, least:
         for i in range(n):
             out[i, k] = head[k] - power[k] * value[k, i]
     return out
+
+
+@kernel
+def _leave_out(
+    log_weight: np.ndarray,
+    instances: np.ndarray,
+    slot: np.ndarray,
+    weight: np.ndarray,
+    seated: np.ndarray,
+    tables: np.ndarray,
+    share: float,
+    n_classes: int,
+    dishes: Dishes,
+    prior: Prior,
+) -> None:
+    """Weigh each instance's own subclass, at ``slot`` (-1: none), without it and its seat."""
+    for i in range(len(slot)):
+        k = slot[i]
+        if k >= 0:
+            left = max(seated[n_classes + k] - weight[i], 0.0) + share * tables[n_classes + k]
+            log_weight[i, n_classes + k] = -np.inf
+            if dishes.size[k] > 1 and left > 0.0:
+                log_weight[i, n_classes + k] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
 
 
 @kernel

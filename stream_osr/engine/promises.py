@@ -27,7 +27,7 @@ def keep_promise(
         return list(results)
     batch = plausible(references, np.mean([r.log_density for r in results], axis=0), max_false_unknown)
     out = [r._replace(probabilities=call_known(r.probabilities, batch)) for r in results]
-    if len(results[0].window_seq):
+    if len(results[0].window_seq):  # only looked at where decisions wait
         window = plausible(references, np.mean([r.window_log_density for r in results], axis=0), max_false_unknown)
         out = [r._replace(window_probabilities=call_known(r.window_probabilities, window)) for r in out]
     return out
