@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.errors import InvalidParameter
 from stream_osr.references import References, least_references
+from stream_osr.trained import TrainedModel
 
 
 def plausible(references: References, log_density: np.ndarray, max_false_unknown: float) -> np.ndarray:
@@ -41,6 +43,27 @@ def plausible(references: References, log_density: np.ndarray, max_false_unknown
             rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")
             out[:, j] = rank > max_false_unknown * (len(theirs) + 1) + 1e-9
     return out
+
+
+def check_references(trained: TrainedModel, max_false_unknown: float | None) -> None:
+    """Check that the references of every trained class suffice for the promise.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the class, what it has and what it would need.
+    """
+    if max_false_unknown is None:
+        return
+    least = least_references(max_false_unknown)
+    group = np.zeros(0, np.int64) if trained.references is None else trained.references.group
+    for label, count in zip(trained.labels, np.bincount(group, minlength=len(trained.labels)), strict=True):
+        if count < least:
+            raise InvalidParameter(
+                f"max_false_unknown is {max_false_unknown:g}, and class {label!r} has {count} reference instances, "
+                f"where {least} are needed; give it more training instances, or promise less "
+                f"(max_false_unknown={1.0 / (count + 1):.2g} is the least that these allow)"
+            )
 
 
 def call_known(probabilities: np.ndarray, is_plausible: np.ndarray) -> np.ndarray:

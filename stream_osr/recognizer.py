@@ -14,6 +14,7 @@ import numpy as np
 from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, Parameters, parameters
+from stream_osr.conformal import check_references
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
@@ -828,7 +829,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         if chosen.select == "validation":
             features, X, group = self._training.matrix()
             chosen = select_by_validation(features, X, group, chosen)
-        self._trained = self._train(self._training, chosen, progress=progress)
+        trained = self._train(self._training, chosen, progress=progress)
+        check_references(trained, self._parameters.max_false_unknown)
+        self._trained = trained
         self._stream = open_stream(self._trained, self._parameters)
         self._training = None
         self._evidence.clear()
@@ -848,6 +851,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         model = cls(**arguments)
         for label in trained.labels:
             check_label(label, trained.labels, model._parameters.unknown)
+        check_references(trained, model._parameters.max_false_unknown)
         model._training = None
         model._trained = trained
         model._stream = open_stream(trained, model._parameters)
@@ -1054,7 +1058,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         assert self._trained is not None
         assert self._stream is not None
         if self._glance is None or self._glance.stream is not self._stream:
-            self._glance = Glance(self._trained, self._stream)
+            self._glance = Glance(self._trained, self._stream, self._parameters.max_false_unknown)
         names = self._names(self._stream)
         return [dict(zip(names, row, strict=True)) for row in self._glance.probabilities(values).tolist()]
 

@@ -17,6 +17,7 @@ from stream_osr.engine.following import class_shifts, follow_classes
 from stream_osr.engine.guard import Guarded, follow_balance, rename
 from stream_osr.engine.identities import Kept, keep_identities
 from stream_osr.engine.naming import let_go
+from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.promises import follow_recall, keep_promise
 from stream_osr.engine.signals import count_outliers, follow_known, tally
@@ -70,6 +71,8 @@ def close_batch(
     """
     with one_thread():
         stream, unknown_keys = learn_evidence(stream, evidence, parameters)
+        if evidence:
+            stream = with_references(trained, stream)
         events: list[ev.Event] = []
         if arrived:
             stream, events = _seat_batch(trained, stream, arrived, parameters)

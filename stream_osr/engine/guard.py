@@ -87,6 +87,10 @@ class Model(NamedTuple):
     level: np.ndarray
     confusion: np.ndarray
 
+    def levels(self, log_density: np.ndarray) -> np.ndarray:
+        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
+        return np.asarray(np.searchsorted(self.bounds, scores(log_density, self.many, self.total)))
+
 
 class _Held:
     """References as the key of a cache: one is as good as itself only."""
@@ -162,7 +166,7 @@ def follow_balance(
     known, n = chain.known, len(rows)
     n_classes = len(known.size)
     model = model_of(references, number)
-    guard = _fit(start_guard(n_classes) if chain.guard is None else chain.guard, state.ids, n_classes)
+    guard = fit_guard(start_guard(n_classes) if chain.guard is None else chain.guard, state.ids, n_classes)
     fade = 0.5 ** (n / REMEMBERED)
     books = Books(*(fade * each for each in guard.books))
     own_density = references.log_density[number % len(references.log_density)]
@@ -177,7 +181,7 @@ def follow_balance(
     books.asked[:] += np.bincount(group, minlength=n_classes)[:, None]
     weight = 0.5 ** (n / parameters.half_life)
     cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)
-    levels = np.searchsorted(model.bounds, scores(result.log_density, model.many, model.total))
+    levels = model.levels(result.log_density)
     for step in range(n_levels):
         books.stream[:, step] += cells[levels == step].sum(axis=0)
     books.seen[:] += n
@@ -209,7 +213,7 @@ def _balance_window(
     log_density = result.window_log_density
     rows = chain.state.window.rows[:, :-1]
     cells = cells_of(chain, state, rows, log_density, result.window_subclass, weight * chain.state.window.weight)
-    levels = np.searchsorted(model.bounds, scores(log_density, model.many, model.total))
+    levels = model.levels(log_density)
     return balance(guard.shares, result.window_probabilities, cells, levels, log_density)
 
 
@@ -228,16 +232,25 @@ def start_guard(n_classes: int) -> Guard:
     return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
 
 
-def _fit(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
-    """Make room for subclasses and classes that have come, and forget those that have gone."""
-    books, before = guard.books, len(guard.books.votes)
+def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
+    """Make room for subclasses and classes that have come, and forget those that have gone.
+
+    Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
+    """
+    books, shares, before = guard.books, guard.shares, len(guard.books.votes)
     if before == n_classes and np.array_equal(ids, guard.ids):
         return guard
-    place = {key: before + at for at, key in enumerate(guard.ids.tolist())}
+    place = {key: at for at, key in enumerate(guard.ids.tolist())}
+    new = len(guard.ids)
     classes = [j if j < before else -1 for j in range(n_classes)]
-    cells = [*classes, *(place.get(key, -1) for key in ids.tolist()), before + len(guard.ids)]
-    slots = [place.get(key, before + len(guard.ids)) - before for key in ids.tolist()]
+    slots = [place.get(key, -1) for key in ids.tolist()]
+    cells = [*classes, *(before + slot if slot >= 0 else -1 for slot in slots), before + new]
     owner = np.append(guard.owner, NOBODY)[slots]
+    known = np.ones((n_classes + len(ids) + 1, shares.known.shape[1]))
+    known[n_classes:] = shares.known[before:][[*(slot if slot >= 0 else new for slot in slots), new]]
+    whose = _taken_over(shares.owner, classes, 0)[:, [*(slot if slot >= 0 else new for slot in slots), new]]
+    mix = _taken_over(shares.classes, classes, 0)
+    mix = np.where(mix > 0.0, mix, 1.0 / n_classes)
     return guard._replace(
         ids=ids,
         books=Books(
@@ -247,6 +260,7 @@ def _fit(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
             _taken_over(_taken_over(books.asked, classes, 0), cells, 1),
             _taken_over(books.votes, classes, 0),
         ),
+        shares=shares._replace(known=known, owner=whose, classes=mix / mix.sum()),
         owner=np.where(owner < n_classes, owner, NOBODY),
         known=np.append(guard.known, 0.0)[slots],
     )
@@ -396,11 +410,7 @@ def cells_of(
     """
     known, franchise, instances = chain.known, state.franchise, homogeneous(rows)
     n_classes = len(known.size)
-    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
-    tables = menu_weights(franchise)
-    seats = np.where(tables > 0.0, franchise.seated[0] + share * tables, 0.0)
-    with np.errstate(divide="ignore"):
-        log_seats = np.log(np.append(seats, share * franchise.gamma[0]))
+    log_seats = log_seats_of(state)
     if known.prior.covariance == FULL:
         terms, dishes = known.prior.n_features + 1, state.dishes
         a, b = np.tril_indices(terms)
@@ -419,10 +429,21 @@ def cells_of(
         inside = (subclass >= 0) & (np.append(state.ids, -1)[at] == subclass)
         weights = np.broadcast_to(np.asarray(weight, float), len(rows)).copy()
         slot = np.where(inside, at, -1)
-        own = franchise.seated[0], tables
+        share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+        own = franchise.seated[0], menu_weights(franchise)
         _leave_out(log_weight, instances, slot, weights, *own, share, n_classes, state.dishes, known.prior)
     _normalize(log_weight)
     return np.asarray(log_weight)
+
+
+def log_seats_of(state: StreamState) -> np.ndarray:
+    """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
+    franchise = state.franchise
+    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+    tables = menu_weights(franchise)
+    seats = np.where(tables > 0.0, franchise.seated[0] + share * tables, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.append(seats, share * franchise.gamma[0])))
 
 
 @kernel

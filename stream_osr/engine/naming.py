@@ -19,6 +19,7 @@ from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables, reco
 from stream_osr.engine.discover import describe, estimate_anew
 from stream_osr.engine.evidence import widen
 from stream_osr.engine.following import class_shifts, without_class
+from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import all_seats, at_position, rewrite
 from stream_osr.engine.state import Chain, Past, Stream, Waiting
 from stream_osr.errors import InvalidSubclass, NothingToUndo, shown
@@ -80,6 +81,7 @@ def promote(
         tables = tuple(_tables(chain, own) for chain, own in zip(stream.chains, subclasses, strict=True))
         action = Promotion(number, label, subclasses, ranks, lives, tables)
         stream = adopt(stream, subclasses, label)._replace(actions=record(stream.actions, [action]))
+        stream = with_references(trained, stream)
         return _estimate(trained, stream, events, told)
 
 
@@ -118,10 +120,10 @@ def undo(trained: TrainedModel, stream: Stream, parameters: Parameters) -> tuple
     with one_thread():
         if isinstance(action, Labelling):
             stream = _undo_label(stream, action, parameters)
-            return _close_class(trained, stream, action.label), []
+            return with_references(trained, _close_class(trained, stream, action.label)), []
         before = set(stream.state.ids.tolist())
         if isinstance(action, Promotion):
-            stream = _close_class(trained, _undo_promotion(stream, action), action.label)
+            stream = with_references(trained, _close_class(trained, _undo_promotion(stream, action), action.label))
             again = tuple(key for key in action.subclasses[0] if key in set(stream.state.ids.tolist()) - before)
             event = ev.NamingUndone(action="promotion", subclass_ids=again, label=action.label, **told)
         else:

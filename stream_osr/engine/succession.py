@@ -16,6 +16,7 @@ from stream_osr.discovery.drift import start_drift
 from stream_osr.discovery.lifecycle import Subclass
 from stream_osr.engine.discover import estimate_anew
 from stream_osr.engine.naming import adopt
+from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import remembered
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.errors import InvalidParameter
@@ -85,7 +86,8 @@ def carry_over(
         first = stream.chains[0]
         life, changed = estimate_anew(trained, first.life, told)
         chains = (first._replace(life=life), *stream.chains[1:])
-        return stream._replace(chains=chains, decided=decided), [*events, *changed]
+        stream = with_references(trained, stream._replace(chains=chains, decided=decided))
+        return stream, [*events, *changed]
 
 
 def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:

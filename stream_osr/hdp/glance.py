@@ -86,36 +86,12 @@ def look(
     -------
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
-    n, p = values.shape
-    d = forward.shape[1]
+    n, d = len(values), forward.shape[1]
     count, sums = packed.shape[0], len(first) - 1
-    head, power, least = shape[0], shape[1], shape[2]
-    x = np.ones(d + 1)
-    product = np.empty((d + 1) * (d + 2) // 2)
-    value = np.empty(count)
+    x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
     out = np.empty((n, sums))
     for i in range(n):
-        x[:d] = 0.0
-        for a in range(p):
-            raw = values[i, a]
-            centred = (fill[a] if np.isnan(raw) else raw) - center[a]
-            for b in range(d):
-                x[b] += centred * forward[a, b]
-        draw_in(x[:d])
-        line = 0
-        for a in range(d + 1):
-            for b in range(a + 1):
-                product[line] = x[a] * x[b]
-                line += 1
-        for m in range(count):
-            value[m] = 1.0 + max(dot(packed[m], product), least[m])
-        log_each(value)
-        for m in range(count):
-            value[m] = head[m] - power[m] * value[m]
-        peak = largest(value)
-        for m in range(count):
-            value[m] -= peak
-        exp_each(value)
+        weigh_terms(values[i], fill, center, forward, packed, shape, x, product, value)
         total = 0.0
         for s in range(sums):
             weight = 0.0
@@ -126,6 +102,90 @@ def look(
         for s in range(sums):
             out[i, s] /= total
     return out
+
+
+@kernel
+def look_closely(
+    values: np.ndarray,
+    fill: np.ndarray,
+    center: np.ndarray,
+    forward: np.ndarray,
+    packed: np.ndarray,
+    shape: np.ndarray,
+    first: np.ndarray,
+    emerging: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the known classes, of each emerging subclass and of a new one, for raw rows.
+
+    Parameters
+    ----------
+    values, fill, center, forward, packed, shape, first
+        As for :func:`look`.
+    emerging
+        Number of emerging subclasses, K: their terms are the last.
+
+    Returns
+    -------
+    Probabilities, shape (n, J + K + 1), and the log weight of each known class, shape (n, J).
+    """
+    n, d = len(values), forward.shape[1]
+    count, classes = packed.shape[0], len(first) - 2
+    x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
+    out, log_weight = np.zeros((n, classes + emerging + 1)), np.empty((n, classes))
+    for i in range(n):
+        peak = weigh_terms(values[i], fill, center, forward, packed, shape, x, product, value)
+        total = 0.0
+        for m in range(count):
+            total += value[m]
+        for j in range(classes):
+            for m in range(first[j], first[j + 1]):
+                out[i, j] += value[m]
+            log_weight[i, j] = peak + np.log(out[i, j])
+        for m in range(first[classes], count - emerging):
+            out[i, classes + emerging] += value[m]
+        for k in range(emerging):
+            out[i, classes + k] = value[count - emerging + k]
+        for c in range(classes + emerging + 1):
+            out[i, c] /= total
+    return out, log_weight
+
+
+@kernel
+def weigh_terms(
+    raw: np.ndarray,
+    fill: np.ndarray,
+    center: np.ndarray,
+    forward: np.ndarray,
+    packed: np.ndarray,
+    shape: np.ndarray,
+    x: np.ndarray,
+    product: np.ndarray,
+    value: np.ndarray,
+) -> float:
+    """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm."""
+    d, count = forward.shape[1], packed.shape[0]
+    head, power, least = shape[0], shape[1], shape[2]
+    x[:d] = 0.0
+    for a in range(len(raw)):
+        centred = (fill[a] if np.isnan(raw[a]) else raw[a]) - center[a]
+        for b in range(d):
+            x[b] += centred * forward[a, b]
+    draw_in(x[:d])
+    line = 0
+    for a in range(d + 1):
+        for b in range(a + 1):
+            product[line] = x[a] * x[b]
+            line += 1
+    for m in range(count):
+        value[m] = 1.0 + max(dot(packed[m], product), least[m])
+    log_each(value)
+    for m in range(count):
+        value[m] = head[m] - power[m] * value[m]
+    peak = largest(value)
+    for m in range(count):
+        value[m] -= peak
+    exp_each(value)
+    return float(peak)
 
 
 @kernel

@@ -1,0 +1,115 @@
+"""References of classes that were not trained: opened by promotions or labels, or carried over from an earlier model.
+
+They are the instances of theirs that are remembered, each weighed as if it had not been taken in. The others, those
+of training, are weighed by the opened classes, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.engine.actions import Labelling
+from stream_osr.engine.state import Chain, Stream
+from stream_osr.hdp.broad import add_broad
+from stream_osr.hdp.known import broad_shapes, leave_one_out, log_class_densities
+from stream_osr.hdp.prior import homogeneous
+from stream_osr.references import References
+from stream_osr.trained import TrainedModel
+
+MOST_OF_CLASS = 200
+"""References of a class that was opened, the latest."""
+
+
+class Members(NamedTuple):
+    """Remembered instances of opened classes.
+
+    Attributes
+    ----------
+    rows, group
+        Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
+    subclass
+        Known subclass that holds each in each chain, shape (R, n).
+    """
+
+    rows: np.ndarray
+    group: np.ndarray
+    subclass: np.ndarray
+
+
+def with_references(trained: TrainedModel, stream: Stream) -> Stream:
+    """Bring the references of a stream up to date with the classes that it knows."""
+    base = trained.references
+    if base is None:
+        return stream
+    if len(stream.labels) == len(trained.labels):
+        return stream if stream.references is None else stream._replace(references=None)
+    members = _members(trained, stream)
+    place = np.concatenate([_places(base.group), _places(members.group)])
+    order = np.argsort(place, kind="stable")
+    rows = np.concatenate([base.rows, members.rows])[order]
+    log_density = tuple(
+        _log_density(chain, base, number % len(base.log_density), members, members.subclass[number])[order]
+        for number, chain in enumerate(stream.chains)
+    )
+    group = np.concatenate([base.group, members.group])[order]
+    return stream._replace(references=References(rows, group, log_density))
+
+
+def _places(group: np.ndarray) -> np.ndarray:
+    """Spread the instances of each class evenly over [0, 1), in the order that they are in."""
+    place = np.empty(len(group))
+    for j in np.unique(group):
+        own = group == j
+        place[own] = (np.arange(own.sum()) + 0.5) / own.sum()
+    return place
+
+
+def _members(trained: TrainedModel, stream: Stream) -> Members:
+    known, width = stream.known, trained.known.prior.n_features
+    rows, group = [np.zeros((0, width))], [np.zeros(0, np.int64)]
+    subclass = [np.zeros((len(stream.chains), 0), np.int64)]
+    for j in range(len(trained.labels), len(stream.labels)):
+        ids = known.ids[known.seated[j] > 0]
+        found = [np.flatnonzero(np.isin(chunk.subclass[0], ids)) for chunk in stream.past]
+        told = [a for a in stream.actions if isinstance(a, Labelling) and a.label == stream.labels[j]]
+        theirs = [chunk.rows[at] for chunk, at in zip(stream.past, found, strict=True)]
+        theirs += [np.asarray(action.row)[None] for action in told]
+        seats = [chunk.subclass[:, at] for chunk, at in zip(stream.past, found, strict=True)]
+        seats += [np.array(action.into, np.int64)[:, None] for action in told]
+        if theirs:
+            rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
+            group.append(np.full(len(rows[-1]), j))
+            subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])
+    return Members(np.concatenate(rows), np.concatenate(group), np.concatenate(subclass, axis=1))
+
+
+def _log_density(chain: Chain, base: References, number: int, members: Members, subclass: np.ndarray) -> np.ndarray:
+    """Log class densities in one chain: of the trained references, then of the members of opened classes."""
+    known, trained = chain.known, base.log_density[number].shape[1]
+    old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
+    old[:, :trained] = base.log_density[number]
+    if not len(members.group):
+        return old
+    instances = homogeneous(members.rows)
+    new = log_class_densities(known, chain.frozen, instances)[0]
+    slot = np.argsort(known.ids)
+    at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
+    own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
+    apart = leave_one_out(
+        instances,
+        members.group,
+        own,
+        known.dishes,
+        chain.frozen.log_weight,
+        known.seated,
+        known.size,
+        known.alpha,
+        known.prior,
+    )
+    apart = add_broad(apart, broad_shapes(known), chain.frozen.log_weight, instances)
+    i = np.arange(len(members.group))
+    found = apart[i, members.group]
+    new[i, members.group] = np.where(np.isfinite(found), found, new[i, members.group])
+    return np.concatenate([old, new])
