@@ -194,12 +194,12 @@ def _weigh(
     for c in range(count):
         base = 0.0
         for j in range(n_classes):
-            if asked[j, c] > 0.0:
+            if asked[j, c] > 0.0 and distinct[j] > 0.0:
                 base += classes[j] * classes[j] * seen[c] / min(asked[j, c], distinct[j])
         for level in range(levels):
             total, square = 0.0, 0.0
             for j in range(n_classes):
-                if asked[j, c] > 0.0:  # asking the same reference again tells nothing new
+                if asked[j, c] > 0.0 and distinct[j] > 0.0:  # asking the same reference again tells nothing new
                     used = min(asked[j, c], distinct[j])
                     w, count_j = classes[j] * seen[c] / used, taken[j, c, level] * used / asked[j, c]
                     total += w * count_j

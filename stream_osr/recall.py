@@ -82,10 +82,11 @@ def promise(log_density: Sequence[np.ndarray], group: np.ndarray) -> ExpectedRec
     """
     share = np.bincount(group, minlength=log_density[0].shape[1]) / len(group)
     found = np.zeros_like(log_density[0])
+    judged = np.all([np.isfinite(each.max(axis=1)) for each in log_density], axis=0)
     for each in log_density:
-        weight = share * np.exp(each - each.max(axis=1, keepdims=True))
-        found += weight / weight.sum(axis=1, keepdims=True)
-    right = float((found.argmax(axis=1) == group).mean())
+        weight = share * np.exp(each[judged] - each[judged].max(axis=1, keepdims=True))
+        found[judged] += weight / weight.sum(axis=1, keepdims=True)
+    right = float((judged & (found.argmax(axis=1) == group)).mean())
     n = len(group)
     centre = (right * n + 0.5 * Z**2) / (n + Z**2)
     half = Z / (n + Z**2) * np.sqrt(right * (1.0 - right) * n + 0.25 * Z**2) + Z * WIDEST
@@ -143,7 +144,7 @@ def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
     distinct
         References that there are of each class, shape (J,).
     """
-    have = called.asked > 0.0
+    have = (called.asked > 0.0) & (distinct > 0) & (called.shares > 0.0)
     if not have.any():
         return None
     shares = called.shares[have] / called.shares[have].sum()

@@ -247,7 +247,9 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
         assert one.trained is same.trained is trained
     assert pickle.dumps(trained) == before
     assert (
-        TrainedModel(trained.names, trained.labels, trained.space, trained.draws, trained.report).fingerprint
+        TrainedModel(
+            trained.names, trained.labels, trained.space, trained.draws, trained.report, trained.references
+        ).fingerprint
         == fingerprint
     )
     assert len(one._stream.labels) == 3
@@ -285,12 +287,13 @@ def test_fingerprint_tells_trained_models_apart():
     assert fitted().trained.fingerprint == models[0].trained.fingerprint
 
 
-def test_file_holds_no_training_instances_and_the_trained_part_once(tmp_path):
+@pytest.mark.parametrize("references", [0, 40])
+def test_file_holds_the_references_of_the_training_instances_and_the_trained_part_once(tmp_path, references):
     def size(n: int) -> int:
-        fitted(n, training_sweeps=0).save(tmp_path / "model.osr")
+        fitted(n, training_sweeps=0, references=references).save(tmp_path / "model.osr")
         return (tmp_path / "model.osr").stat().st_size
 
-    assert size(30) == pytest.approx(size(600), rel=0.02)
+    assert size(120) == pytest.approx(size(600), rel=0.02)
     loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
     assert loaded._stream.known is loaded.trained.known
 

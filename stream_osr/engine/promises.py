@@ -57,7 +57,7 @@ def follow_recall(
     if parameters.max_false_unknown is not None:
         density = np.mean(references.log_density, axis=0)[at]
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
-    label = most_probable(shift_odds(stream.odds, probabilities), parameters.min_probability)
+    label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     shares = np.mean([one.guard.shares.classes for one in guarded], axis=0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
     called = call(called, label, group, shares, n)
