@@ -8,10 +8,11 @@ references of class j. What comes beyond that is new. Both counts are uncertain,
 instances that are known has a posterior: of S + a instances, a are references, each with odds ``t / v`` for one to
 one of the stream,
 
-    p(t | S, a)  is proportional to  t^a (1 + t / v)^-(S + a) Beta(t; t0, 1 - t0),
+    p(t | S, a)  is proportional to  t^a (1 + t / v)^-(S + a) p(t),
 
-v being the instances of the stream that one reference stands for. ``t0`` is what the small cells say together.
-``docs/inference.md``, section 15, has the argument.
+v being the instances of the stream that one reference stands for. The prior p(t) says that most subclasses are of
+one kind: all known with probability .8 t0, all new with .8 (1 - t0), else any share; ``t0`` is what the small cells
+say together. ``docs/inference.md``, section 15, has the argument.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ LEAST_BELOW = 4.0
 """A bound that fewer references of a typical class lie below is not used."""
 SMALL = 8.0
 """Instances of the stream below which a subclass counts with all other small ones."""
-T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 33)))
+T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 65)))
 LOG_T = np.log(T_GRID)
-LOG_NOT_T = np.log1p(-T_GRID)
+MIXED = 0.2
+"""Prior probability that a cell holds both known and new instances, in whatever proportion; else it holds one
+kind."""
+SLAB = MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum()
 KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
 """Standard deviation of kappa from what the cells say together."""
@@ -143,7 +147,7 @@ def known_share(
     before: float,
     t: np.ndarray,
     log_t: np.ndarray,
-    log_not_t: np.ndarray,
+    slab: np.ndarray,
 ) -> tuple[float, float]:
     """Posterior of the share of a cell that is known.
 
@@ -154,9 +158,9 @@ def known_share(
     stands_for
         Instances of the stream that a reference stands for: v.
     before
-        Prior mean t0; the prior is Beta(t0, 1 - t0).
-    t, log_t, log_not_t
-        A grid of shares, evenly spaced on the logit scale, its logarithms and those of one less the shares.
+        Prior mean t0: with probability ``1 - MIXED`` all of the cell is known (t0) or all of it new; else any share.
+    t, log_t, slab
+        A grid of shares, evenly spaced on the logit scale, its logarithms, and the prior of the mixed ones.
 
     Returns
     -------
@@ -165,18 +169,21 @@ def known_share(
     n = len(t)
     value = np.empty(n)
     rate, log_odds = 1.0 / stands_for, -math.log(stands_for)
-    peak, norm = -np.inf, 0.0
+    peak = -np.inf
     for i in range(n):
-        prior = before * log_t[i] + (1.0 - before) * log_not_t[i]
-        norm += math.exp(prior)
-        value[i] = prior + taken * (log_t[i] + log_odds) - (stream + taken) * math.log1p(t[i] * rate)
+        prior = slab[i]
+        if i == 0:
+            prior += (1.0 - MIXED) * (1.0 - before)
+        elif i == n - 1:
+            prior += (1.0 - MIXED) * before
+        value[i] = math.log(prior) + taken * (log_t[i] + log_odds) - (stream + taken) * math.log1p(t[i] * rate)
         peak = max(peak, value[i])
     total, mean = 0.0, 0.0
     for i in range(n):
         w = math.exp(value[i] - peak)
         total += w
         mean += w * t[i]
-    return mean / total, peak + math.log(total / norm)
+    return mean / total, peak + math.log(total)
 
 
 @kernel
@@ -241,11 +248,12 @@ def _estimate_kappa(
     kappas: np.ndarray,
     t: np.ndarray,
     log_t: np.ndarray,
-    log_not_t: np.ndarray,
+    slab: np.ndarray,
 ) -> float:
     """Posterior mean of the share of the stream that is known.
 
     Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
+    A known class is one cell here: what it takes is frozen, and may well be a little denser than its references.
     """
     small, pool = _pool(stream, effective, stands, n_classes)
     count, levels = stream.shape
@@ -255,17 +263,28 @@ def _estimate_kappa(
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             of_small, log_evidence = known_share(
-                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_not_t
+                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab
             )
             evidence[number] += log_evidence
-            for c in range(count):
+            for c in range(n_classes, count):
                 s, a = stream[c, level], effective[c, level]
                 if s + a < CRUMB:
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, log_not_t)
+                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, slab)
                     evidence[number] += log_evidence
+                rate += s / seen[c] * share
+                whole += s / seen[c]
+        for c in range(n_classes):
+            s, a, v = stream[c].sum(), 0.0, 1e-9
+            mass = (effective[c] * stands[c]).sum()
+            if mass > 0.0:
+                v = (effective[c] * stands[c] * stands[c]).sum() / mass
+                a = mass / v
+            if s + a >= CRUMB:
+                share, log_evidence = known_share(s, a, v * kappa, EVEN, t, log_t, slab)
+                evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
         evidence[number] -= 0.5 * ((kappa - rate / whole) / INCOHERENCE) ** 2
@@ -282,20 +301,20 @@ def _known_shares(
     kappa: float,
     t: np.ndarray,
     log_t: np.ndarray,
-    log_not_t: np.ndarray,
+    slab: np.ndarray,
 ) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
     _, pool = _pool(stream, effective, stands, n_classes)
     count, levels = stream.shape
     known = np.ones((count, levels))
     for level in range(levels):
-        before, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_not_t)
+        before, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab)
         before = min(max(before, EXTREME), 1.0 - EXTREME)
         for c in range(n_classes, count):
             s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
             known[c, level] = before
             if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = known_share(s, a, v, before, t, log_t, log_not_t)
+                known[c, level], _ = known_share(s, a, v, before, t, log_t, slab)
     return known
 
 
@@ -316,10 +335,8 @@ def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: fl
     n_classes = len(classes)
     effective, stands = _weigh(books.stream, books.seen, books.taken, books.asked, distinct, classes)
     if kappa is None:
-        kappa = _estimate_kappa(
-            books.stream, books.seen, effective, stands, n_classes, KAPPAS, T_GRID, LOG_T, LOG_NOT_T
-        )
-    known = _known_shares(books.stream, effective, stands, n_classes, kappa, T_GRID, LOG_T, LOG_NOT_T)
+        kappa = _estimate_kappa(books.stream, books.seen, effective, stands, n_classes, KAPPAS, T_GRID, LOG_T, SLAB)
+    known = _known_shares(books.stream, effective, stands, n_classes, kappa, T_GRID, LOG_T, SLAB)
     rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
     owner = classes[:, None] * np.sqrt(rate + 1e-4)
     return Shares(known, owner / owner.sum(axis=0), classes, kappa)
