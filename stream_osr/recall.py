@@ -36,12 +36,21 @@ class ExpectedRecall(NamedTuple):
         Interval that holds it with 95 %, as far as the number of references goes.
     false_unknown
         Share of the known instances that are called unknown.
+
+    Examples
+    --------
+    >>> print(ExpectedRecall(0.97, 0.95, 0.98, 0.01))
+    0.970 (0.950 to 0.980), 1.0 % called unknown
     """
 
     recall: float
     low: float
     high: float
     false_unknown: float
+
+    def __str__(self) -> str:
+        share = f"{self.recall:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return f"{share}, {100 * self.false_unknown:.1f} % called unknown"
 
 
 class Called(NamedTuple):
@@ -83,7 +92,9 @@ def promise(log_density: Sequence[np.ndarray], group: np.ndarray) -> ExpectedRec
     share = np.bincount(group, minlength=log_density[0].shape[1]) / len(group)
     found = np.zeros_like(log_density[0])
     for each in log_density:
-        weight = share * np.exp(each - each.max(axis=1, keepdims=True))
+        peak = each.max(axis=1, keepdims=True)
+        nowhere = np.isneginf(peak)  # the only instance of the only class
+        weight = share * np.exp(np.where(nowhere, 0.0, each - np.where(nowhere, 0.0, peak)))
         found += weight / weight.sum(axis=1, keepdims=True)
     right = float((found.argmax(axis=1) == group).mean())
     n = len(group)
