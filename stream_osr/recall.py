@@ -109,7 +109,7 @@ def instances_that_would_do(recall: float) -> int:
     Examples
     --------
     >>> instances_that_would_do(0.9)
-    865
+    848
     """
     room = ENOUGH - Z * WIDEST
     return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))
