@@ -336,6 +336,10 @@ def inspect(
     typer.echo(str(recognizer.summary()))
     trained = recognizer.trained
     typer.echo(f"signals: {recognizer.signals}")
+    if trained.unguarded:
+        typer.echo(f"no guard: {trained.unguarded}")
+    else:
+        typer.echo(f"{recognizer.menu.references} reference instances guard the known classes")
     typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:

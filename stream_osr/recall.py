@@ -36,12 +36,21 @@ class ExpectedRecall(NamedTuple):
         Interval that holds it with 95 %, as far as the number of references goes.
     false_unknown
         Share of the known instances that are called unknown.
+
+    Examples
+    --------
+    >>> print(ExpectedRecall(0.97, 0.95, 0.98, 0.01))
+    0.970 (0.950 to 0.980), 1.0 % called unknown
     """
 
     recall: float
     low: float
     high: float
     false_unknown: float
+
+    def __str__(self) -> str:
+        share = f"{self.recall:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return f"{share}, {100 * self.false_unknown:.1f} % called unknown"
 
 
 class Called(NamedTuple):
@@ -99,7 +108,7 @@ def instances_that_would_do(recall: float) -> int:
     Examples
     --------
     >>> instances_that_would_do(0.9)
-    865
+    848
     """
     room = ENOUGH - Z * WIDEST
     return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))

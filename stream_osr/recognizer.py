@@ -35,6 +35,7 @@ from stream_osr.engine import (
     open_stream,
     opened_since,
     promote,
+    references_of,
     undo,
 )
 from stream_osr.engine.summaries import emerged_statistics
@@ -835,6 +836,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self._stream = open_stream(self._trained, self._parameters)
         self._training = None
         self._evidence.clear()
+        self._trained.tell_unguarded()
         return self._trained.report
 
     @classmethod
@@ -855,6 +857,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         model._training = None
         model._trained = trained
         model._stream = open_stream(trained, model._parameters)
+        trained.tell_unguarded()
         return model
 
     def carry_over(self, earlier: OpenSetRecognizer) -> None:
@@ -1112,9 +1115,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
             shares = {int(known.ids[k]): float(known.seated[j, k] / known.size[j]) for k in _members(known.seated[j])}
             largest = sorted(shares.items(), key=lambda item: -item[1])
             groups.append(Group(label, int(known.size[j]), tuple(largest)))
+        trained = self._trained if self._training is None else None
+        lives = stream.life.subclasses
         emerging = [
-            (int(key), int(size), key in stream.life.subclasses and stream.life.subclasses[int(key)].emerged)
-            for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)
+            (key, size, key in lives and lives[key].emerged)
+            for key, size in zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True)
+            if not (key in lives and lives[key].owned)
         ]
         aside = stream.chains[0].aside
         emerging += [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]
@@ -1129,21 +1135,30 @@ class OpenSetRecognizer(MiniBatchClassifier):
             emerging=tuple(emerging),
             delta=found.delta,
             new_classes=found.estimate,
+            promised_recall=None if trained is None else trained.report.known_recall,
+            expected_recall=self.expected_recall,
+            guarded=trained is None or not trained.unguarded,
         )
 
     @property
     def signals(self) -> Signals:
-        """Four counts: novelty, drift, outliers, data quality (see :class:`stream_osr.Signals`).
+        """What goes on beside the known, counted, and the recall to be expected (see :class:`stream_osr.Signals`).
 
         Examples
         --------
         >>> model = OpenSetRecognizer()
         >>> model.learn_one({"a": 1.0, "b": None}, "left")
-        >>> model.signals
-        Signals(novelty=0, drift=0, outliers=0, data_quality=1)
+        >>> model.signals.data_quality, model.signals.expected_recall
+        (1, None)
         """
-        told = Signals() if self._stream is None else self._stream.signals
-        return told._replace(data_quality=self.counters["bad_rows"])
+        stream = self._stream
+        if stream is None:
+            return Signals(data_quality=self.counters["bad_rows"])
+        return stream.signals._replace(
+            data_quality=self.counters["bad_rows"],
+            expected_recall=self.expected_recall,
+            recall_dropped=stream.called is not None and stream.called.dropped,
+        )
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:
@@ -1184,8 +1199,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
         >>> report = model.freeze()
         >>> model.menu.emerging, model.menu.active
         (0, 0)
+        >>> model.menu.references
+        200
         """
-        return self._frozen()[1].menu
+        trained, stream = self._frozen()
+        references = references_of(trained, stream)
+        return stream.menu._replace(references=0 if references is None else len(references.group))
 
     def new_classes(self) -> NewClasses:
         """Gather the emerging subclasses in candidate new classes, and estimate how many classes they are.
@@ -1303,6 +1322,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
             raise PersistenceError(
                 f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
             ) from error
+        if model._training is None and model._trained is not None:
+            model._trained.tell_unguarded()
         return model
 
 

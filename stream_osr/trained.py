@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -24,6 +25,8 @@ from stream_osr.hdp.training import Training, summarize, train
 from stream_osr.parallel import each
 from stream_osr.recall import ENOUGH, instances_that_would_do, promise
 from stream_osr.references import References, choose_references, unseen_densities, with_ranks
+
+logger = logging.getLogger("stream_osr")
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
@@ -97,14 +100,18 @@ class TrainingReport:
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
+        wide = self.recall_interval is not None and self.recall_interval[1] - self.recall_interval[0] > 2.0 * ENOUGH
         lines = [
             f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
-            f"expected recall of known classes {self.known_recall:.3f}{self._interval()}"
+            f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
+            f"{self.known_recall:.3f}{self._interval()}"
         ]
-        if self.recall_interval is not None and self.recall_interval[1] - self.recall_interval[0] > 2.0 * ENOUGH:
+        if wide:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
-        if not self.references:
+        if self.references:
+            lines.append(f"{self.references} of them are kept with the model and asked beside the stream")
+        else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
             listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes)
@@ -166,6 +173,30 @@ class TrainedModel:
     def densities(self) -> tuple[Densities, ...]:
         """Frozen densities of the known classes, in each draw."""
         return tuple(densities(known) for known in self.draws)
+
+    @cached_property
+    def unguarded(self) -> str:
+        """Why nothing guards the known classes, and what to do; empty: references do."""
+        if self.references is not None and len(self.references.group):
+            return ""
+        if self.report.recall_interval is None:
+            return (
+                "the model is of an earlier release of stream-osr, which kept no reference instances: nothing guards "
+                "its known classes, they may turn unknown as the stream goes on, and nobody is told; train it anew"
+            )
+        return (
+            "no reference instances were kept: nothing guards the known classes, they may turn unknown as the stream "
+            "goes on, and nobody is told; train with references=1000, and with more than one instance of a class"
+        )
+
+    @cached_property
+    def _told(self) -> None:
+        if self.unguarded:
+            logger.warning("%s", self.unguarded)
+
+    def tell_unguarded(self) -> None:
+        """Say on the logger that nothing guards the known classes, if so; once, however many recognizers share it."""
+        self._told  # noqa: B018  # evaluated once
 
     @property
     def shared(self) -> tuple[TrainedModel, tuple[Densities, ...]]:

@@ -14,6 +14,7 @@ from stream_osr import (
     NewClasses,
     NewClassesChanged,
     OpenSetRecognizer,
+    RecallDropped,
     Signals,
     SubclassDormant,
     SubclassEmerged,
@@ -23,11 +24,13 @@ from stream_osr import (
     SubclassMuted,
     SubclassPromoted,
     SubclassRecurred,
+    SubclassRefuted,
     SubclassSplit,
     Summary,
     TrainingReport,
     evaluation,
 )
+from stream_osr.recall import ExpectedRecall
 
 
 def test_names_of_the_package():
@@ -40,6 +43,7 @@ def test_names_of_the_package():
         "NewClasses",
         "NewClassesChanged",
         "OpenSetRecognizer",
+        "RecallDropped",
         "Signals",
         "SubclassDormant",
         "SubclassEmerged",
@@ -49,6 +53,7 @@ def test_names_of_the_package():
         "SubclassMuted",
         "SubclassPromoted",
         "SubclassRecurred",
+        "SubclassRefuted",
         "SubclassSplit",
         "Summary",
         "TrainedModel",
@@ -111,6 +116,9 @@ def test_arguments_of_the_constructor():
         "max_subclasses": 200,
         "max_dormant": 1000,
         "label_horizon": 10_000,
+        "references": 1000,
+        "max_false_unknown": None,
+        "follow_drift": False,
         "drift_interval": 1e6,
         "n_jobs": None,
         "freezing": "auto",
@@ -129,6 +137,7 @@ def test_members_of_the_recognizer():
         "drain",
         "drain_events",
         "emerged_statistics",
+        "expected_recall",
         "flush",
         "freeze",
         "from_state",
@@ -201,9 +210,19 @@ def test_fields_of_what_is_told():
         *about,
         *("label", "direction", "since", "size", "rank_before", "rank_now", "movement"),
     ]
-    assert Signals._fields == ("novelty", "drift", "outliers", "data_quality")
+    assert [f.name for f in dataclasses.fields(SubclassRefuted)] == [
+        *(*about, "subclass_id", "label", "known_share", "size"),
+    ]
+    assert [f.name for f in dataclasses.fields(RecallDropped)] == [
+        *(*about, "recall", "low", "high", "false_unknown", "promised"),
+    ]
+    assert ExpectedRecall._fields == ("recall", "low", "high", "false_unknown")
+    assert Signals._fields == (
+        *("novelty", "drift", "outliers", "data_quality", "recall_drops", "expected_recall", "recall_dropped"),
+    )
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),
+        *("promised_recall", "expected_recall", "guarded"),
     ]
     assert [f.name for f in dataclasses.fields(NewClasses)] == ["candidates", "number", "delta", "low", "high"]
     assert [f.name for f in dataclasses.fields(CandidateClass)] == [
@@ -211,5 +230,5 @@ def test_fields_of_what_is_told():
     ]
     assert [f.name for f in dataclasses.fields(TrainingReport)] == [
         *("instances", "subclasses", "known_recall", "small_classes", "constant_features", "missing_values"),
-        "variance_left_out",
+        *("variance_left_out", "recall_interval", "references"),
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_osr.discovery.grouping import Estimate
+from stream_osr.recall import ExpectedRecall
 
 NOTHING = Estimate()
 """Nothing new was found."""
@@ -49,6 +50,13 @@ class Summary:
         The paper's Delta, equation (14).
     new_classes
         Estimated number of new classes, as `OpenSetRecognizer.new_classes` tells it.
+    promised_recall
+        What training promised of the known classes; ``None``: training goes on.
+    expected_recall
+        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
+        no references.
+    guarded
+        The model has references, or training goes on.
     """
 
     known: tuple[Group, ...]
@@ -58,6 +66,9 @@ class Summary:
     emerging: tuple[tuple[int, int, bool], ...]
     delta: int
     new_classes: Estimate = NOTHING
+    promised_recall: float | None = None
+    expected_recall: ExpectedRecall | None = None
+    guarded: bool = True
 
     def __str__(self) -> str:
         rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
@@ -76,7 +87,14 @@ class Summary:
             f" ({candidates} more without support yet); estimated number of new classes: {self.new_classes}"
             f" (the paper's Delta: {self.delta})"
         )
+        if self.promised_recall is not None:
+            lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
         return "\n".join(lines)
+
+    def _recall_now(self) -> str:
+        if not self.guarded:
+            return "and nothing tells whether it holds: the model has no reference instances"
+        return "nothing decided yet" if self.expected_recall is None else f"expected now {self.expected_recall}"
 
 
 def _percent(share: float) -> str:

@@ -19,6 +19,7 @@ from stream_osr.engine.state import (
     Waiting,
     expect_known,
     open_stream,
+    references_of,
 )
 from stream_osr.engine.succession import carry_over, opened_since
 
@@ -50,5 +51,6 @@ __all__ = [
     "opened_since",
     "predict",
     "promote",
+    "references_of",
     "undo",
 ]

@@ -143,13 +143,14 @@ def _seat_batch(
         trained, stream, rows, nearest[0], ranks[0], probabilities, seat, parameters, explained=explained
     )
     events += drifted
-    signals = tally(stream.signals, events, count_outliers(stream.chains[0], *stepped[0]))
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
-    following = following._replace(drift=drift, signals=signals)
+    following = following._replace(drift=drift)
     if guarded is not None:
         following, dropped = follow_recall(trained, following, guarded, parameters)
         events += dropped
+    outliers = count_outliers(stream.chains[0], *stepped[0])
+    following = following._replace(signals=tally(stream.signals, events, outliers))
     if parameters.follow_drift:
         following = follow_classes(following, rows, results[0].log_density, ranks[0], probabilities)
     return following, events

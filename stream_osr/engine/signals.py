@@ -128,6 +128,7 @@ def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signal
         novelty=signals.novelty + sum(isinstance(event, ev.SubclassEmerged) for event in events),
         drift=signals.drift + sum(isinstance(event, ev.ClassDrifted) for event in events),
         outliers=signals.outliers + outliers,
+        recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
     )
 
 

@@ -117,6 +117,8 @@ class Menu(NamedTuple):
         Concentration of the stream's restaurant.
     gamma
         Concentration of the menu.
+    references
+        Reference instances that guard the known classes; 0: nothing does.
     """
 
     known: int
@@ -124,6 +126,7 @@ class Menu(NamedTuple):
     active: int
     alpha0: float
     gamma: float
+    references: int = 0
 
 
 class Waiting(NamedTuple):

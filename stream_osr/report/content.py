@@ -10,6 +10,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.axes import Plane, planes
 from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, with_truth
+from stream_osr.report.held import Held, how_it_held
 from stream_osr.report.inside import look_inside
 from stream_osr.report.tables import Group, Judged, discovery, judge
 from stream_osr.report.timeline import Timeline, lay_out
@@ -45,6 +46,8 @@ class Content(NamedTuple):
         Decisions.
     fingerprint
         Of the model.
+    held
+        Whether the known classes held.
     """
 
     title: str
@@ -59,6 +62,7 @@ class Content(NamedTuple):
     judged: Judged | None
     told: Decided | None
     fingerprint: str | None
+    held: Held
 
 
 def collect(
@@ -92,7 +96,7 @@ def collect(
     if told is not None and not len(told.seq):
         told = None
     events = list(events)
-    emerged = from_events(events)
+    emerged, held = from_events(events), how_it_held(model, events)
     inside, summary, fingerprint = None, None, None
     if model is not None:
         inside, summary = look_inside(model), model.summary()
@@ -131,4 +135,5 @@ def collect(
         judged=None if told is None else judge(told),
         told=told,
         fingerprint=fingerprint,
+        held=held,
     )

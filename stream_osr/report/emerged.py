@@ -45,6 +45,8 @@ class Emerged(NamedTuple):
         It is still in the model.
     truth
         True classes of its instances and how many of each, where labels are given; the most frequent first.
+    refuted
+        Known class that it describes anew: it is not new after all. Empty: nobody said so.
     """
 
     id: int
@@ -57,6 +59,7 @@ class Emerged(NamedTuple):
     exemplars: tuple[str, ...]
     alive: bool = True
     truth: tuple[tuple[str, int], ...] = ()
+    refuted: str = ""
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
@@ -96,6 +99,9 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
                 )
             elif event["type"] in {"SubclassForgotten", "SubclassMerged"} and event["subclass_id"] in out:
                 out[event["subclass_id"]] = out[event["subclass_id"]]._replace(alive=False)
+            elif event["type"] == "SubclassRefuted" and event["subclass_id"] in out:
+                before = out[event["subclass_id"]]
+                out[event["subclass_id"]] = before._replace(size=int(event["size"]), refuted=str(event["label"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ConnectorError(
                 f"event {number + 1} cannot be read ({type(error).__name__}: {error}); "

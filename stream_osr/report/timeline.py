@@ -55,6 +55,8 @@ class Timeline(NamedTuple):
         Events of the rows.
     estimates
         Where the paper's Delta changed, and to what, in order.
+    drops
+        Where the recall of the known classes fell below the promise.
     """
 
     edges: NDArray[np.int64]
@@ -66,6 +68,7 @@ class Timeline(NamedTuple):
     truly_unknown: NDArray[np.int64]
     marks: tuple[Mark, ...]
     estimates: tuple[tuple[int, int], ...]
+    drops: tuple[int, ...] = ()
 
 
 def subclass_name(key: int) -> str:
@@ -110,6 +113,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
         for name in told.known
         if name in common[:ROWS]
     ]
+    events = list(events)
     marks, estimates = _events(events, {subclass_name(key) for key in shown})
     return Timeline(
         edges=edges,
@@ -121,6 +125,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
         truly_unknown=count(told.truly_unknown),
         marks=marks,
         estimates=estimates,
+        drops=tuple(int(event["seq"]) for event in events if event.get("type") == "RecallDropped"),
     )
 
 

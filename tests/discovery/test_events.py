@@ -16,6 +16,7 @@ from stream_osr import (
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
+    RecallDropped,
     SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
@@ -24,6 +25,7 @@ from stream_osr import (
     SubclassMuted,
     SubclassPromoted,
     SubclassRecurred,
+    SubclassRefuted,
     SubclassSplit,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement
@@ -53,6 +55,8 @@ EVENTS: list[Event] = [
     SubclassPromoted(**SUBCLASS, label="sky"),
     NamingUndone(**ABOUT, action="promotion", subclass_ids=(5, 9), label="sky"),
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
+    SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20),
+    RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
     ClassDrifted(
         **ABOUT,

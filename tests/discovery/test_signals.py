@@ -1,10 +1,12 @@
-"""Novelty, drift, outliers, data quality: four counts, each of its own kind."""
+"""Novelty, drift, outliers, data quality, recall: each counted apart, and the recall to be expected."""
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_osr import ClassDrifted, OpenSetRecognizer, Signals, SubclassEmerged, TrainedModel
+from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
 from stream_osr.hdp.space import whiten
+from stream_osr.persistence import read_archive, write_archive
 from tests.blobs import KNOWN, fitted, stream_part
 
 
@@ -145,7 +148,8 @@ def test_four_kinds_of_things_are_counted_apart(tmp_path):
 
     send(usual(1024))
     quiet = model.signals
-    assert quiet._replace(outliers=0) == Signals()
+    assert quiet.expected_recall == model.expected_recall
+    assert quiet._replace(outliers=0, expected_recall=None) == Signals()
     for _ in range(3):
         model.learn_one({"a": 0.0, "b": math.nan})
     with pytest.raises(ValueError, match="feature 'b'"):
@@ -170,6 +174,36 @@ def test_before_anything_was_learnt_there_is_nothing_to_count():
     assert OpenSetRecognizer().signals == Signals()
 
 
+def test_a_recall_below_the_promise_is_told_once_and_counted_and_seen_until_it_is_back(tmp_path):
+    trained = fitted(200, batch_size=64, chains=1).trained
+    more_than_any_model_does = replace(trained.report, known_recall=1.1, recall_interval=(1.05, 1.15))
+    promising = replace(trained, report=more_than_any_model_does)
+    model = OpenSetRecognizer.from_trained(promising, batch_size=64, chains=1)
+    for x, _ in stream_part(256, new_share=0.0):
+        model.learn_one(x)
+    (dropped,) = [event for event in model.drain_events() if isinstance(event, RecallDropped)]
+    assert (dropped.promised, dropped.seq) == (1.1, 63), "with the first batch all references that there are"
+    assert (model.signals.recall_drops, model.signals.recall_dropped) == (1, True)
+    assert model.signals.expected_recall == model.expected_recall
+    assert str(model.signals).endswith(" called unknown: below what was promised")
+    assert f"promised 1.100, expected now {model.expected_recall}" in str(model.summary())
+    model.save(tmp_path / "model.osr")
+    for other in (OpenSetRecognizer.load(tmp_path / "model.osr"), pickle.loads(pickle.dumps(model))):
+        assert other.signals == model.signals
+
+
+def test_signals_of_an_earlier_release_are_read(tmp_path):
+    """Their record had four counts."""
+    write_archive(tmp_path / "now.osr", "signals", Signals(1, 2, 3, 4))
+    with np.load(tmp_path / "now.osr") as archive:
+        manifest = json.loads(str(archive["manifest"]))
+    values = manifest["content"]["values"]
+    manifest["content"]["values"] = {name: values[name] for name in ("novelty", "drift", "outliers", "data_quality")}
+    with (tmp_path / "then.osr").open("wb") as file:
+        np.savez(file, manifest=np.array(json.dumps(manifest)))
+    assert read_archive(tmp_path / "then.osr", "signals") == Signals(1, 2, 3, 4)
+
+
 def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):
     books = Books(trained)
     for _ in range(4):
@@ -189,4 +223,7 @@ def test_the_order_of_signals_is_that_of_the_line_that_is_printed():
     ((x, _),) = stream_part(1)
     model = fitted()
     model.learn_one({**x, "a": None})
-    assert str(model.signals) == "novelty 0, drift 0, outliers 0, data quality 1"
+    assert str(model.signals) == "novelty 0, drift 0, outliers 0, data quality 1, recall drops 0"
+    model.flush()
+    told, now = str(model.signals), model.expected_recall
+    assert told == f"novelty 0, drift 0, outliers 0, data quality 1, recall drops 0; expected recall {now}"

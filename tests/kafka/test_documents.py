@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.engine import Menu
-from stream_osr_connectors.kafka.figures import Figures, PartitionFigures
+from stream_osr.recall import ExpectedRecall
+from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.metrics import Overview
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
@@ -28,7 +29,8 @@ HISTORIES = Path(__file__).with_name("alerts.yaml")
 def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = Figures(progress=0.0, model="m", fingerprint="f")
-    figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0))
+    recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall)
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, 0)
     for name in ("unreadable", "missing", "values", "clamped", "unaccounted"):

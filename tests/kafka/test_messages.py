@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr import Decision, Event, OpenSetRecognizer, RecallDropped, SubclassRefuted
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder
@@ -24,6 +24,7 @@ from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
 from tests.blobs import KNOWN, around, fitted, stream_part
 
+ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}
 PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
 
 
@@ -78,6 +79,23 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
             if key != name
         }
         assert not check["decision"].is_valid(broken)
+
+
+@pytest.mark.parametrize(
+    ("told", "subject"),
+    [
+        (SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20), "in/3:9"),
+        (RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97), "in/3"),
+    ],
+)
+def test_what_references_tell_is_as_the_schema_says(told: Event, subject: str) -> None:
+    check = validator("event")
+    (published,) = events_of([told])
+    value = orjson.loads(published.value or b"")
+    check.validate(value)
+    assert value["subject"] == subject
+    for name in told.as_dict():
+        assert not check.is_valid({key: item for key, item in value.items() if key != name}), name
 
 
 @pytest.mark.parametrize(

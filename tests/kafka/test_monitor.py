@@ -12,7 +12,8 @@ from urllib.request import Request, urlopen
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from stream_osr.engine import Menu
-from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures
+from stream_osr.recall import ExpectedRecall
+from stream_osr_connectors.kafka.figures import BOUNDS, Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.metrics import Overview
 from stream_osr_connectors.kafka.monitor import Monitor
 from tests.kafka.scraping import samples_of, total
@@ -102,6 +103,34 @@ def test_an_end_that_is_not_known_is_no_lag_of_nought() -> None:
     assert "stream_osr_lag_records" not in samples
     assert "stream_osr_end_offset" not in samples
     assert "stream_osr_committed_offset" in samples
+
+
+def test_the_recall_of_a_partition() -> None:
+    figures = live()
+    figures.partitions[3].menu = Menu(1, 2, 3, 4.0, 5.0, references=400)
+    figures.partitions[3].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    figures.partitions[4] = PartitionFigures(menu=Menu(1, 2, 3, 4.0, 5.0))
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+        assert ask(address, "/readyz") == (200, "every worker is ready\n")
+    three, four = ({"worker": "osr-0", "topic": "sensors", "partition": number} for number in "34")
+    expected = {"expected_recall": 0.97, "expected_recall_low": 0.95, "false_unknown": 0.01}
+    for name, value in {**expected, "promised_recall": 0.96, "recall_dropped": 0}.items():
+        assert samples[f"stream_osr_{name}"] == [(three, value)], "partition 4 has no references: nothing is known"
+    assert samples["stream_osr_references"] == [(three, 400), (four, 0)]
+
+
+def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
+    figures = live()
+    figures.partitions[3].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
+    now = "0.800 (0.760 to 0.840), 19.0 % called unknown"
+    says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
+    workers = {"osr-0": figures}
+    with port(workers) as address:
+        assert ask(address, "/readyz") == (200, f"every worker is ready; {says}\n")
+        assert scrape(address)["stream_osr_recall_dropped"][0][1] == 1
+        workers["osr-1"] = replace(live(), obstacles=("sensors/5 is replayed",))
+        assert ask(address, "/readyz") == (503, f"osr-1: sensors/5 is replayed; {says}\n")
 
 
 def test_the_figures_of_workers() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-
 from stream_osr_connectors.kafka.boundaries import Boundary, History, Progress
 from stream_osr_connectors.kafka.client import Committed
 from stream_osr_connectors.kafka.decoding import JsonDecoder

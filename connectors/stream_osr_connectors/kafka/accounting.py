@@ -6,7 +6,10 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from .figures import Figures
+from stream_osr import RecallDropped
+from stream_osr.recall import ExpectedRecall
+
+from .figures import Figures, Recall
 from .messages import Outgoing
 from .publishing import Batch
 from .settings import ServiceSettings
@@ -47,8 +50,14 @@ def account(
         expected[number] += len(records) - outcome.labelled - outcome.skipped - held
         if number in figures.partitions:
             its = figures.partitions[number]
-            its.position, its.menu = after.history.last.offset, after.model.menu
+            its.position = after.history.last.offset
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
+            its.follow(after.model)
+        for event in outcome.events:
+            if isinstance(event, RecallDropped):
+                now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
+                told = Recall(now, event.promised, dropped=True)
+                logger.warning("%s/%d: %s; look at data quality and drift", settings.input, number, told)
         for received, refusal in outcome.refused:
             why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
             logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)

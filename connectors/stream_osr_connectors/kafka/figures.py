@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from stream_osr import OpenSetRecognizer
 from stream_osr.engine import Menu
+from stream_osr.recall import ExpectedRecall
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
@@ -51,6 +53,31 @@ class Histogram(NamedTuple):
         return list(accumulate(self.counts))
 
 
+class Recall(NamedTuple):
+    """Whether the known classes of a partition hold.
+
+    Attributes
+    ----------
+    now
+        Recall to be expected; None: no reference was asked yet, or there are none.
+    promised
+        By training; None: there are no references, and nobody can tell whether it holds.
+    dropped
+        It has fallen below the promise, and is not back.
+    """
+
+    now: ExpectedRecall | None = None
+    promised: float | None = None
+    dropped: bool = False
+
+    def __str__(self) -> str:
+        below = "below" if self.dropped else "beside"
+        return f"recall of the known classes {self.now}, {below} the {self.promised:.3f} promised"
+
+
+NOTHING_TOLD = Recall()
+
+
 @dataclass(slots=True)
 class PartitionFigures:
     """Figures of one partition that this worker owns.
@@ -73,6 +100,8 @@ class PartitionFigures:
         Moment of the latest snapshot, or of the one that the partition was loaded from, as far as known.
     menu
         Subclasses and concentrations after the latest micro-batch; None: there is no recognizer.
+    recall
+        That of the known classes after it.
     """
 
     position: int = 0
@@ -83,6 +112,13 @@ class PartitionFigures:
     replaying: bool = False
     snapshot: float | None = None
     menu: Menu | None = None
+    recall: Recall = NOTHING_TOLD
+
+    def follow(self, model: OpenSetRecognizer) -> None:
+        """Take from a recognizer what it says of itself."""
+        self.menu, signals = model.menu, model.signals
+        promised = model.trained.report.known_recall if self.menu.references else None
+        self.recall = Recall(signals.expected_recall, promised, signals.recall_dropped)
 
     @property
     def lag(self) -> int | None:

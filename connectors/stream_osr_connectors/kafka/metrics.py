@@ -92,6 +92,30 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
     "subclasses": ("K: known and emerging subclasses.", lambda of, now: _subclasses(of)),
     "alpha0": ("Concentration of the stream's restaurant.", lambda of, now: of.menu and of.menu.alpha0),
     "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
+    "references": (
+        "Reference instances that guard the known classes; 0: nothing does.",
+        lambda of, now: None if of.menu is None else of.menu.references,
+    ),
+    "promised_recall": (
+        "Share of the known instances that get their own label, as training promised it.",
+        lambda of, now: of.recall.promised,
+    ),
+    "expected_recall": (
+        "The same now, as the references tell without a label.",
+        lambda of, now: of.recall.now and of.recall.now.recall,
+    ),
+    "expected_recall_low": (
+        "Lower end of its interval (95 %).",
+        lambda of, now: of.recall.now and of.recall.now.low,
+    ),
+    "false_unknown": (
+        "Share of the known instances that are called unknown now, as the references tell.",
+        lambda of, now: of.recall.now and of.recall.now.false_unknown,
+    ),
+    "recall_dropped": (
+        "1 while the expected recall is below the promise (RecallDropped), until it is back.",
+        lambda of, now: None if of.recall.now is None else of.recall.dropped,
+    ),
 }
 
 _WORKER_GAUGES: Mapping[str, tuple[str, Callable[[Figures, float], float | None]]] = {
@@ -159,13 +183,19 @@ class Overview(Collector):
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
-        """Say whether the decisions of every worker reach the broker, and why not."""
+        """Say whether the decisions of every worker reach the broker, and why not; and where recall has dropped."""
         now, workers = time.monotonic(), self._figures()
         if not workers:
             return Health(False, "there is no worker")
         why = {name: _obstacles(of, now) for name, of in workers.items()}
         late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
-        return Health(not late, "; ".join(late) or "every worker is ready")
+        dropped = [
+            f"{self._topic}/{number}: {its.recall}"
+            for of in workers.values()
+            for number, its in sorted(of.copy().partitions.items())
+            if its.recall.dropped
+        ]
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped]))
 
     def collect(self) -> Iterator[Metric]:
         """Give the figures as they are now."""

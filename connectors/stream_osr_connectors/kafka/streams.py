@@ -190,13 +190,10 @@ class Streams:
         now, state = time.monotonic(), found.state
         tell_of_gap(self._labels, f"{self._settings.input}/{number}", state.history.last.labels)
         self._owned[number] = Owned(state, deque(found.replay), list(found.snapshots), now)
-        self._figures.partitions[number] = PartitionFigures(
-            state.history.last.offset,
-            replaying=bool(found.replay),
-            snapshot=now,
-            menu=state.model.menu,
-            held=len(state.waiting),
+        self._figures.partitions[number] = figures = PartitionFigures(
+            state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
         )
+        figures.follow(state.model)
 
     # Micro-batches.
 

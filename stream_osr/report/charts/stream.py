@@ -112,7 +112,18 @@ def unknown_share(timeline: Timeline) -> Spec:
             strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=LINES, range=[[1, 0], [2, 3]])),
         )
     )
-    return finish(chart, "Share of the decisions that are unknown, along the stream", 110)
+    described = "Share of the decisions that are unknown, along the stream"
+    if not timeline.drops:
+        return finish(chart, described, 110)
+    drops = (
+        alt.Chart(data([{"seq": seq} for seq in timeline.drops]), name="drops")
+        .mark_rule(color=INK, strokeWidth=1.5, strokeDash=[6, 3], aria=False)
+        .encode(
+            x=_along(timeline, "seq"),
+            tooltip=[alt.Tooltip("seq:Q", title="recall below the promise, told at", format=",d")],
+        )
+    )
+    return finish(alt.layer(chart, drops), f"{described}, and where the recall of the known classes dropped", 110)
 
 
 def estimates(timeline: Timeline) -> Spec:

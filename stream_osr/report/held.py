@@ -1,0 +1,91 @@
+"""Whether the known classes held: what training promised, what references told, what turned out to be known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from stream_osr.errors import ConnectorError
+from stream_osr.recall import ExpectedRecall
+from stream_osr.recognizer import OpenSetRecognizer
+
+
+class Drop(NamedTuple):
+    """The recall fell below the promise (``RecallDropped``): where this was told, what it was, what was promised."""
+
+    seq: int
+    recall: ExpectedRecall
+    promised: float
+
+
+class Refuted(NamedTuple):
+    """An announced subclass is not new (``SubclassRefuted``): where this was told, its class, its known share."""
+
+    seq: int
+    subclass: int
+    label: str
+    known_share: float
+    size: int
+
+
+class Held(NamedTuple):
+    """Whether the known classes held.
+
+    Attributes
+    ----------
+    promised
+        Recall that training promised, ``None`` without a model.
+    expected
+        Recall to be expected at the end, ``None`` without a model that has references and has seen the stream.
+    below
+        It is below the promise.
+    guarded
+        The model has references, or there is none to look at.
+    drops
+        Times that it fell below the promise.
+    refuted
+        Subclasses that were announced and are not new.
+    """
+
+    promised: float | None
+    expected: ExpectedRecall | None
+    below: bool
+    guarded: bool
+    drops: tuple[Drop, ...]
+    refuted: tuple[Refuted, ...]
+
+
+def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, Any]]) -> Held:
+    """Put together what a trained model and events (as `stream_osr.Event.as_dict` makes them) say of it.
+
+    Raises
+    ------
+    ConnectorError
+        If an event is none.
+    """
+    drops, refuted = [], []
+    for number, event in enumerate(events):
+        try:
+            if event["type"] == "RecallDropped":
+                now = ExpectedRecall(*(float(event[name]) for name in ExpectedRecall._fields))
+                drops.append(Drop(int(event["seq"]), now, float(event["promised"])))
+            elif event["type"] == "SubclassRefuted":
+                share, size = float(event["known_share"]), int(event["size"])
+                told = Refuted(int(event["seq"]), int(event["subclass_id"]), str(event["label"]), share, size)
+                refuted.append(told)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectorError(
+                f"event {number + 1} cannot be read ({type(error).__name__}: {error}); "
+                "give the file that `stream-osr run --events` wrote"
+            ) from None
+    if model is None:
+        return Held(None, None, False, True, tuple(drops), tuple(refuted))
+    signals, trained = model.signals, model.trained
+    return Held(
+        promised=trained.report.known_recall,
+        expected=signals.expected_recall,
+        below=signals.recall_dropped,
+        guarded=not trained.unguarded,
+        drops=tuple(drops),
+        refuted=tuple(refuted),
+    )

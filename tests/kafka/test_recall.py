@@ -1,0 +1,51 @@
+"""The recall of the known classes, from a partition's recognizer to the figures and the log."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.kafka.accounting import account
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
+from stream_osr_connectors.kafka.models import ModelFile
+from stream_osr_connectors.kafka.partition import begin
+from stream_osr_connectors.kafka.publishing import Batch
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from tests.blobs import fitted
+from tests.kafka.test_partition import advance, records
+
+
+def test_figures_follow_the_recognizer() -> None:
+    model, figures = fitted(chains=1), PartitionFigures()
+    figures.follow(model)
+    assert figures.recall == Recall(None, model.trained.report.known_recall)
+    without = fitted(chains=1, references=0)
+    figures.follow(without)
+    assert figures.recall == Recall(), "nobody can tell whether the promise holds"
+    assert figures.menu is not None
+    assert figures.menu.references == 0
+
+
+def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.LogCaptureFixture) -> None:
+    trained = fitted(200, chains=1).trained
+    unreachable = replace(trained.report, known_recall=1.1, recall_interval=(1.05, 1.15))
+    promising = OpenSetRecognizer.from_trained(replace(trained, report=unreachable), chains=1)
+    promising.save(tmp_path / "model.osr")
+    settings = ServiceSettings(model=tmp_path / "model.osr", brokers="b", input="in", state=tmp_path / "state")
+    before = begin(ModelFile.load(settings).recognizer("in", 3), Boundary(0))
+    figures = Figures(partitions={3: PartitionFigures()})
+    for offset in (0, 200):
+        after, (outcome,) = advance(before, [records(200, offset)])
+        with caplog.at_level(logging.WARNING, logger="stream_osr.kafka"):
+            account(figures, settings, [Batch(3, before, after, records(200, offset), outcome)], [])
+        before = after
+    told = figures.partitions[3].recall
+    assert (told.now, told.promised, told.dropped) == (after.model.expected_recall, 1.1, True)
+    warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(warned) == 1
+    assert warned[0].startswith("in/3: recall of the known classes ")
+    assert "below the 1.100 promised" in warned[0]

@@ -1,0 +1,112 @@
+"""Whether the known classes held: on the page, from the model and from events, with or without decisions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError
+from stream_osr.recall import ExpectedRecall
+from stream_osr.report import report_page
+from stream_osr.report.content import collect
+from stream_osr.report.held import Drop, Refuted, how_it_held
+from tests.blobs import fitted
+from tests.report.conftest import EVIL_CLASSES, Run
+from tests.report.test_page import Page
+
+
+@pytest.fixture
+def told(run: Run) -> list[dict[str, Any]]:
+    """The events of the run, one subclass refuted later and the recall dropped."""
+    first = next(e for e in run.events if e["type"] == "SubclassEmerged")
+    about = {"batch": 12, "seq": 415, "model": first["model"]}
+    refuted = {"subclass_id": first["subclass_id"], "label": EVIL_CLASSES[0], "known_share": 0.9, "size": 31}
+    recall = {"recall": 0.8, "low": 0.76, "high": 0.84, "false_unknown": 0.19, "promised": 0.97}
+    return [
+        *run.events,
+        {"type": "SubclassRefuted", **about, **refuted},
+        {"type": "RecallDropped", **about, **recall},
+    ]
+
+
+def test_what_events_tell(told):
+    held = how_it_held(None, told)
+    assert held.drops == (Drop(415, ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97),)
+    assert held.refuted == (Refuted(415, told[-2]["subclass_id"], EVIL_CLASSES[0], 0.9, 31),)
+    assert (held.promised, held.expected, held.below) == (None, None, False)
+    with pytest.raises(ConnectorError, match="event 1 cannot be read"):
+        how_it_held(None, [{"type": "RecallDropped", "seq": 1}])
+
+
+def test_promise_and_expectation_are_tiles(run):
+    text = squeezed(Page(report_page(run.model)))
+    now, promised = run.model.expected_recall, run.model.trained.report.known_recall
+    assert f"{100 * now.recall:.1f} %expected recall of the known, promised {100 * promised:.1f} %" in text
+    interval = f"({100 * now.low:.1f} % to {100 * now.high:.1f} %)"
+    said = f"{100 * now.recall:.1f} % {interval}; {100 * now.false_unknown:.1f} % are called unknown."
+    assert f"Training promised that {100 * promised:.1f} % of the known are labelled right. Now it is {said}" in text
+    fresh = squeezed(Page(report_page(fitted(chains=1))))
+    assert "%promised recall of the known" in fresh
+    assert "not guarded" not in fresh
+    assert "Now it is" not in fresh
+    without = squeezed(Page(report_page(fitted(chains=1, references=0))))
+    assert "%promised recall of the known, not guarded" in without
+    assert "nothing guards the known classes, and nothing tells" in without
+
+
+def test_a_recall_below_the_promise_is_said_on_the_tile(run):
+    trained = run.model.trained
+    report = replace(trained.report, known_recall=1.1, recall_interval=(1.05, 1.15))
+    model = OpenSetRecognizer.from_trained(replace(trained, report=report), batch_size=32)
+    for _ in range(256):
+        model.learn_one(dict.fromkeys(trained.names, 0.0))
+    text = squeezed(Page(report_page(model)))
+    assert "%expected recall of the known, below the promised 110.0 %" in text
+    assert "%), which is below; " in text
+
+
+def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, told):
+    page = Page(report_page(run.model, run.decisions, told))
+    text = squeezed(page)
+    assert "41580.0 %76.0 % to 84.0 %19.0 %97.0 %" in text
+    assert f"S{told[-2]['subclass_id']}{EVIL_CLASSES[0]}90.0 %31415" in text
+    assert "recall of the known below the promise" in text
+    assert {"seq": 415} in drawn(page.specs["share"])
+    assert [mark["seq"] for mark in drawn(page.specs["arrivals"]) if mark.get("what") == "refuted"] == [415]
+
+
+def test_where_nothing_is_to_be_told_there_is_no_section(run):
+    assert "The recall fell below" not in Page(report_page(run.model, run.decisions, run.events)).text
+    assert "Whether the known classes held" not in Page(report_page(decisions=run.decisions, events=run.events)).text
+
+
+def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(run, told):
+    key = told[-2]["subclass_id"]
+    (one,) = [s for s in collect(events=told).emerged if s.id == key]
+    assert (one.refuted, one.size) == (EVIL_CLASSES[0], 31)
+    before = announced(run.events)
+    assert announced(told) == before - 1
+    assert f"(not new: {EVIL_CLASSES[0]})" in Page(report_page(events=told)).text
+    again = [*told, next(e for e in run.events if e["type"] == "SubclassEmerged" and e["subclass_id"] == key)]
+    assert announced(again) == before
+
+
+def squeezed(page: Page) -> str:
+    """The text with every run of white space as one space."""
+    return re.sub(r"\s+", " ", page.text)
+
+
+def drawn(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """All values of a drawing of several layers."""
+    return [value for values in spec["datasets"].values() for value in values]
+
+
+def announced(events: list[dict[str, Any]]) -> int:
+    """The number on the tile of new subclasses."""
+    found = re.search(r"(\d+)new subclasses emerged", Page(report_page(events=events)).text)
+    assert found is not None
+    return int(found[1])

@@ -1,0 +1,79 @@
+"""A model without reference instances works, and says, once, that nothing guards its known classes."""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.cli import app
+from tests.blobs import fitted, learn_all, stream_part, training_part
+
+
+@pytest.fixture
+def earlier() -> OpenSetRecognizer:
+    """A model as an earlier release saved it: there were neither references nor an interval."""
+    trained = fitted(40, chains=1).trained
+    report = replace(trained.report, recall_interval=None, references=0)
+    model = OpenSetRecognizer.from_trained(trained, batch_size=32, chains=1)
+    model._trained = replace(trained, references=None, report=report)
+    return model
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was warned of, of the known classes."""
+    records = [r for r in caplog.records if r.name == "stream_osr" and r.levelno == logging.WARNING]
+    return [r.getMessage() for r in records if "guard" in r.getMessage()]
+
+
+def test_a_model_of_an_earlier_release_says_when_it_is_loaded_that_nothing_guards_it(earlier, tmp_path, caplog):
+    earlier.save(tmp_path / "model.osr")
+    model = OpenSetRecognizer.load(tmp_path / "model.osr")
+    (told,) = warnings(caplog)
+    assert "earlier release" in told
+    assert "train it anew" in told
+    copy(model)
+    OpenSetRecognizer.from_trained(model.trained)
+    OpenSetRecognizer.from_stream_state(model.trained, model.stream_state())
+    for x, _ in stream_part(64):
+        model.learn_one(x)
+    assert len(list(model.drain())) == 64
+    assert model.expected_recall is None
+    assert model.menu.references == 0
+    assert len(warnings(caplog)) == 1, "all recognizers over one trained model, and all batches: once"
+
+
+def test_inspect_says_it_in_a_line(earlier, tmp_path):
+    earlier.save(tmp_path / "earlier.osr")
+    fitted(40, chains=1).save(tmp_path / "model.osr")
+    lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "earlier.osr")]).stdout.splitlines()
+    assert sum("nothing guards its known classes" in line for line in lines) == 1
+    (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
+    assert recall.endswith("and nothing tells whether it holds: the model has no reference instances")
+    lines = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.osr")]).stdout.splitlines()
+    assert "80 reference instances guard the known classes" in lines
+    (recall,) = [line for line in lines if line.startswith("recall of the known classes: promised ")]
+    assert recall.endswith("nothing decided yet")
+
+
+def test_training_without_references_says_so_when_it_ends_and_not_before(caplog):
+    model = learn_all(OpenSetRecognizer(references=0, chains=1), training_part(40))
+    assert "recall" not in str(model.summary()), "training goes on: nothing was promised"
+    assert not warnings(caplog)
+    assert "nothing guards the known classes" in str(model.freeze())
+    assert model.freeze() is model.trained.report
+    (told,) = warnings(caplog)
+    assert "references=1000" in told
+
+
+def test_a_model_with_references_says_nothing(tmp_path, caplog):
+    model = fitted(40, chains=1)
+    model.save(tmp_path / "model.osr")
+    trained: TrainedModel = OpenSetRecognizer.load(tmp_path / "model.osr").trained
+    assert trained.unguarded == ""
+    assert not warnings(caplog)
+    assert str(trained.report).splitlines()[-1] == "80 of them are kept with the model and asked beside the stream"
