@@ -319,6 +319,9 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
         assert before.any()
         assert (guard.books.stream[2:-1].sum(axis=1)[before] < LEAST_SUPPORT).all()
         assert (guard.owner[before] == 1).all()
+        state = stream_of(model).chains[number].state
+        theirs = np.isin(state.franchise.table_dish, 2 + np.flatnonzero(np.isin(state.ids, guard.ids[before])))
+        assert not state.franchise.table_founder[theirs].any(), "their tables are no evidence that new things come"
 
 
 def test_tables_of_subclasses_with_an_owner_are_no_openings(trained: TrainedModel) -> None:
