@@ -1,9 +1,9 @@
 """Break the library on purpose, one change at a time, and see which tests notice.
 
 ``python -m tests.hdp.mutations`` runs tests on a copy of the sources for every mutation below and prints the table
-that ``docs/inference.md`` quotes (minutes for each: everything is compiled anew). Names of mutations as arguments
-select some of them; a run ends after twelve failures. A mutation whose place in the sources has changed is reported
-as such.
+that ``docs/inference.md`` quotes (minutes for each change in ``hdp``: everything is compiled anew). Names of
+mutations as arguments select some of them; a run ends after twelve failures. A mutation whose place in the sources
+has changed is reported as such.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-COPIED = ["stream_osr", "connectors", "tests", "pyproject.toml"]
+COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
 STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
     "gaussian_full.py": ("gaussian", "dishes", "known"),
@@ -42,6 +42,12 @@ JUDGES = {
     "scatter.py": ("scatter", "space"),
     "broad.py": ("broad",),
     "training.py": ("training",),
+    "balance.py": ("test_balance", "test_guard", "test_trust"),
+    "guard.py": ("test_guard", "test_trust"),
+    "references.py": ("test_references", "test_trust"),
+    "trained.py": ("test_references", "test_trust"),
+    "recall.py": ("test_recall", "test_trust"),
+    "conformal.py": ("test_conformal",),
 }
 """The test modules that are asked about a change in each source."""
 LIGHTER = "not diagonal and not tied"
@@ -49,12 +55,13 @@ LIGHTER = "not diagonal and not tied"
 
 
 class Mutation(NamedTuple):
-    """In ``file`` of ``stream_osr/hdp``, ``old`` becomes ``new``."""
+    """In ``file`` of that folder of ``stream_osr``, ``old`` becomes ``new``."""
 
     name: str
     file: str
     old: str
     new: str
+    folder: str = "hdp"
 
 
 WEIGHING = (
@@ -372,6 +379,83 @@ MUTATIONS = [
         "        rng.bit_generator.state = state\n",
         "",
     ),
+    # what guards the known classes
+    Mutation(
+        "no mass balance",
+        "guard.py",
+        "    new = cells[:, n_classes:]\n    part = ",
+        "    return probabilities\n    new = cells[:, n_classes:]\n    part = ",
+        "engine",
+    ),
+    Mutation(
+        "reference instances with their own density in it",
+        "trained.py",
+        "            references = choose_references("
+        "trainings[0].seating.guests.rows[:, :-1], group, log_density, p)\n",
+        "            from stream_osr.hdp.known import log_densities\n"
+        "            rows = trainings[0].seating.guests.rows\n"
+        "            log_own = [log_densities(known, densities(known), rows)[0] for known in draws_of]\n"
+        "            references = choose_references(rows[:, :-1], group, log_own, p)\n",
+        ".",
+    ),
+    Mutation(
+        "owner not kept",
+        "guard.py",
+        "    owner, part = _owners(guard.owner, books, shares, n_classes)\n",
+        "    owner, part = _owners(np.full_like(guard.owner, NOBODY), books, shares, n_classes)\n",
+        "engine",
+    ),
+    Mutation(
+        "owner not kept when subclasses come and go",
+        "guard.py",
+        "        owner=np.where(owner < n_classes, owner, NOBODY),\n",
+        "        owner=np.full_like(owner, NOBODY),\n",
+        "engine",
+    ),
+    Mutation(
+        "the same reference counted again",
+        "balance.py",
+        "                    used = min(asked[j, c], distinct[j])\n",
+        "                    used = asked[j, c]\n",
+        ".",
+    ),
+    Mutation(
+        "instances of the stream in their own subclass",
+        "guard.py",
+        "    cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)\n"
+        "    levels = model.levels(result.log_density)\n",
+        "    cells = cells_of(chain, state, rows, result.log_density)\n"
+        "    levels = model.levels(result.log_density)\n",
+        "engine",
+    ),
+    Mutation(
+        "books of a part not shared",
+        "guard.py",
+        "    books.taken[:, cell] *= 0.5\n",
+        "",
+        "engine",
+    ),
+    Mutation(
+        "openings of owned subclasses not forgotten",
+        "guard.py",
+        "    return Guarded(guard, without_openings(state, guard, n_classes), result, at, found)\n",
+        "    return Guarded(guard, state, result, at, found)\n",
+        "engine",
+    ),
+    Mutation(
+        "an instance left out without its fold",
+        "references.py",
+        "        if held.any():\n",
+        "        if False:\n",
+        ".",
+    ),
+    Mutation(
+        "conformal rank without the instance itself",
+        "conformal.py",
+        '            rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")\n',
+        '            rank = np.searchsorted(theirs, log_density[:, j], side="right")\n',
+        ".",
+    ),
 ]
 
 
@@ -382,26 +466,33 @@ def run(mutation: Mutation, root: Path) -> list[str]:
         for name in COPIED:
             source = root / name
             if source.is_dir():
-                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+                ignored = shutil.ignore_patterns(*(["__pycache__"] if mutation.folder == "hdp" else []))
+                shutil.copytree(source, copy / name, ignore=ignored)  # else kernels need not be compiled anew
             else:
                 shutil.copy(source, copy / name)
-        path = copy / "stream_osr" / "hdp" / mutation.file
+        path = copy / "stream_osr" / mutation.folder / mutation.file
         text = path.read_text()
         if text.count(mutation.old) != 1:
             return [f"NOT APPLIED: found {text.count(mutation.old)} times in {mutation.file}"]
         path.write_text(text.replace(mutation.old, mutation.new))
-        environment = os.environ | {"NUMBA_CACHE_DIR": str(Path(folder) / "cache")}
-        judges = [f"tests/hdp/test_{name}.py" for name in JUDGES[mutation.file]]
+        environment = dict(os.environ)
+        if mutation.folder == "hdp":
+            environment["NUMBA_CACHE_DIR"] = str(Path(folder) / "cache")
+        judges = [_judge(name) for name in JUDGES[mutation.file]]
         command = [sys.executable, "-m", "pytest", *judges, "-q", "--maxfail=12", "-p", "no:cacheprovider"]
         if set(STATISTICAL) & set(JUDGES[mutation.file]):
             command += ["-k", LIGHTER]
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=3600
         )
-        failed = re.findall(r"^(?:FAILED|ERROR) tests/hdp/(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
+        failed = re.findall(r"^(?:FAILED|ERROR) tests/(?:hdp/)?(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
         if not failed and done.returncode:
             return [f"pytest ended with {done.returncode}: {done.stdout[-300:]}"]
         return sorted({f"{module}::{test}" for module, test in failed})
+
+
+def _judge(name: str) -> str:
+    return f"tests/{name}.py" if name.startswith("test_") else f"tests/hdp/test_{name}.py"
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

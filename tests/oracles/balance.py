@@ -1,0 +1,175 @@
+"""What guards the known classes, from textbook formulas: posteriors by numerical integration and plain maximisation.
+
+An instance of the stream and a reference are worth the same evidence, so that S and a of them in one cell say what
+share t of the cell is known; class shares are the mode of a mixture's posterior; an instance that no model has seen
+is weighed by a model of the others, made anew from what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.special import betaln, expit, logsumexp, softmax
+
+from tests.oracles.niw import Array, BaseMeasure
+from tests.oracles.seating import dish_probabilities, seat_probabilities
+
+EDGES = expit(np.arange(-24.0, 24.5, 0.5))
+
+
+def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+    """Mean and log evidence of ``t^a (1 + t/v)^-(S + a) v^-a Beta(t; t0, 1 - t0)``, piece by piece.
+
+    Examples
+    --------
+    Nothing was seen: the prior.
+
+    >>> mean, log_evidence = known_share(0.0, 0.0, 1.0, 0.3)
+    >>> round(mean, 9), abs(log_evidence) < 1e-9
+    (0.3, True)
+    """
+    edges = [0.0, *EDGES, 1.0]
+
+    def log_rest(t: float) -> float:
+        return float(-(stream + taken) * np.log1p(t / stands_for) - taken * np.log(stands_for))
+
+    mode = 1.0 if taken * stands_for >= stream else taken * stands_for / stream  # a / t = (S + a) / (v + t)
+    top = log_rest(mode) + (taken * float(np.log(mode)) if taken else 0.0)
+
+    def integral(power: float) -> float:
+        at_zero, at_one = before - 1.0 + taken + power, -before
+
+        def f(t: float) -> float:
+            return float(np.exp(log_rest(t) + at_zero * np.log(t) + at_one * np.log1p(-t) - top))
+
+        def near_zero(t: float) -> float:
+            return float(np.exp(log_rest(t) + at_one * np.log1p(-t) - top))
+
+        def near_one(t: float) -> float:
+            return float(np.exp(log_rest(t) + at_zero * np.log(t) - top))
+
+        middle = sum(quad(f, low, high)[0] for low, high in pairwise(edges[1:-1]))
+        if at_zero < 0.0:
+            first = quad(near_zero, 0.0, edges[1], weight="alg", wvar=(at_zero, 0.0))[0]
+        else:
+            first = quad(f, 0.0, edges[1])[0]
+        return float(middle + first + quad(near_one, edges[-2], 1.0, weight="alg", wvar=(0.0, at_one))[0])
+
+    whole = integral(0.0)
+    return integral(1.0) / whole, top + float(np.log(whole)) - float(betaln(before, 1.0 - before))
+
+
+def class_shares(votes: Array, confusion: Array, trained: Array, weight: float) -> Array:
+    """Mode of ``sum_c votes_c log(sum_j pi_j r_jc) + weight sum_j trained_j log pi_j`` over the simplex.
+
+    Examples
+    --------
+    >>> class_shares(np.array([30.0, 10.0]), np.eye(2), np.array([0.5, 0.5]), 20.0).round(4)
+    array([0.6667, 0.3333])
+    """
+
+    def loss(logits: Array) -> float:
+        shares = softmax(logits)
+        mixed = shares @ confusion
+        seen = votes > 0
+        return -float(votes[seen] @ np.log(mixed[seen]) + weight * trained @ np.log(shares))
+
+    found = minimize(loss, np.log(trained), method="BFGS", options={"gtol": 1e-8})
+    return np.asarray(softmax(found.x))
+
+
+def unseen(
+    X: Array,
+    group: Array,
+    dish: Array,
+    held: Array,
+    base: BaseMeasure,
+    alpha0: float,
+    ridge: float,
+) -> Array:
+    """Log class densities of the held instances, in the features' own units, by a model of all the others.
+
+    The others are centred, whitened by their pooled within-class covariance (``n - J`` degrees of freedom, each
+    feature's variance times ``ridge`` added), and seated as ``dish`` says. Class j has the density
+    ``sum_k n_jk / (n_j + alpha0) f_k(z)``, times the volume that whitening makes of the features.
+    """
+    X_rest, group_rest, dish_rest = X[~held], group[~held], dish[~held]
+    classes = np.unique(group)
+    within = np.zeros((X.shape[1], X.shape[1]))
+    for j in np.unique(group_rest):
+        members = X_rest[group_rest == j]
+        within += (len(members) - 1) * np.cov(members.T, ddof=1).reshape(within.shape) if len(members) > 1 else 0.0
+    within /= len(X_rest) - len(np.unique(group_rest))
+    within += ridge * np.diag(X_rest.var(axis=0))
+    values, vectors = np.linalg.eigh(within)
+    whitener = vectors / np.sqrt(values)  # any root does for a base measure that does not know directions
+    if hasattr(base, "nu1"):  # one that does is told features in the order of a Cholesky factor
+        whitener = np.linalg.inv(np.linalg.cholesky(within)).T
+    centre = X_rest.mean(axis=0)
+    z_rest, z = (X_rest - centre) @ whitener, (X[held] - centre) @ whitener
+    log_volume = -0.5 * np.log(values).sum()
+    out = np.empty((len(z), len(classes)))
+    for i, row in enumerate(z):
+        for j in classes:
+            own = dish_rest[group_rest == j]
+            terms = [
+                np.log((own == k).sum() / (len(own) + alpha0))
+                + base.log_predictive(row, z_rest[(group_rest == j) & (dish_rest == k)])
+                for k in np.unique(own)
+            ]
+            out[i, j] = logsumexp(terms) + log_volume
+    return out
+
+
+def cells(
+    row: Array,
+    own: tuple[int, int] | None,
+    weight: float,
+    tables: Sequence[tuple[int, float]],
+    menu: Mapping[int, float],
+    log_known: Sequence[float],
+    blocks: Mapping[int, Array],
+    base: BaseMeasure,
+    alpha0: float,
+    gamma: float,
+) -> Array:
+    """Responsibilities of the known classes, of the emerging subclasses and of a new one for a row, by equation (10).
+
+    Parameters
+    ----------
+    row
+        The whitened row.
+    own
+        Its table, and its place in the block of that table's dish: it is taken out of both;
+        ``None``: it sits nowhere.
+    weight
+        What its seat weighs.
+    tables
+        Dish and seats of each table in the restaurant of the stream.
+    menu
+        Tables that count for each dish; known classes come first.
+    log_known
+        Log densities of the known classes.
+    blocks
+        Rows of each emerging subclass.
+    base, alpha0, gamma
+        Base measure and concentrations.
+    """
+    blocks, seats = dict(blocks), [(0, dish, taken) for dish, taken in tables]
+    if own is not None:
+        table, place = own
+        _, dish, taken = seats[table]
+        seats[table] = (0, dish, taken - weight)
+        blocks[dish] = np.delete(blocks[dish], place, axis=0)
+
+    def log_density(dish: int | None) -> float:
+        if dish is None:
+            return base.log_predictive(row, base.block([]))
+        return log_known[dish] if dish < len(log_known) else base.log_predictive(row, blocks[dish])
+
+    law = dish_probabilities(seat_probabilities(0, seats, menu, list(menu), log_density, alpha0, gamma))
+    return np.array([law[dish] for dish in (*sorted(menu), None)])

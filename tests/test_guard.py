@@ -1,0 +1,501 @@
+"""The guard: where references would sit, what follows for decisions and books, chain by chain."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
+from stream_osr.balance import LEVELS, Books, Shares
+from stream_osr.engine import Chain, Guard, Stream
+from stream_osr.engine.guard import (
+    ASKED,
+    LEAST_SUPPORT,
+    NOBODY,
+    REMEMBERED,
+    _owners,
+    balance,
+    cells_of,
+    fit_guard,
+    model_of,
+    rename,
+    start_guard,
+    votes,
+    without_openings,
+)
+from stream_osr.hdp.franchise import menu_weights
+from stream_osr.hdp.known import log_class_densities
+from stream_osr.persistence import read_archive, write_archive
+from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
+from tests.oracles import balance as oracle
+from tests.oracles import niw
+
+SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 48, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
+N_LEVELS = len(LEVELS) + 1
+
+
+@pytest.fixture(scope="module")
+def trained() -> TrainedModel:
+    return fitted(**SETTINGS).trained
+
+
+def stream_of(model: OpenSetRecognizer) -> Stream:
+    assert model._stream is not None
+    return model._stream
+
+
+def guard_of(model: OpenSetRecognizer, number: int = 0) -> Guard:
+    guard = stream_of(model).chains[number].guard
+    assert guard is not None
+    return guard
+
+
+def play(
+    model: OpenSetRecognizer, n: int, begin: int = 0, seed: int = 0, new_share: float = 0.3
+) -> OpenSetRecognizer:
+    for i, (x, _) in list(enumerate(stream_part(begin + n, seed, new_share)))[begin:]:
+        model.learn_one(x, t=float(i), key=i)
+    return model
+
+
+# Where an instance would sit
+
+
+def bases(chain: Chain) -> niw.BaseMeasure:
+    prior = chain.known.prior
+    d = prior.n_features
+    kinds = [niw.Full(d, prior.psi, prior.nu, prior.beta), niw.Diagonal(d, prior.psi, prior.nu, prior.beta)]
+    return [*kinds, niw.Tied(np.eye(d), prior.beta)][prior.covariance]
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_cells_are_those_of_equation_10_without_the_row_itself(covariance: str) -> None:
+    arguments = {**SETTINGS, "window": 400, "covariance": covariance, "ensemble": "exact", "seed": 3}
+    model = play(fitted(**arguments), 192, new_share=0.4)
+    chain = stream_of(model).chains[1]
+    known, state, base = chain.known, chain.state, bases(chain)
+    window, franchise, n_classes = state.window, state.franchise, len(known.size)
+    rows = window.rows[:, :-1]
+    assert len(rows) == state.seen == 192, "all that came can be counted again"
+    dish = franchise.table_dish[window.table]
+    blocks = {k: rows[dish == k] for k in range(n_classes, len(franchise.menu))}
+    assert [len(block) for block in blocks.values()] == state.dishes.size.tolist()
+    log_known = log_class_densities(known, chain.frozen, window.rows)[0]
+    tables = list(zip(franchise.table_dish.tolist(), franchise.table_mass.tolist(), strict=True))
+    menu = dict(enumerate(menu_weights(franchise).tolist()))
+    law = tables, menu
+    subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
+    found = cells_of(chain, state, rows, log_known, subclass, window.weight)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    as_references = cells_of(chain, state, rows, log_known)
+    alone = dish >= n_classes
+    alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
+    assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"
+    tested = [*np.flatnonzero((dish >= n_classes) & ~alone)[::3], *np.flatnonzero(dish < n_classes)[::9]]
+    assert len(tested) > 15
+    rest = base, float(franchise.alpha[0]), float(franchise.gamma[0])
+    for i in tested:
+        seat = None
+        if dish[i] >= n_classes:
+            seat = int(window.table[i]), int(np.flatnonzero((blocks[int(dish[i])] == rows[i]).all(axis=1))[0])
+        expected = oracle.cells(rows[i], seat, window.weight[i], *law, log_known[i].tolist(), blocks, *rest)
+        np.testing.assert_allclose(found[i], expected, rtol=1e-7, atol=1e-10)
+        expected = oracle.cells(rows[i], None, 0.0, *law, log_known[i].tolist(), blocks, *rest)
+        np.testing.assert_allclose(as_references[i], expected, rtol=1e-7, atol=1e-10)
+
+
+def test_seats_are_left_with_the_weight_that_they_have(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("stream_osr.engine.guard.cells_of", lambda *a: seen.append(a) or cells_of(*a))
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
+    asked, batch = seen[-2:] if stream_of(model).chains[1].state is seen[-1][1] else seen[-4:-2]
+    assert len(asked) == 4, "references sit nowhere"
+    state = batch[1]
+    assert batch[5] == pytest.approx(state.window.weight[-1])
+    np.testing.assert_allclose(batch[2], state.window.rows[-32:, :-1])
+
+
+def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS, decision_delay=40), 256)
+    model.flush()
+    decisions, _ = told(model)
+    assert len(decisions) == 256
+    assert all(abs(sum(d.probabilities.values()) - 1) < 1e-9 for d in decisions)
+    truth = [label for _, label in stream_part(256)]
+    right = np.mean([d.label == {"new": "unknown"}.get(y, y) for d, y in zip(decisions, truth, strict=True)])
+    assert right > 0.95
+
+
+# What is divided
+
+
+def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> Shares:
+    known = np.ones((n_classes + count, N_LEVELS))
+    known[n_classes:] = rng.random((count, N_LEVELS))
+    return Shares(
+        known, rng.dirichlet(np.ones(n_classes), size=count).T, rng.dirichlet(np.ones(n_classes)), rng.random()
+    )
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(1, 6),
+    n_classes=st.integers(1, 4),
+    count=st.integers(1, 5),
+    far=st.sampled_from([1.0, 50.0, 1e4]),
+)
+def test_probabilities_stay_probabilities(seed: int, n: int, n_classes: int, count: int, far: float) -> None:
+    rng = np.random.default_rng(seed)
+    shares = drawn_shares(rng, n_classes, count)
+    p = rng.dirichlet(np.full(n_classes + 1, 0.1), size=n)
+    cells = rng.dirichlet(np.full(n_classes + count, 0.1), size=n)
+    out = balance(shares, p, cells, rng.integers(N_LEVELS, size=n), far * rng.normal(size=(n, n_classes)))
+    np.testing.assert_allclose(out.sum(axis=1), 1, atol=1e-12)
+    assert (out >= 0).all()
+    assert (out[:, -1] <= p[:, -1] + 1e-12).all(), "nothing becomes new by it"
+
+
+def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None:
+    p = np.array([[0.1, 0.1, 0.8]] * 3)
+    cells = np.array([[0.1, 0.1, 0.8, 0.0, 0.0], [0.1, 0.1, 0.0, 0.8, 0.0], [0.1, 0.1, 0.4, 0.4, 0.0]])
+    known = np.ones((5, N_LEVELS))
+    known[2:] = 0.0
+    known[3, 2] = 1.0
+    owner = np.array([[0.5, 0.0, 0.5], [0.5, 1.0, 0.5]])
+    shares = Shares(known, owner, np.array([0.5, 0.5]), 0.5)
+    out = balance(shares, p, cells, np.array([2, 2, 2]), np.zeros((3, 2)))
+    np.testing.assert_allclose(out, [[0.1, 0.1, 0.8], [0.1, 0.9, 0.0], [0.1, 0.5, 0.4]], atol=1e-12)
+    other_level = balance(shares, p, cells, np.array([1, 1, 1]), np.zeros((3, 2)))
+    np.testing.assert_allclose(other_level[:, -1], 0.8)
+    nearer = balance(shares, p[:1], cells[:1], np.array([2]), np.log([[0.9, 0.3]]))
+    np.testing.assert_allclose(nearer, [[0.15, 0.05, 0.8]])
+    common = balance(shares._replace(classes=np.array([0.9, 0.1])), p[:1], cells[:1], np.array([2]), np.zeros((1, 2)))
+    np.testing.assert_allclose(common, [[0.18, 0.02, 0.8]])
+
+
+# Books that follow what they are about
+
+
+def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
+    """Make a guard with something in all its books."""
+    rng = np.random.default_rng(seed)
+    count = n_classes + len(ids) + 1
+    books = Books(
+        rng.random((count, N_LEVELS)) * 20,
+        rng.random(count) * 500,
+        rng.random((n_classes, count, N_LEVELS)),
+        rng.random((n_classes, count)) * 100,
+        rng.random(n_classes),
+    )
+    known = np.ones((count, N_LEVELS))
+    known[n_classes:] = rng.random((len(ids) + 1, N_LEVELS))
+    even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
+    shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
+    owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
+    return Guard(np.array(ids), books, shares, owner, rng.random(len(ids)), 100)
+
+
+def check_fits(guard: Guard, n_classes: int) -> None:
+    count, books = n_classes + len(guard.ids) + 1, guard.books
+    assert books.stream.shape == guard.shares.known.shape == (count, N_LEVELS)
+    assert books.seen.shape == (count,)
+    assert books.taken.shape == (n_classes, count, N_LEVELS)
+    assert books.asked.shape == (n_classes, count)
+    assert books.votes.shape == guard.shares.classes.shape == (n_classes,)
+    assert guard.shares.owner.shape == (n_classes, len(guard.ids) + 1)
+    assert guard.owner.shape == guard.known.shape == (len(guard.ids),)
+
+
+def test_books_follow_identities() -> None:
+    guard = counted([10, 11, 12])
+    after = fit_guard(guard, np.array([12, 15, 10]), 2)
+    check_fits(after, 2)
+    for book, old in zip(after.books[:2], guard.books[:2], strict=True):
+        np.testing.assert_array_equal(book[[0, 1, 2, 4, 5]], old[[0, 1, 4, 2, 5]])
+        assert not book[3].any(), "one that has come begins with nothing"
+    np.testing.assert_array_equal(after.books.taken[:, [2, 4]], guard.books.taken[:, [4, 2]])
+    assert after.owner.tolist() == [1, NOBODY, -1]
+    np.testing.assert_array_equal(after.known[[0, 2]], guard.known[[2, 0]])
+    assert fit_guard(guard, guard.ids, 2) is guard
+
+
+def test_a_class_that_is_opened_gets_books_and_one_that_is_closed_takes_its_own_with_it() -> None:
+    guard = counted([10, 11, 12])
+    wider = fit_guard(guard, np.array([10, 12]), 3)
+    check_fits(wider, 3)
+    np.testing.assert_array_equal(wider.books.stream[[0, 1, 3, 4, 5]], guard.books.stream[[0, 1, 2, 4, 5]])
+    assert not wider.books.stream[2].any()
+    assert not wider.books.taken[2].any()
+    assert not wider.books.votes[2].any()
+    assert wider.shares.classes.sum() == pytest.approx(1)
+    back = fit_guard(wider, np.array([10, 12]), 2)
+    check_fits(back, 2)
+    np.testing.assert_array_equal(back.books.stream, guard.books.stream[[0, 1, 2, 4, 5]])
+    np.testing.assert_array_equal(back.owner, guard.owner[[0, 2]])
+    gone = fit_guard(wider._replace(owner=np.array([2, 0])), np.array([10, 12]), 2)
+    assert gone.owner.tolist() == [NOBODY, 0], "nobody owns for a class that is gone"
+
+
+def test_joined_subclasses_have_the_counts_of_both() -> None:
+    guard = counted([10, 11, 12])
+    after = rename(guard, {12: 10}, {})
+    assert after is not None
+    np.testing.assert_allclose(after.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
+    np.testing.assert_allclose(after.books.taken[:, 2], guard.books.taken[:, 2] + guard.books.taken[:, 4])
+    assert 12 not in after.ids
+    settled = fit_guard(after, np.array([10, 11]), 2)
+    check_fits(settled, 2)
+    np.testing.assert_allclose(settled.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
+    moved = rename(guard, {12: 9}, {})
+    assert moved is not None
+    assert moved.ids.tolist() == [10, 11, 9], "an older one that was set aside: its name is taken on"
+    np.testing.assert_array_equal(
+        counted([10, 11, 12]).books.stream, guard.books.stream, "the argument stays as it is"
+    )
+
+
+def test_parts_share_what_was_counted_of_the_whole() -> None:
+    guard = counted([10, 11])
+    after = rename(guard, {}, {20: 11})
+    assert after is not None
+    check_fits(after, 2)
+    assert after.ids.tolist() == [10, 11, 20]
+    for cell in (3, 4):
+        np.testing.assert_allclose(after.books.stream[cell], 0.5 * guard.books.stream[3])
+        np.testing.assert_allclose(after.books.taken[:, cell], 0.5 * guard.books.taken[:, 3])
+        assert after.books.seen[cell] == guard.books.seen[3]
+    assert after.owner.tolist() == [-1, 0, 0]
+    np.testing.assert_array_equal(after.books.stream[-1], guard.books.stream[-1], "what is new stays last")
+    assert rename(None, {1: 2}, {}) is None
+    assert rename(guard, {}, {}) is guard
+
+
+def test_an_owner_is_kept_until_most_is_new() -> None:
+    def told_of(known: float, support: float, before: int) -> int:
+        stream = np.zeros((4, N_LEVELS))
+        stream[2, -1] = support
+        books = Books(stream, np.ones(4), np.zeros((2, 4, N_LEVELS)), np.ones((2, 4)), np.zeros(2))
+        shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
+        owner, part = _owners(np.array([before]), books, shares, 2)
+        assert part == pytest.approx(known if support else 0.0)
+        return int(owner[0])
+
+    much, little = 2 * LEAST_SUPPORT, 0.5 * LEAST_SUPPORT
+    assert told_of(0.6, much, NOBODY) == 1
+    assert told_of(0.45, much, NOBODY) == NOBODY
+    assert told_of(0.45, much, 0) == 1, "it keeps one"
+    assert told_of(0.35, much, 0) == NOBODY
+    assert told_of(0.1, little, 0) == 0, "of few instances nothing is concluded"
+    assert told_of(0.9, little, NOBODY) == NOBODY
+    assert told_of(0.9, 0.0, 0) == 0
+
+
+def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> None:
+    """A subclass that hardly anybody comes to any more stays its owner's: nothing is known of it but that."""
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    stream = stream_of(model)
+    chains = []
+    for chain in stream.chains:
+        guard = chain.guard
+        assert guard is not None
+        books = guard.books._replace(stream=np.zeros_like(guard.books.stream))
+        chains.append(chain._replace(guard=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
+    model._stream = stream._replace(chains=tuple(chains))
+    ids = [chain.guard.ids for chain in chains]
+    play(model, 96, begin=256, new_share=0.0)
+    for number in range(2):
+        guard = guard_of(model, number)
+        before = np.isin(guard.ids, ids[number])
+        assert before.any()
+        assert (guard.books.stream[2:-1].sum(axis=1)[before] < LEAST_SUPPORT).all()
+        assert (guard.owner[before] == 1).all()
+        state = stream_of(model).chains[number].state
+        theirs = np.isin(state.franchise.table_dish, 2 + np.flatnonzero(np.isin(state.ids, guard.ids[before])))
+        assert not state.franchise.table_founder[theirs].any(), "their tables are no evidence that new things come"
+
+
+def test_tables_of_subclasses_with_an_owner_are_no_openings(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    chain = stream_of(model).chains[0]
+    guard = guard_of(model)
+    assert len(guard.ids) == len(chain.state.ids) > 0
+    nobody = guard._replace(owner=np.full(len(guard.ids), NOBODY))
+    assert without_openings(chain.state, nobody, 2) is chain.state
+    owned = guard._replace(owner=np.zeros(len(guard.ids), int))
+    before, after = chain.state.franchise, without_openings(chain.state, owned, 2).franchise
+    theirs = before.table_dish >= 2
+    assert before.table_founder[theirs].any()
+    assert not after.table_founder[theirs].any()
+    np.testing.assert_array_equal(after.table_founder[~theirs], before.table_founder[~theirs])
+
+
+def test_books_count_everybody_once(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    references = trained.references
+    assert references is not None
+    fade = 0.5 ** (32 / REMEMBERED)
+    weight = sum(fade**age for age in range(8))
+    for number in range(2):
+        books = guard_of(model, number).books
+        in_all = np.bincount(references.group, minlength=2)
+        assert len(references.group) < ASKED, "all are asked with each batch"
+        np.testing.assert_allclose(books.asked[:, :2], np.tile(weight * in_all[:, None], 2))
+        np.testing.assert_allclose(books.seen[[0, 1, -1]], 32 * weight)
+        assert books.stream.sum() <= 32 * weight + 1e-9
+        assert books.stream.sum() > 0.9 * 32 * weight
+        assert (books.taken.sum(axis=2) <= books.asked * (1 + 1e-9)).all()
+        assert (books.asked <= books.asked[:, :1] * (1 + 1e-9)).all()
+
+
+def test_references_are_asked_in_turn() -> None:
+    whole = learn_all(OpenSetRecognizer(**SETTINGS), training_part(300))
+    whole.freeze()
+    references = whole.trained.references
+    assert references is not None
+    assert len(references.group) == 600
+    for x, _ in stream_part(96):
+        whole.learn_one(x)
+    books = guard_of(whole).books
+    fade = 0.5 ** (32 / REMEMBERED)
+    asked = np.array([np.bincount(references.group[(b * ASKED + np.arange(ASKED)) % 600]) for b in range(3)])
+    np.testing.assert_allclose(books.asked[:, 0], asked.T @ fade ** np.arange(2, -1, -1))
+
+
+def test_what_references_say_of_the_frozen_densities(trained: TrainedModel) -> None:
+    references = trained.references
+    assert references is not None
+    model = model_of(references, 0)
+    assert model_of(references, len(references.log_density)) is model
+    log_density = references.log_density[0]
+    np.testing.assert_allclose(model.confusion[0], votes(log_density)[references.group == 0].mean(axis=0))
+    np.testing.assert_allclose(model.many, np.bincount(references.group))
+    assert model.levels(log_density).max() < N_LEVELS
+    np.testing.assert_allclose(votes(np.array([[1e4, 1e4 + np.log(3.0)]])), [[0.25, 0.75]])
+
+
+# Streams
+
+
+@pytest.mark.parametrize("delay", [0, 20])
+def test_saved_in_mid_stream_it_goes_on_bit_for_bit(trained: TrainedModel, tmp_path: Path, delay: int) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS, decision_delay=delay), 200)
+    model.save(tmp_path / "saved")
+    again = OpenSetRecognizer.load(tmp_path / "saved")
+    for number in range(2):
+        one, other = guard_of(model, number), guard_of(again, number)
+        for a, b in zip(
+            (*one.books, *one.shares, one.owner), (*other.books, *other.shares, other.owner), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(one.owner, other.owner)
+    for each in (model, again):
+        play(each, 120, begin=200).flush()
+    assert told(model) == told(again)
+    assert model.expected_recall == again.expected_recall
+    write_archive(tmp_path / "part", "stream", again.stream_state(), beside=again.trained.shared)
+    state = read_archive(tmp_path / "part", "stream", beside=again.trained.shared)
+    third = OpenSetRecognizer.from_stream_state(again.trained, state)
+    for each in (model, third):
+        play(each, 64, begin=320)
+    assert told(model) == told(third)
+
+
+def test_batch_by_batch_the_same_bits_with_any_number_of_threads(trained: TrainedModel) -> None:
+    models = [OpenSetRecognizer.from_trained(trained, **{**SETTINGS, "chains": 4}, n_jobs=n) for n in (1, 4)]
+    for batch in range(8):
+        heard = []
+        for model in models:
+            play(model, 32, begin=32 * batch)
+            heard.append(told(model))
+        assert heard[0] == heard[1]
+        for number in range(4):
+            one, other = (guard_of(model, number) for model in models)
+            for a, b in zip(one.books, other.books, strict=True):
+                assert a.tobytes() == b.tobytes()
+
+
+def test_without_references_it_is_the_model_whose_references_were_taken_away() -> None:
+    unguarded = learn_all(OpenSetRecognizer(**SETTINGS, references=0), training_part())
+    unguarded.freeze()
+    whole = learn_all(OpenSetRecognizer(**SETTINGS), training_part())
+    whole.freeze()
+    assert whole.trained.references is not None
+    taken = dataclasses.replace(whole.trained, references=None)
+    assert taken.fingerprint == unguarded.trained.fingerprint != whole.trained.fingerprint
+    model = OpenSetRecognizer.from_trained(taken, **SETTINGS)
+    for each in (unguarded, model):
+        play(each, 256)
+    assert told(unguarded) == told(model)
+    assert all(chain.guard is None for chain in stream_of(model).chains)
+    assert model.expected_recall is None
+
+
+def test_a_new_class_beside_is_found_and_announced(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 512)
+    model.flush()
+    decisions, events = told(model)
+    truth = np.array([{"new": "unknown"}.get(label, label) for _, label in stream_part(512)])
+    assert np.mean([d.label for d in decisions] == truth) > 0.95
+    assert any(isinstance(event, SubclassEmerged) for event in events)
+    assert not any(isinstance(event, SubclassRefuted) for event in events)
+    guard = guard_of(model)
+    largest = int(np.argmax(guard.books.stream[2:-1].sum(axis=1)))
+    assert guard.owner[largest] == NOBODY
+    assert guard.known[largest] < 0.1
+    check_stream(stream_of(model))
+
+
+def test_a_class_opened_by_labels_is_guarded_with_the_others(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    decisions, _ = told(model)
+    truth = [label for _, label in stream_part(256)]
+    for d in [d for d in decisions if truth[d.key] == "new"][:12]:
+        model.learn_label(d.key, "opened")
+    play(model, 256, begin=256)
+    stream = stream_of(model)
+    check_stream(stream)
+    assert stream.labels == ("left", "right", "opened")
+    assert stream.references is not None
+    assert np.bincount(stream.references.group)[2] == 12
+    for number in range(2):
+        check_fits(guard_of(model, number), 3)
+        np.testing.assert_array_equal(guard_of(model, number).ids, stream.chains[number].state.ids)
+    truth = [label for _, label in stream_part(512)]
+    later = [(truth[d.key], d.label) for d in told(model)[0]]
+    assert np.mean([label == y for y, label in later if y != "new"]) > 0.95
+    assert model.expected_recall is not None
+    for _ in range(12):
+        model.undo()
+    play(model, 64, begin=512)
+    check_stream(stream_of(model))
+    check_fits(guard_of(model), len(stream_of(model).labels))
+
+
+def test_a_class_opened_by_promotion_is_guarded_with_the_others(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    emerged = [event.subclass_id for event in told(model)[1] if isinstance(event, SubclassEmerged)]
+    model.promote(emerged, "named")
+    play(model, 256, begin=256)
+    check_stream(stream_of(model))
+    references = stream_of(model).references
+    assert references is not None
+    assert np.bincount(references.group)[2] > 20
+    for number in range(2):
+        check_fits(guard_of(model, number), 3)
+    truth = [label for _, label in stream_part(512)]
+    named = [d.label for d in told(model)[0] if truth[d.key] == "new"]
+    assert Counter(named)["named"] > 0.9 * len(named)
+
+
+def test_start_guard_fits() -> None:
+    check_fits(start_guard(3), 3)

@@ -1,0 +1,149 @@
+"""The recall that training promises, what references tell of it while a stream runs, and when it has dropped."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr.recall import (
+    ENOUGH,
+    LEAST_ASKED,
+    REMEMBERED,
+    WIDEST,
+    Called,
+    Z,
+    call,
+    expect,
+    has_dropped,
+    instances_that_would_do,
+    nothing_called,
+    promise,
+)
+
+MANY = np.full(3, 10_000)
+
+
+def judged(n: int, recall: float, rng: np.random.Generator, n_classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Log densities of instances of which this share is told right, and their classes."""
+    group = np.arange(n) % n_classes
+    called = np.where(rng.random(n) < recall, group, (group + 1) % n_classes)
+    return 5.0 * np.eye(n_classes)[called], group
+
+
+def asked(n: int, recall: float, unknown: float = 0.0, begin: Called | None = None, batch: int = 256) -> Called:
+    """References called in batches: exactly these shares of them are right, and unknown."""
+    called = nothing_called(3) if begin is None else begin
+    group = np.arange(batch) % 3
+    u = (np.arange(batch) + 0.5) / batch
+    u = np.random.default_rng(0).permutation(u)
+    label = np.where(u < recall, group, np.where(u < recall + unknown, 3, (group + 1) % 3))
+    for _ in range(n // batch):
+        called = call(called, label, group, np.full(3, 1 / 3), batch)
+    return called
+
+
+def test_promise_counts_what_the_averaged_models_call_right_at_the_shares_of_training() -> None:
+    group = np.array([0, 0, 0, 1])
+    even = np.zeros((4, 2))
+    assert promise([even], group).recall == 0.75, "what is even goes to the larger class"
+    one, other = np.log([[0.9, 0.1]] * 4), np.log([[0.001, 0.999]] * 4)
+    both = promise([one, one, other], group)
+    assert both.recall == 0.75
+    assert promise([one, other, other], group).recall == 0.25
+    assert both.false_unknown == 0.0
+
+
+@pytest.mark.parametrize("recall", [0.6, 0.9, 0.98])
+@pytest.mark.parametrize("n", [30, 300])
+def test_the_interval_of_the_promise_holds_the_truth(recall: float, n: int) -> None:
+    rng = np.random.default_rng([n, int(100 * recall)])
+    covered = [promise([log_density], group) for log_density, group in (judged(n, recall, rng) for _ in range(400))]
+    share = np.mean([each.low <= recall <= each.high for each in covered])
+    assert share > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 400)
+    assert all(0 <= each.low <= each.recall <= each.high <= 1 for each in covered)
+
+
+def test_what_no_class_describes_makes_no_warning() -> None:
+    only = promise([np.full((1, 1), -np.inf)], np.array([0]))
+    assert 0 <= only.low <= only.recall <= only.high <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(recall=st.floats(0.02, 0.98))
+def test_as_many_instances_as_are_said_would_do(recall: float) -> None:
+    for n, holds in ((instances_that_would_do(recall), True), (instances_that_would_do(recall) // 2, False)):
+        group = np.arange(n) % 2
+        called = np.where(np.arange(n) < round(recall * n), group, 1 - group)
+        found = promise([np.eye(2)[called]], group)
+        assert ((found.high - found.low) / 2 <= ENOUGH * 1.05) == holds
+
+
+def test_what_was_called_fades_and_is_weighed_by_the_shares_of_the_stream() -> None:
+    called = call(nothing_called(2), np.array([0, 2, 1, 1]), np.array([0, 0, 1, 1]), np.array([0.9, 0.1]), 10)
+    now = expect(called, np.array([100, 100]))
+    assert now is not None
+    assert now.recall == pytest.approx(0.9 * 0.5 + 0.1)
+    assert now.false_unknown == pytest.approx(0.9 * 0.5)
+    later = call(called, np.zeros(0, int), np.zeros(0, int), np.array([0.9, 0.1]), int(REMEMBERED))
+    np.testing.assert_allclose(later.asked, 0.5 * called.asked)
+    np.testing.assert_allclose(later.right, 0.5 * called.right)
+    np.testing.assert_allclose(later.unknown, 0.5 * called.unknown)
+    assert expect(nothing_called(2), np.array([5, 5])) is None
+
+
+def test_a_class_that_was_not_asked_is_left_out_and_one_that_comes_is_made_room_for() -> None:
+    called = call(nothing_called(2), np.array([0]), np.array([0]), np.array([0.2, 0.8]), 1)
+    now = expect(called, np.array([3, 3]))
+    assert now is not None
+    assert now.recall == 1.0
+    wider = call(called, np.array([2, 3]), np.array([2, 2]), np.array([0.2, 0.3, 0.5]), 1)
+    assert wider.asked.shape == (3,)
+    found = expect(wider, np.array([3, 3, 3]))
+    assert found is not None
+    assert found.recall == pytest.approx((0.2 * 1.0 + 0.5 * 0.5) / 0.7)
+    narrower = call(wider, np.array([1]), np.array([1]), np.array([0.5, 0.5]), 1)
+    assert narrower.asked.shape == (2,)
+
+
+def test_asking_the_same_references_again_makes_no_interval_narrower() -> None:
+    few, many = asked(2560, 0.9), asked(25_600, 0.9)
+    widths = []
+    for called, distinct in ((few, 20), (many, 20), (many, 10_000)):
+        now = expect(called, np.full(3, distinct))
+        assert now is not None
+        assert now.recall == pytest.approx(0.9, abs=0.01)
+        widths.append(now.high - now.low)
+    assert widths[1] == pytest.approx(widths[0], rel=0.01)
+    assert widths[2] < 0.5 * widths[1]
+    assert widths[2] > 2 * Z * WIDEST
+
+
+def test_references_right_all_along_still_leave_an_interval() -> None:
+    now = expect(asked(2560, 1.0), np.full(3, 5))
+    assert now is not None
+    assert now.recall == pytest.approx(1)
+    assert now.low < 0.95
+
+
+def test_a_drop_is_told_when_it_is_sure_and_until_it_is_over() -> None:
+    promised = (0.9, 0.98)
+
+    def dropped(called: Called, distinct: np.ndarray = MANY) -> bool:
+        now = expect(called, distinct)
+        assert now is not None
+        return has_dropped(called, now, promised, distinct)
+
+    assert not dropped(asked(5120, 0.95))
+    assert not dropped(asked(5120, 0.89)), "a little below may be chance"
+    assert dropped(asked(5120, 0.8))
+    assert not dropped(asked(5120, 0.8), np.full(3, 10)), "of few references it is not sure"
+    told = asked(5120, 0.8)._replace(dropped=True)
+    assert dropped(told._replace(right=0.89 / 0.8 * told.right)), "not yet back"
+    assert not dropped(told._replace(right=0.92 / 0.8 * told.right))
+    begun = asked(256, 0.1)
+    faded = begun._replace(asked=begun.asked * 0.2, right=begun.right * 0.2)
+    assert faded.asked.sum() < LEAST_ASKED
+    assert not dropped(faded), "too few were asked yet"
+    assert dropped(faded, np.full(3, 15)), "but all that there are"

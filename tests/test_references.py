@@ -1,0 +1,271 @@
+"""Reference instances: which are kept, and what the known classes say of them without having seen them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.hdp.known import N_RANKS, log_densities
+from stream_osr.hdp.prior import homogeneous, make_prior
+from stream_osr.hdp.space import RIDGE, Space, fit_space, whiten
+from stream_osr.hdp.training import Training, seat_by_groups, summarize, train
+from stream_osr.references import (
+    FOLDS,
+    LEAST_OF_CLASS,
+    PLENTY,
+    _folds,
+    choose_references,
+    least_references,
+    unseen_densities,
+    with_ranks,
+)
+from tests.oracles import balance as oracle
+from tests.oracles import niw
+
+SMALL = Parameters(broad=False, chains=2, training_sweeps=5)
+FAST: dict[str, Any] = {"chains": 2, "training_sweeps": 5}
+
+
+def problem(per_class: int, d: int = 2, n_classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Correlated features, classes a few standard deviations apart, one of them in two clumps."""
+    rng = np.random.default_rng([seed, per_class, d])
+    group = np.repeat(np.arange(n_classes), per_class)
+    centre = 6.0 * rng.normal(size=(n_classes, d))
+    X = centre[group] + rng.normal(size=(len(group), d))
+    X[: per_class // 2, 0] += 8.0
+    mix = rng.normal(size=(d, d)) + 2.0 * np.eye(d)
+    return X @ mix + 100.0 * np.arange(d), group
+
+
+def trained_on(
+    X: np.ndarray, group: np.ndarray, covariance: str = "full", seed: int = 0, broad: bool = False
+) -> tuple[Space, Training, np.ndarray]:
+    space = fit_space(X, group)
+    rows = whiten(space, X)
+    d = rows.shape[1]
+    prior = make_prior(covariance, d, d + 3.0, 0.4, 0.2)
+    training = train(rows, group, space, prior, np.random.default_rng(seed), sweeps=10)
+    return space, training, summarize(training, SMALL.epsilon, broad)[1]
+
+
+def learnt(X: np.ndarray, group: np.ndarray, **arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(**{**FAST, **arguments})
+    for row, j in zip(X.tolist(), group.tolist(), strict=True):
+        model.learn_one(dict(enumerate(row)), f"c{j}")
+    model.freeze()
+    return model
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_unseen_densities_are_those_of_a_model_of_the_other_folds(covariance: str, d: int) -> None:
+    X, group = problem(11, d)
+    space, training, left_out = trained_on(X, group, covariance)
+    dish = np.where(group == 0, np.arange(33) % 2, group + 1)
+    rows = homogeneous(whiten(space, X))
+    seating = seat_by_groups(rows, group, dish, training.prior, exclusive=True)
+    seating.franchise.alpha[:] = 3.0
+    training = training._replace(seating=seating)
+    found = unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    prior = training.prior
+    base = {"full": niw.Full, "diagonal": niw.Diagonal}[covariance](d, prior.psi, prior.nu, prior.beta)
+    fold = _folds(group, SMALL.seed)
+    whole = np.linalg.slogdet(space.forward)[1]  # densities are stated in the model's own coordinates
+    for number in (0, 3, 9):
+        held = fold == number
+        expected = oracle.unseen(X, group, dish, held, base, 3.0, RIDGE) - whole
+        np.testing.assert_allclose(found[held], expected, rtol=1e-6, atol=1e-6)
+
+
+def test_each_class_is_divided_among_the_folds_and_its_only_instance_is_in_none() -> None:
+    group = np.repeat(np.arange(4), [1, 2, 25, 10])
+    fold = _folds(group, 3)
+    assert fold[0] == -1
+    for j in (1, 2, 3):
+        count = np.bincount(fold[group == j], minlength=FOLDS)
+        assert count.sum() == (group == j).sum()
+        assert count.max() - count.min() <= 1
+    np.testing.assert_array_equal(fold, _folds(group, 3))
+    assert (fold != _folds(group, 4)).any()
+
+
+def test_the_only_instance_of_a_class_is_impossible_in_it_and_no_reference() -> None:
+    X, group = problem(9)
+    X, group = np.vstack([X, [[500.0, -300.0]]]), np.append(group, 3)
+    space, training, left_out = trained_on(X, group)
+    found = unseen_densities(X, group, SMALL, space, [training], [left_out])[0]
+    assert np.isneginf(found[-1, 3])
+    assert np.isfinite(found[np.arange(27), group[:27]]).all()
+    references = choose_references(whiten(space, X), group, [found], SMALL)
+    assert references is not None
+    assert sorted(set(references.group.tolist())) == [0, 1, 2]
+
+
+def test_where_there_are_plenty_an_instance_alone_is_left_out_and_it_makes_no_difference() -> None:
+    enough = int(PLENTY) * 2
+    X, group = problem(enough)
+    space, training, left_out = trained_on(X, group, broad=True)
+    assert (unseen_densities(X, group, SMALL, space, [training], [left_out])[0] == left_out).all()
+    X, group = problem(enough // 3)
+    space, training, left_out = trained_on(X, group, broad=True)
+    by_fold = unseen_densities(X, group, SMALL.model_copy(update={"broad": True}), space, [training], [left_out])[0]
+    assert (by_fold != left_out).any()
+    own = np.arange(len(X)), group
+    assert abs(np.median(by_fold[own] - left_out[own])) < 0.1
+
+
+def test_references_are_as_likely_as_instances_that_were_never_seen() -> None:
+    rng = np.random.default_rng(8)
+    centre = 6.0 * rng.normal(size=(8, 10))
+    group, others = np.repeat(np.arange(8), 5), np.repeat(np.arange(8), 200)
+    model = learnt(centre[group] + rng.normal(size=(40, 10)), group, chains=4)
+    trained = model.trained
+    references = trained.references
+    assert references is not None
+    fresh = homogeneous(whiten(trained.space, centre[others] + rng.normal(size=(1600, 10))))
+    for known, frozen, log_density in zip(trained.draws, trained.densities, references.log_density, strict=True):
+        unseen = log_density[np.arange(40), references.group].mean()
+        truth = log_densities(known, frozen, fresh)[0][np.arange(1600), others].mean()
+        seen = log_densities(known, frozen, homogeneous(references.rows))[0][np.arange(40), references.group].mean()
+        assert abs(unseen - truth) < 2.0
+        assert seen > truth + 2.0, "with their own density in it they would look twice as good"
+
+
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(1000, (5, 40, 700)), (30, (5, 40, 700)), (600, (300, 300, 300)), (1, (1, 2))]
+)
+def test_a_sample_bounded_for_each_class(n: int, sizes: tuple[int, ...]) -> None:
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    rows = np.random.default_rng(0).normal(size=(len(group), 2))
+    log_density = np.zeros((len(group), len(sizes)))
+    parameters = Parameters(references=n)
+    references = choose_references(rows, group, [log_density], parameters)
+    assert references is not None
+    most = max(LEAST_OF_CLASS, -(-n // len(sizes)))
+    assert np.bincount(references.group).tolist() == [min(size, most) for size in sizes]
+    assert len(np.unique(references.rows, axis=0)) == len(references.rows), "none twice"
+    again = choose_references(rows, group, [log_density], parameters)
+    assert again is not None
+    np.testing.assert_array_equal(references.rows, again.rows)
+    other = choose_references(rows, group, [log_density], parameters.model_copy(update={"seed": 1}))
+    assert other is not None
+    assert len(sizes) < 3 or not np.array_equal(references.rows, other.rows)
+
+
+def test_any_stretch_holds_the_classes_in_proportion() -> None:
+    sizes = np.array([20, 60, 120])
+    group = np.repeat(np.arange(3), sizes)
+    rng = np.random.default_rng(1)
+    references = choose_references(rng.normal(size=(200, 2)), group, [np.zeros((200, 3))], Parameters(references=600))
+    assert references is not None
+    ring = np.concatenate([references.group, references.group])
+    for length in (10, 50, 120):
+        for start in range(0, 200, 7):
+            count = np.bincount(ring[start : start + length], minlength=3)
+            assert np.abs(count - length * sizes / 200).max() <= 2.0, (start, length)
+
+
+def test_what_is_said_of_a_reference_is_said_of_its_row() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(90, 3))
+    group = np.repeat(np.arange(3), 30)
+    references = choose_references(rows, group, [rows.copy(), -rows], Parameters(references=60))
+    assert references is not None
+    np.testing.assert_array_equal(references.log_density[0], references.rows)
+    np.testing.assert_array_equal(references.log_density[1], -references.rows)
+    at = [int(np.flatnonzero((rows == row).all(axis=1))[0]) for row in references.rows]
+    np.testing.assert_array_equal(references.group, group[at])
+
+
+def test_ranks_are_quantiles_of_what_is_said_of_instances_unseen() -> None:
+    X, group = problem(20)
+    _, training, _ = trained_on(X, group)
+    known = summarize(training, SMALL.epsilon)[0]
+    log_density = np.random.default_rng(0).normal(size=(60, 3))
+    log_density[5, 0] = -np.inf
+    ranks = with_ranks(known, group, log_density).ranks
+    np.testing.assert_array_equal(ranks[0], known.ranks[0], "where one says nothing they stay")
+    np.testing.assert_allclose(ranks[1], np.quantile(log_density[20:40, 1], np.linspace(0, 1, N_RANKS)))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"references": 0},
+        {"covariance": "diagonal"},
+        {"covariance": "tied"},
+        {"pca_components": 2},
+        {"pca_variance": 0.9},
+        {"broad": False},
+        {"ensemble": "exact", "exclusive": False},
+        {"chains": 1},
+        {"epsilon": 0.1},
+        {"decision_delay": 20},
+        {"max_false_unknown": 0.2},
+        {"follow_drift": True},
+    ],
+    ids=str,
+)
+def test_every_kind_of_model_runs_with_references(arguments: dict[str, Any]) -> None:
+    X, group = problem(8, d=4)
+    model = learnt(X, group, batch_size=32, window=32, **arguments)
+    references = model.trained.references
+    report = model.trained.report
+    if arguments.get("references") == 0:
+        assert references is None
+        assert report.references == 0
+        assert "nothing guards the known classes" in str(report)
+    else:
+        assert references is not None
+        assert report.references == len(references.group) == 24
+        assert references.rows.shape == (24, model.trained.known.prior.n_features)
+        assert len(references.log_density) == len(model.trained.draws)
+        assert all(np.isfinite(each).all() for each in references.log_density)
+    rng = np.random.default_rng(4)
+    for i, row in enumerate((X[rng.integers(24, size=96)] + 0.3 * rng.normal(size=(96, 4))).tolist()):
+        model.learn_one(dict(enumerate(row)), key=i)
+    model.flush()
+    decisions = list(model.drain())
+    assert len(decisions) == 96
+    assert all(abs(sum(d.probabilities.values()) - 1) < 1e-9 for d in decisions)
+    assert Counter(d.label for d in decisions)["unknown"] < 48
+    assert (model.expected_recall is None) == (references is None)
+
+
+def test_a_class_of_one_beside_a_larger_one_has_no_reference() -> None:
+    X = np.vstack([np.random.default_rng(0).normal(size=(12, 2)), [[40.0, 0.0]]])
+    model = learnt(X, np.append(np.zeros(12, int), 1))
+    references = model.trained.references
+    assert references is not None
+    assert set(references.group.tolist()) == {0}
+    for i in range(256):
+        model.learn_one({0: float(np.sin(i)), 1: float(np.cos(i))}, key=i)
+    assert Counter(d.label for d in model.drain())["c0"] > 128
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_a_single_instance_of_each_class_is_enough_to_run(n_classes: int) -> None:
+    X = 50.0 * np.eye(3)[:n_classes]
+    model = learnt(X, np.arange(n_classes))
+    for i in range(300):
+        model.learn_one(dict(enumerate(X[i % n_classes].tolist())), key=i)
+    assert len(list(model.drain())) == 256
+    assert model.expected_recall is None
+
+
+def test_a_promise_takes_as_many_references_as_it_needs_and_is_refused_without() -> None:
+    assert [least_references(share) for share in (0.5, 0.2, 0.1, 0.01)] == [1, 4, 9, 99]
+    X, group = problem(120)
+    references = learnt(X, group, references=10, max_false_unknown=0.01).trained.references
+    assert references is not None
+    assert np.bincount(references.group).tolist() == [99, 99, 99]
+    with pytest.raises(InvalidParameter, match=r"class 'c0' has 50 reference instances, where 99 are needed"):
+        learnt(*problem(50), max_false_unknown=0.01)
+    with pytest.raises(InvalidParameter, match="0 reference instances"):
+        learnt(X, group, references=0, max_false_unknown=0.1)
