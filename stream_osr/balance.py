@@ -49,7 +49,7 @@ EXTREME = 0.02
 """The small cells together say no less, and no more than 1 minus it, of each of them."""
 CRUMB = 0.01
 """Instances below which nothing is said of a cell."""
-ROUNDS = 30
+ROUNDS = 100
 
 
 class Books(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 from stream_osr.engine.actions import Labelling
 from stream_osr.engine.state import Chain, Stream
 from stream_osr.hdp.broad import add_broad
-from stream_osr.hdp.known import broad_shapes, leave_one_out, log_class_densities
+from stream_osr.hdp.known import broad_shapes, leave_one_out, log_class_densities, log_new
 from stream_osr.hdp.prior import homogeneous
 from stream_osr.references import References
 from stream_osr.trained import TrainedModel
@@ -111,5 +111,5 @@ def _log_density(chain: Chain, base: References, number: int, members: Members, 
     apart = add_broad(apart, broad_shapes(known), chain.frozen.log_weight, instances)
     i = np.arange(len(members.group))
     found = apart[i, members.group]
-    new[i, members.group] = np.where(np.isfinite(found), found, new[i, members.group])
+    new[i, members.group] = np.where(np.isfinite(found), found, log_new(known, instances))
     return np.concatenate([old, new])
