@@ -47,6 +47,8 @@ EVEN = 0.5
 """Prior mean of the share of a cell that is known, where nothing else is said."""
 EXTREME = 0.02
 """The small cells together say no less, and no more than 1 minus it, of each of them."""
+DOUBT = 0.1
+"""What a subclass was, it is again with at most 1 minus this probability, until counts say more."""
 CRUMB = 0.01
 """Instances below which nothing is said of a cell."""
 ROUNDS = 100
@@ -218,13 +220,13 @@ def _weigh(
 
 @kernel
 def _pool(
-    stream: np.ndarray, effective: np.ndarray, stands: np.ndarray, n_classes: int
+    stream: np.ndarray, effective: np.ndarray, stands: np.ndarray, n_classes: int, before: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
     for c in range(n_classes, count):
-        small[c] = c == count - 1 or stream[c].sum() < SMALL
+        small[c] = c == count - 1 or (before[c - n_classes] < 0.0 and stream[c].sum() < SMALL)
     pool = np.zeros((3, levels))
     for level in range(levels):
         weight = 0.0
@@ -245,6 +247,7 @@ def _estimate_kappa(
     effective: np.ndarray,
     stands: np.ndarray,
     n_classes: int,
+    before: np.ndarray,
     kappas: np.ndarray,
     t: np.ndarray,
     log_t: np.ndarray,
@@ -255,7 +258,7 @@ def _estimate_kappa(
     Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
     A known class is one cell here: what it takes is frozen, and may well be a little denser than its references.
     """
-    small, pool = _pool(stream, effective, stands, n_classes)
+    small, pool = _pool(stream, effective, stands, n_classes, before)
     count, levels = stream.shape
     evidence = np.zeros(len(kappas))
     for number in range(len(kappas)):
@@ -298,27 +301,37 @@ def _known_shares(
     effective: np.ndarray,
     stands: np.ndarray,
     n_classes: int,
+    before: np.ndarray,
     kappa: float,
     t: np.ndarray,
     log_t: np.ndarray,
     slab: np.ndarray,
 ) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
-    _, pool = _pool(stream, effective, stands, n_classes)
+    _, pool = _pool(stream, effective, stands, n_classes, before)
     count, levels = stream.shape
     known = np.ones((count, levels))
     for level in range(levels):
-        before, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab)
-        before = min(max(before, EXTREME), 1.0 - EXTREME)
+        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab)
+        together = min(max(together, EXTREME), 1.0 - EXTREME)
         for c in range(n_classes, count):
             s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
-            known[c, level] = before
+            prior = together
+            if c < count - 1 and before[c - n_classes] >= 0.0:
+                prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
+            known[c, level] = prior
             if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = known_share(s, a, v, before, t, log_t, slab)
+                known[c, level], _ = known_share(s, a, v, prior, t, log_t, slab)
     return known
 
 
-def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float | None = None) -> Shares:
+def share_out(
+    books: Books,
+    classes: np.ndarray,
+    distinct: np.ndarray,
+    kappa: float | None = None,
+    before: np.ndarray | None = None,
+) -> Shares:
     """Say what share of each cell is known, and whose.
 
     Parameters
@@ -331,12 +344,18 @@ def share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: fl
         References that there are of each class, shape (J,).
     kappa
         Share of the stream that is known, if it has been estimated lately.
+    before
+        Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
     """
     n_classes = len(classes)
+    if before is None:
+        before = np.full(len(books.stream) - n_classes - 1, -1.0)
     effective, stands = _weigh(books.stream, books.seen, books.taken, books.asked, distinct, classes)
     if kappa is None:
-        kappa = _estimate_kappa(books.stream, books.seen, effective, stands, n_classes, KAPPAS, T_GRID, LOG_T, SLAB)
-    known = _known_shares(books.stream, effective, stands, n_classes, kappa, T_GRID, LOG_T, SLAB)
+        kappa = _estimate_kappa(
+            books.stream, books.seen, effective, stands, n_classes, before, KAPPAS, T_GRID, LOG_T, SLAB
+        )
+    known = _known_shares(books.stream, effective, stands, n_classes, before, kappa, T_GRID, LOG_T, SLAB)
     rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
     owner = classes[:, None] * np.sqrt(rate + 1e-4)
     return Shares(known, owner / owner.sum(axis=0), classes, kappa)

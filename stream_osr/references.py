@@ -78,7 +78,7 @@ def unseen_densities(
     Minus infinity, under its own class, for an instance that is the only one of its class.
     """
     freedom = len(X) - len(np.unique(group))
-    if freedom >= PLENTY * space.forward.shape[1] or trainings[0].prior.covariance == TIED:
+    if freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1] or trainings[0].prior.covariance == TIED:
         return list(left_out)
     fold = _folds(group, p.seed)
     out = [each.copy() for each in left_out]

@@ -286,8 +286,9 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
         stream[2, -1] = support
         books = Books(stream, np.ones(4), np.zeros((2, 4, N_LEVELS)), np.ones((2, 4)), np.zeros(2))
         shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
-        owner, part = _owners(np.array([before]), books, shares, 2)
-        assert part == pytest.approx(known if support else 0.0)
+        guard = start_guard(2)._replace(ids=np.zeros(1, int), owner=np.array([before]), known=np.full(1, 0.7))
+        owner, part = _owners(guard, books, shares, 2)
+        assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
         return int(owner[0])
 
     much, little = 2 * LEAST_SUPPORT, 0.5 * LEAST_SUPPORT

@@ -187,10 +187,10 @@ def follow_balance(
     books.seen[:] += n
     classes = class_shares(books.votes, model.confusion, known.size / known.size.sum())
     due = guard.estimated_at < 0 or state.seen - guard.estimated_at >= ANEW
-    shares = share_out(books, classes, model.many, None if due else guard.shares.kappa)
+    shares = share_out(books, classes, model.many, None if due else guard.shares.kappa, guard.known)
     probabilities = balance(shares, result.probabilities, cells, levels, result.log_density)
     books.votes[:] += (1.0 - probabilities[:, -1]) @ votes(result.log_density)
-    owner, part = _owners(guard.owner, books, shares, n_classes)
+    owner, part = _owners(guard, books, shares, n_classes)
     guard = guard._replace(
         books=books,
         shares=shares,
@@ -262,7 +262,7 @@ def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
         ),
         shares=shares._replace(known=known, owner=whose, classes=mix / mix.sum()),
         owner=np.where(owner < n_classes, owner, NOBODY),
-        known=np.append(guard.known, 0.0)[slots],
+        known=np.append(guard.known, -1.0)[slots],
     )
 
 
@@ -321,15 +321,16 @@ def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
     )
 
 
-def _owners(before: np.ndarray, books: Books, shares: Shares, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+def _owners(guard: Guard, books: Books, shares: Shares, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known."""
     stream = books.stream[n_classes:-1]
     support = stream.sum(axis=1)
-    known = (stream * shares.known[n_classes:-1]).sum(axis=1) / np.maximum(support, 1e-12)
-    owner = before.copy()
     enough = support >= LEAST_SUPPORT
+    now = (stream * shares.known[n_classes:-1]).sum(axis=1) / np.maximum(support, 1e-12)
+    known = np.where(enough, now, guard.known)
+    owner = guard.owner.copy()
     owner[enough & (known < FREED_BELOW)] = NOBODY
-    gets = enough & ((known > OWNED_ABOVE) | ((before != NOBODY) & (known >= FREED_BELOW)))
+    gets = enough & ((known > OWNED_ABOVE) | ((guard.owner != NOBODY) & (known >= FREED_BELOW)))
     owner[gets] = shares.owner[:, :-1].argmax(axis=0)[gets]
     return owner, known
 

@@ -64,7 +64,7 @@ class Guard(NamedTuple):
     owner
         Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
     known
-        Share of each that is known, shape (K,).
+        Share of each that was known when it had support, -1: it had none so far, shape (K,).
     estimated_at
         Position in the stream at which the known share of the stream was last estimated, -1: never.
     """
