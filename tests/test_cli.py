@@ -200,7 +200,7 @@ def test_standard_input_to_standard_output(work):
     decisions = [json.loads(line) for line in done.stdout.splitlines()]
     assert [d["nearest_class"] for d in decisions[:2]] == ["red", "blue"]
     assert decisions[2]["label"] == "unknown"
-    assert decisions[2]["p_unknown"] > 0.99
+    assert decisions[2]["p_unknown"] > 0.85  # three instances say little of what else the stream holds
 
 
 def test_nothing_but_plain_lines_when_nobody_watches(work):
