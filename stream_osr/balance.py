@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.hdp.elementwise import exp_each, largest, log_each
 from stream_osr.hdp.jit import kernel
 
 LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
@@ -35,7 +36,7 @@ LOG_T = np.log(T_GRID)
 MIXED = 0.2
 """Prior probability that a cell holds both known and new instances, in whatever proportion; else it holds one
 kind."""
-SLAB = MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum()
+LOG_SLAB = np.log(MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum())
 KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
 """Standard deviation of kappa from what the cells say together."""
@@ -149,7 +150,7 @@ def known_share(
     before: float,
     t: np.ndarray,
     log_t: np.ndarray,
-    slab: np.ndarray,
+    log_slab: np.ndarray,
 ) -> tuple[float, float]:
     """Posterior of the share of a cell that is known.
 
@@ -161,8 +162,8 @@ def known_share(
         Instances of the stream that a reference stands for: v.
     before
         Prior mean t0: with probability ``1 - MIXED`` all of the cell is known (t0) or all of it new; else any share.
-    t, log_t, slab
-        A grid of shares, evenly spaced on the logit scale, its logarithms, and the prior of the mixed ones.
+    t, log_t, log_slab
+        A grid of shares, evenly spaced on the logit scale, its logarithms, and those of the prior of mixed ones.
 
     Returns
     -------
@@ -170,22 +171,23 @@ def known_share(
     """
     n = len(t)
     value = np.empty(n)
-    rate, log_odds = 1.0 / stands_for, -math.log(stands_for)
-    peak = -np.inf
+    rate = 1.0 / stands_for
     for i in range(n):
-        prior = slab[i]
-        if i == 0:
-            prior += (1.0 - MIXED) * (1.0 - before)
-        elif i == n - 1:
-            prior += (1.0 - MIXED) * before
-        value[i] = math.log(prior) + taken * (log_t[i] + log_odds) - (stream + taken) * math.log1p(t[i] * rate)
-        peak = max(peak, value[i])
+        value[i] = 1.0 + t[i] * rate
+    log_each(value)
+    for i in range(n):
+        value[i] = log_slab[i] + taken * log_t[i] - (stream + taken) * value[i]
+    for i, mass in ((0, 1.0 - before), (n - 1, before)):
+        value[i] += math.log1p((1.0 - MIXED) * mass * math.exp(-log_slab[i]))
+    peak = largest(value)
+    for i in range(n):
+        value[i] -= peak
+    exp_each(value)
     total, mean = 0.0, 0.0
     for i in range(n):
-        w = math.exp(value[i] - peak)
-        total += w
-        mean += w * t[i]
-    return mean / total, peak + math.log(total)
+        total += value[i]
+        mean += value[i] * t[i]
+    return mean / total, peak + math.log(total) - taken * math.log(stands_for)
 
 
 @kernel
@@ -251,7 +253,7 @@ def _estimate_kappa(
     kappas: np.ndarray,
     t: np.ndarray,
     log_t: np.ndarray,
-    slab: np.ndarray,
+    log_slab: np.ndarray,
 ) -> float:
     """Posterior mean of the share of the stream that is known.
 
@@ -266,7 +268,7 @@ def _estimate_kappa(
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             of_small, log_evidence = known_share(
-                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab
+                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_slab
             )
             evidence[number] += log_evidence
             for c in range(n_classes, count):
@@ -275,7 +277,7 @@ def _estimate_kappa(
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, slab)
+                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, log_slab)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -286,7 +288,7 @@ def _estimate_kappa(
                 v = (effective[c] * stands[c] * stands[c]).sum() / mass
                 a = mass / v
             if s + a >= CRUMB:
-                share, log_evidence = known_share(s, a, v * kappa, EVEN, t, log_t, slab)
+                share, log_evidence = known_share(s, a, v * kappa, EVEN, t, log_t, log_slab)
                 evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -305,14 +307,14 @@ def _known_shares(
     kappa: float,
     t: np.ndarray,
     log_t: np.ndarray,
-    slab: np.ndarray,
+    log_slab: np.ndarray,
 ) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
     _, pool = _pool(stream, effective, stands, n_classes, before)
     count, levels = stream.shape
     known = np.ones((count, levels))
     for level in range(levels):
-        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, slab)
+        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_slab)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         for c in range(n_classes, count):
             s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
@@ -321,7 +323,7 @@ def _known_shares(
                 prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
             if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = known_share(s, a, v, prior, t, log_t, slab)
+                known[c, level], _ = known_share(s, a, v, prior, t, log_t, log_slab)
     return known
 
 
@@ -353,9 +355,9 @@ def share_out(
     effective, stands = _weigh(books.stream, books.seen, books.taken, books.asked, distinct, classes)
     if kappa is None:
         kappa = _estimate_kappa(
-            books.stream, books.seen, effective, stands, n_classes, before, KAPPAS, T_GRID, LOG_T, SLAB
+            books.stream, books.seen, effective, stands, n_classes, before, KAPPAS, T_GRID, LOG_T, LOG_SLAB
         )
-    known = _known_shares(books.stream, effective, stands, n_classes, before, kappa, T_GRID, LOG_T, SLAB)
+    known = _known_shares(books.stream, effective, stands, n_classes, before, kappa, T_GRID, LOG_T, LOG_SLAB)
     rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
     owner = classes[:, None] * np.sqrt(rate + 1e-4)
     return Shares(known, owner / owner.sum(axis=0), classes, kappa)

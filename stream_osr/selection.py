@@ -73,7 +73,7 @@ def select_by_validation(
     for nu, value in itertools.product(nus, scales):
         point = {"nu": nu, "scale": value}
         trial = fixed.model_copy(update={**point, "chains": 1, "unknown": UNKNOWN})
-        trained = train_model(features, parts.X_fit, fit_group, labels, trial)
+        trained = train_model(features, parts.X_fit, fit_group, labels, trial, draws=1)
         closed = _micro_f(trained, trial, parts.X_closed, parts.y_closed.tolist(), number)
         mixed = _micro_f(trained, trial, parts.X_open, parts.y_open.tolist(), number)
         if closed + mixed > best:

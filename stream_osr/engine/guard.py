@@ -23,7 +23,7 @@ from stream_osr.hdp.dishes import Dishes, log_predictive_without, log_predictive
 from stream_osr.hdp.elementwise import exp_each, largest, log_each
 from stream_osr.hdp.franchise import menu_weights
 from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.known import log_new
+from stream_osr.hdp.known import Known, log_new
 from stream_osr.hdp.prior import FULL, Prior, homogeneous
 from stream_osr.hdp.restaurant import StreamState
 from stream_osr.hdp.terms import products
@@ -79,6 +79,10 @@ class Model(NamedTuple):
         Level of each reference, shape (R,).
     confusion
         Mean over the references of each class of how probable each class is, shape (J, J).
+    log_new
+        Log densities under a new subclass, by the base measure that they were made with.
+    rows
+        Whitened rows of the references, shape (R, d).
     """
 
     many: np.ndarray
@@ -86,6 +90,15 @@ class Model(NamedTuple):
     bounds: np.ndarray
     level: np.ndarray
     confusion: np.ndarray
+    log_new: dict[int, tuple[Known, np.ndarray]]
+    rows: np.ndarray
+
+    def new_of(self, chain: Chain) -> np.ndarray:
+        """Log density of each reference as the first of a new subclass, which no label changes; shape (R,)."""
+        key = id(chain.known.prior)
+        if key not in self.log_new:
+            self.log_new[key] = (chain.known, log_new(chain.known, homogeneous(self.rows)))
+        return self.log_new[key][1]
 
     def levels(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
@@ -123,7 +136,7 @@ def _model_of(held: _Held, number: int) -> Model:
     confusion = np.eye(n_classes)
     for j in np.unique(group):
         confusion[j] = vote[group == j].mean(axis=0)
-    return Model(count, total, bounds, np.searchsorted(bounds, score), confusion)
+    return Model(count, total, bounds, np.searchsorted(bounds, score), confusion, {}, references.rows)
 
 
 def votes(log_density: np.ndarray) -> np.ndarray:
@@ -173,17 +186,19 @@ def follow_balance(
     at = (chain.state.batches * ASKED + np.arange(min(ASKED, len(own_density)))) % len(own_density)
     group, level = references.group[at], model.level[at]
     where = references.rows[at] if shifts is None else references.rows[at] + shifts[group]
-    asked = cells_of(chain, state, where, own_density[at])
+    asked = cells_of(chain, state, where, own_density[at], None if shifts is not None else model.new_of(chain)[at])
     n_levels = len(model.bounds) + 1
-    for j in np.unique(group):
-        for step in range(n_levels):
-            books.taken[j, :, step] += asked[(group == j) & (level == step)].sum(axis=0)
+    place = np.zeros((n_classes * n_levels, len(at)))
+    place[group * n_levels + level, np.arange(len(at))] = 1.0
+    books.taken[:] += (place @ asked).reshape(n_classes, n_levels, -1).transpose(0, 2, 1)
     books.asked[:] += np.bincount(group, minlength=n_classes)[:, None]
     weight = 0.5 ** (n / parameters.half_life)
-    cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)
+    cells = cells_of(
+        chain, state, rows, result.log_density, result.log_density_new, subclass=result.subclass, weight=weight
+    )
     levels = model.levels(result.log_density)
-    for step in range(n_levels):
-        books.stream[:, step] += cells[levels == step].sum(axis=0)
+    of_level = (levels[:, None] == np.arange(n_levels)).astype(float)
+    books.stream[:] += cells.T @ of_level
     books.seen[:] += n
     classes = class_shares(books.votes, model.confusion, known.size / known.size.sum())
     due = guard.estimated_at < 0 or state.seen - guard.estimated_at >= ANEW
@@ -212,7 +227,8 @@ def _balance_window(
     """Balance the probabilities of the window's instances."""
     log_density = result.window_log_density
     rows = chain.state.window.rows[:, :-1]
-    cells = cells_of(chain, state, rows, log_density, result.window_subclass, weight * chain.state.window.weight)
+    held = weight * chain.state.window.weight
+    cells = cells_of(chain, state, rows, log_density, subclass=result.window_subclass, weight=held)
     levels = model.levels(log_density)
     return balance(guard.shares, result.window_probabilities, cells, levels, log_density)
 
@@ -387,6 +403,8 @@ def cells_of(
     state: StreamState,
     rows: np.ndarray,
     log_density: np.ndarray,
+    log_density_new: np.ndarray | None = None,
+    *,
     subclass: np.ndarray | None = None,
     weight: float | np.ndarray = 0.0,
 ) -> np.ndarray:
@@ -400,6 +418,8 @@ def cells_of(
         The sampler's state.
     rows, log_density
         Whitened rows, and their log densities under the known classes, shape (n, J).
+    log_density_new
+        Their log densities under a new subclass, shape (n,), if they are at hand.
     subclass
         Emerging subclass that each row is part of, -1: none.
     weight
@@ -423,7 +443,8 @@ def cells_of(
         )
     else:
         log_emerging = log_predictives(instances, state.dishes, known.prior)
-    log_weight = np.concatenate([log_density, log_emerging, log_new(known, instances)[:, None]], axis=1) + log_seats
+    fresh = log_new(known, instances) if log_density_new is None else log_density_new
+    log_weight = np.concatenate([log_density, log_emerging, fresh[:, None]], axis=1) + log_seats
     if subclass is not None:
         order = np.argsort(state.ids)
         at = np.append(order, 0)[np.searchsorted(state.ids[order], subclass)]

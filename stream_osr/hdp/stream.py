@@ -57,8 +57,8 @@ class BatchResult(NamedTuple):
         (w, J + 1); nothing without re-seating sweeps.
     subclass
         Emerging subclass (its id) whose seat each instance took, -1 if it took a known one, shape (b,).
-    log_density
-        Log density under each known class, shape (b, J).
+    log_density, log_density_new
+        Log density under each known class, shape (b, J), and as the first of a new subclass, shape (b,).
     responsible
         Most responsible subclass (position in :class:`Known`) of each class, shape (b, J).
     moved
@@ -75,6 +75,7 @@ class BatchResult(NamedTuple):
     window_probabilities: np.ndarray
     subclass: np.ndarray
     log_density: np.ndarray
+    log_density_new: np.ndarray
     responsible: np.ndarray
     moved: np.ndarray
     moved_from: np.ndarray
@@ -154,6 +155,7 @@ def step(
         window_probabilities=probabilities[:again],
         subclass=subclass[first:],
         log_density=log_density[first:],
+        log_density_new=log_density_new[first:],
         responsible=responsible[first:],
         moved=state.window_seq[changed],
         moved_from=was[changed],
