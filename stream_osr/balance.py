@@ -27,6 +27,9 @@ from stream_osr.hdp.jit import kernel
 
 LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
 """Shares of the references that lie below the bounds of the levels."""
+BEYOND = 2.0
+"""The lowest level of all lies beyond the references: further below their median than this many times the lowest."""
+N_LEVELS = len(LEVELS) + 2
 LEAST_BELOW = 4.0
 """A bound that fewer references of a typical class lie below is not used."""
 SMALL = 8.0
@@ -267,8 +270,9 @@ def _estimate_kappa(
         kappa = kappas[number]
         rate, whole = 0.0, 1e-12
         for level in range(levels):
+            prior = EVEN if level > 0 else EXTREME
             of_small, log_evidence = known_share(
-                pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_slab
+                pool[0, level], pool[1, level], pool[2, level] * kappa, prior, t, log_t, log_slab
             )
             evidence[number] += log_evidence
             for c in range(n_classes, count):
@@ -277,7 +281,7 @@ def _estimate_kappa(
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, EVEN, t, log_t, log_slab)
+                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, prior, t, log_t, log_slab)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -316,10 +320,12 @@ def _known_shares(
     for level in range(levels):
         together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_slab)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
+        if level == 0:
+            together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
         for c in range(n_classes, count):
             s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
             prior = together
-            if c < count - 1 and before[c - n_classes] >= 0.0:
+            if c < count - 1 and level > 0 and before[c - n_classes] >= 0.0:
                 prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
             if c < count - 1 and s + a >= CRUMB:
@@ -364,11 +370,16 @@ def share_out(
 
 
 def level_bounds(score: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Bounds of the levels from the scores of the references, (L - 1,): minus infinity where they are too few."""
+    """Bounds of the levels from the scores of the references, shape (L - 1,), ascending.
+
+    The first is beyond all references; of the others those are left out that too few references lie below.
+    """
+    middle = float(np.median(score))
+    beyond = middle - BEYOND * (middle - float(score.min()))
     bounds = np.quantile(score, LEVELS)
     typical = np.median(np.bincount(group)[np.unique(group)])
-    bounds[LEVELS * typical < LEAST_BELOW] = -np.inf
-    return np.asarray(bounds)
+    bounds[LEVELS * typical < LEAST_BELOW] = beyond
+    return np.append(beyond, bounds)
 
 
 def scores(

@@ -15,6 +15,7 @@ from stream_osr.balance import (
     LOG_SLAB,
     LOG_T,
     MIXED,
+    N_LEVELS,
     PRIOR_SHARES,
     T_GRID,
     Books,
@@ -26,8 +27,6 @@ from stream_osr.balance import (
     share_out,
 )
 from tests.oracles import balance as oracle
-
-N_LEVELS = len(LEVELS) + 1
 
 
 def share(stream: float, taken: float, stands_for: float = 1.0, before: float = 0.5) -> float:
@@ -215,7 +214,8 @@ def test_empty_books_say_nothing() -> None:
     assert isinstance(shares, Shares)
     assert np.isfinite(shares.known).all()
     np.testing.assert_array_equal(shares.known[:2], 1.0)
-    np.testing.assert_allclose(shares.known[2:], 0.5)
+    np.testing.assert_allclose(shares.known[2:, 1:], 0.5)
+    np.testing.assert_allclose(shares.known[2:, 0], EXTREME, err_msg="beyond all references: new")
     np.testing.assert_allclose(shares.owner, 0.5)
 
 
@@ -225,10 +225,16 @@ def test_levels_hold_their_shares_of_the_references_and_are_left_out_where_those
     score = rng.normal(size=1600)
     bounds = level_bounds(score, group)
     below = np.searchsorted(bounds, score)
-    np.testing.assert_allclose(np.bincount(below, minlength=N_LEVELS) / 1600, np.diff([0, *LEVELS, 1]), atol=2e-3)
+    np.testing.assert_allclose(
+        np.bincount(below, minlength=N_LEVELS) / 1600, [0, *np.diff([0, *LEVELS, 1])], atol=2e-3
+    )
+    assert np.searchsorted(bounds, -12.0) == 0, "beyond all references"
     few = level_bounds(score[:40], np.repeat(np.arange(4), 10))
-    assert np.isfinite(few).tolist() == [False, False, False, True]
-    assert np.isneginf(level_bounds(score[:4], np.arange(4))).all(), "one of each class"
+    assert (few[:4] == few[0]).all()
+    assert few[4] > few[0]
+    alone = level_bounds(score[:4], np.arange(4))
+    assert (alone == alone[0]).all(), "one of each class"
+    assert alone[0] < score[:4].min()
 
 
 def test_scores_are_excesses_over_the_mean_of_the_others() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
-from stream_osr.balance import LEVELS, Books, Shares
+from stream_osr.balance import N_LEVELS, Books, Shares
 from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.engine.guard import (
     ASKED,
@@ -38,7 +38,6 @@ from tests.oracles import balance as oracle
 from tests.oracles import niw
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "window": 48, "half_life": 100.0, "chains": 2, "training_sweeps": 10}
-N_LEVELS = len(LEVELS) + 1
 
 
 @pytest.fixture(scope="module")
@@ -500,3 +499,13 @@ def test_a_class_opened_by_promotion_is_guarded_with_the_others(trained: Trained
 
 def test_start_guard_fits() -> None:
     check_fits(start_guard(3), 3)
+
+
+def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 640, new_share=0.0)
+    names = model.trained.names
+    for far in (60.0, 1e3, 1e6):
+        assert model.predict_proba_one(dict.fromkeys(names, far))["unknown"] > 0.9
+    model.learn_one(dict.fromkeys(names, 60.0))
+    model.flush()
+    assert list(model.drain())[-1].p_unknown > 0.9

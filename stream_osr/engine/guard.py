@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.balance import LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
+from stream_osr.balance import N_LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
 from stream_osr.config import Parameters
 from stream_osr.engine.state import Chain, Guard
 from stream_osr.hdp import stream as sampler
@@ -235,7 +235,7 @@ def _balance_window(
 
 def start_guard(n_classes: int) -> Guard:
     """Begin with nothing counted."""
-    n_levels, cells = len(LEVELS) + 1, n_classes + 1
+    n_levels, cells = N_LEVELS, n_classes + 1
     books = Books(
         np.zeros((cells, n_levels)),
         np.zeros(cells),
