@@ -117,11 +117,11 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
 
     Examples
     --------
-    Two classes that are told apart three times in four, three quarters of the stream of the first:
+    Two classes that are told apart three times in four, three quarters of the stream of the first (and a prior):
 
     >>> confusion = np.array([[0.75, 0.25], [0.25, 0.75]])
     >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
-    array([0.75, 0.25])
+    array([0.74, 0.26])
     """
     return _maximize(votes, confusion, trained)
 
