@@ -153,6 +153,7 @@ def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
     distinct
         References that there are of each class, shape (J,).
     """
+    distinct = _fit(distinct, len(called.asked))  # a class may have come since, or gone
     have = (called.asked > 0.0) & (distinct > 0) & (called.shares > 0.0)
     if not have.any():
         return None

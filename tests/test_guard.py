@@ -509,3 +509,24 @@ def test_what_lies_beyond_all_references_is_unknown_however_quiet_the_stream_was
     model.learn_one(dict.fromkeys(names, 60.0))
     model.flush()
     assert list(model.drain())[-1].p_unknown > 0.9
+
+
+def test_a_class_that_has_just_come_or_gone_is_no_matter_for_what_is_asked_meanwhile(trained: TrainedModel) -> None:
+    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 256)
+    model.flush()
+    before = model.expected_recall
+    assert before is not None
+    row = dict.fromkeys(trained.names, 0.5)
+    model.promote(model.new_classes().candidates[0].subclasses, "third")
+    assert model.expected_recall == before
+    assert "third" in model.predict_proba_one(row)
+    assert str(model.signals)
+    assert str(model.summary())
+    model.learn_one(row)
+    model.flush()
+    assert model.expected_recall is not None
+    model.undo()
+    assert model.expected_recall is not None
+    assert abs(sum(model.predict_proba_one(row).values()) - 1.0) < 1e-9
+    assert str(model.signals)
+    assert str(model.summary())
