@@ -401,8 +401,9 @@ MUTATIONS = [
     Mutation(
         "owner not kept",
         "guard.py",
-        "    owner, part = _owners(guard.owner, books, shares, n_classes)\n",
-        "    owner, part = _owners(np.full_like(guard.owner, NOBODY), books, shares, n_classes)\n",
+        "    owner, part = _owners(guard, books, shares, n_classes)\n",
+        "    nobody = guard._replace(owner=np.full_like(guard.owner, NOBODY))\n"
+        "    owner, part = _owners(nobody, books, shares, n_classes)\n",
         "engine",
     ),
     Mutation(
@@ -422,10 +423,8 @@ MUTATIONS = [
     Mutation(
         "instances of the stream in their own subclass",
         "guard.py",
-        "    cells = cells_of(chain, state, rows, result.log_density, result.subclass, weight)\n"
-        "    levels = model.levels(result.log_density)\n",
-        "    cells = cells_of(chain, state, rows, result.log_density)\n"
-        "    levels = model.levels(result.log_density)\n",
+        "result.log_density_new, subclass=result.subclass, weight=weight\n",
+        "result.log_density_new\n",
         "engine",
     ),
     Mutation(
