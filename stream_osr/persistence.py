@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import balance, engine, odds, recall, references
+from stream_osr import background, balance, engine, odds, recall, references
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
 from stream_osr.errors import PersistenceError
@@ -88,6 +88,7 @@ _RECORDS: dict[str, type[Any]] = {
         balance.Shares,
         recall.Called,
         references.References,
+        background.Background,
         engine.Following,
         engine.Labelling,
         engine.Promotion,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.background import Background, fit_background
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
@@ -150,6 +151,8 @@ class TrainedModel:
         What training found.
     references
         Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
+    background
+        What instances that resemble nothing look like; ``None``: the model is of a release that did not ask.
     """
 
     names: tuple[Name, ...]
@@ -158,6 +161,7 @@ class TrainedModel:
     draws: tuple[Known, ...]
     report: TrainingReport = field(compare=False)
     references: References | None = None
+    background: Background | None = None
 
     @property
     def known(self) -> Known:
@@ -207,7 +211,7 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
-        for part in _leaves((self.space, self.draws, self.references)):
+        for part in _leaves((self.space, self.draws, self.references, self.background)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -317,7 +321,8 @@ def train_model(
         missing_values=int(np.isnan(X).sum()),
         variance_left_out=space.variance_left,
     )
-    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references)
+    background = fit_background(X, space)
+    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background)
 
 
 def _described(training: Training, epsilon: float) -> float:

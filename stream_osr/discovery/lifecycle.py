@@ -7,7 +7,7 @@ identity as long as it has one guest or one place on the menu.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -122,6 +122,7 @@ def observe(
     moves: Sequence[Move],
     sizes: Mapping[int, int],
     served: Collection[int],
+    stands_out: Callable[[int, Subclass], bool] = lambda key, subclass: True,
 ) -> tuple[Lifecycle, Changes]:
     """Follow one micro-batch.
 
@@ -137,6 +138,8 @@ def observe(
         Instances in each subclass that is on the menu after the batch.
     served
         Those of them that a table serves.
+    stands_out
+        Asked of a candidate that has support: is it more than instances that resemble nothing?
     """
     lives = dict(life.subclasses)
     left: dict[int, set[int]] = {}
@@ -160,7 +163,7 @@ def observe(
         if subclass.muted or subclass.owned:
             continue
         if not subclass.emerged:
-            if _has_support(subclass.recent, size):
+            if _has_support(subclass.recent, size) and stands_out(key, subclass):
                 emerged.append(key)
         elif subclass.dormant:
             if _are_new(subclass.recent, HELD_WITH, WAKES_WITHIN):
@@ -264,6 +267,16 @@ def _are_new(recent: Sequence[Member], count: int, within: int) -> bool:
         and latest[-1].moment.seq - latest[0].moment.seq < within
         and sum(member.p_unknown for member in latest) >= EMERGES_ABOVE * count
     )
+
+
+def begin_emerged(came: Sequence[Member]) -> Subclass:
+    """Begin the life of a subclass that is announced at once, with these instances."""
+    return _take_in(None, came, came)._replace(emerged=True, announced_size=len(came))
+
+
+def leave(subclass: Subclass, seqs: Collection[int]) -> Subclass:
+    """Forget the members at these positions: they are another's."""
+    return subclass._replace(recent=tuple(m for m in subclass.recent if m.moment.seq not in seqs))
 
 
 def unite(older: Subclass, younger: Subclass) -> Subclass:

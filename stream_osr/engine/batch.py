@@ -11,8 +11,9 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.engine.discover import Followed, follow_subclasses, tell, without_owned
+from stream_osr.engine.discover import follow_subclasses, tell, without_owned
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.followed import Followed
 from stream_osr.engine.following import class_shifts, follow_classes
 from stream_osr.engine.guard import Guarded, follow_balance, rename
 from stream_osr.engine.identities import Kept, keep_identities
@@ -125,7 +126,11 @@ def _seat_batch(
     chains: list[Chain] = []
     followed: list[Followed] = []
     for number, (chain, one) in enumerate(zip(seated, kept, strict=True)):
-        followed.append(follow_subclasses(chain, number, past, decisions, one.result, one.joined, parameters))
+        followed.append(
+            follow_subclasses(
+                chain, number, past, decisions, one.result, one.joined, parameters, trained.background
+            )
+        )
         past = followed[-1].past
         chains.append(followed[-1].chain)
     if guarded is not None:
@@ -149,7 +154,7 @@ def _seat_batch(
     if guarded is not None:
         following, dropped = follow_recall(trained, following, guarded, parameters)
         events += dropped
-    outliers = count_outliers(stream.chains[0], *stepped[0])
+    outliers = count_outliers(stream.chains[0], *stepped[0]) - told.regained
     following = following._replace(signals=tally(stream.signals, events, outliers))
     if parameters.follow_drift:
         following = follow_classes(following, rows, results[0].log_density, ranks[0], probabilities)

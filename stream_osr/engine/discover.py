@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from stream_osr.background import Background, gain
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
@@ -31,6 +32,8 @@ from stream_osr.discovery.lifecycle import (
     worth_telling,
 )
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
+from stream_osr.engine.cores import find_core
+from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.hdp import regroup
@@ -39,7 +42,6 @@ from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.marginal import both, log_ratios_together, of_slots, statistics_of
 from stream_osr.hdp.parting import part
 from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.restaurant import StreamState
 from stream_osr.trained import TrainedModel
 
 LEAST_PART = 4
@@ -71,46 +73,6 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
         return find_new_classes(views, measured, seats, stream.labels), measured
 
 
-class Parted(NamedTuple):
-    """Where a new subclass comes from: the one it was parted from, and the positions of its instances, shape (n,)."""
-
-    old: int
-    seqs: np.ndarray
-
-
-class Followed(NamedTuple):
-    """The emerging subclasses of one chain after a batch, and what happened to them.
-
-    Attributes
-    ----------
-    chain
-        The chain, its lives included.
-    past
-        The remembered instances, under the identities that go on.
-    joined
-        For each identity that ended in another: the one that goes on.
-    parted
-        For each identity that is new because a subclass was parted: where it comes from.
-    changes
-        Who emerged, doubled, fell asleep, came back.
-    ended
-        Lives that ended, of those that had been announced.
-    seated
-        The state before subclasses were set aside and forgotten.
-    refuted
-        Identities that had been announced and are a known class's after all.
-    """
-
-    chain: Chain
-    past: tuple[Past, ...]
-    joined: dict[int, int]
-    parted: dict[int, Parted]
-    changes: Changes
-    ended: dict[int, Subclass]
-    seated: StreamState
-    refuted: tuple[int, ...] = ()
-
-
 def follow_subclasses(
     chain: Chain,
     number: int,
@@ -119,6 +81,7 @@ def follow_subclasses(
     result: sampler.BatchResult,
     joined: dict[int, int],
     parameters: Parameters,
+    background: Background | None = None,
 ) -> Followed:
     """Follow the emerging subclasses of one chain through a batch.
 
@@ -141,6 +104,8 @@ def follow_subclasses(
         Identities that ended in others as the sampler seated the batch.
     parameters
         Caps.
+    background
+        What instances that resemble nothing look like; ``None``: nobody asks.
     """
     lives = dict(chain.life.subclasses)
     for younger, older in joined.items():
@@ -160,12 +125,24 @@ def follow_subclasses(
         )
         if member is not None
     ]
-    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served)
+
+    def stands_out(key: int, subclass: Subclass) -> bool:
+        if background is None:
+            return True
+        rows = remembered(since(past, subclass.first.seq), number, key)[1]
+        return not len(rows) or gain(rows, background, chain.known) > 0.0
+
+    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served, stands_out)
+    followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
     if number:
-        followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
         return _keep_within_bounds(followed, parameters.max_subclasses, 0)
-    chain = chain._replace(life=_sample(life, changes, past, latest, result))
-    followed = Followed(chain, past, dict(joined), {}, changes, {}, chain.state)
+    if background is not None:
+        followed = find_core(followed, background, decisions)
+        past, changes = followed.past, followed.changes
+        latest = since(past, latest[0].seq)
+    chain = followed.chain
+    chain = chain._replace(life=_sample(chain.life, changes, past, latest, result))
+    followed = followed._replace(chain=chain)
     for key in (*changes.emerged, *changes.grew):
         followed = _join_same(followed, key)
     for key in _to_try(followed):
@@ -373,6 +350,8 @@ def tell(
         if younger < before and older in state.ids:
             events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size(older), **told))
     for new, (old, _) in followed.parted.items():
+        if new in changes.emerged:
+            continue
         about = describe(trained, labels, seated, new)
         why = {name: about[name] for name in ("exemplars", "explanation")}
         events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size(old), size(new)), **why, **told))

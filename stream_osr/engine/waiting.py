@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
-from stream_osr.engine.discover import Parted
+from stream_osr.engine.followed import Parted
 from stream_osr.engine.state import Stream, Waiting
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Known
@@ -68,8 +68,8 @@ def rename_waiting(waiting: Waiting, joined: Mapping[int, int], parted: Mapping[
         subclass[seqs[seqs >= begin] - begin] = new
     ended = {*joined, *(old for old, _ in parted.values())}
     decisions = tuple(
-        d._replace(subclass_id=key) if d.subclass_id in ended else d
-        for d, key in zip(waiting.decisions, subclass.tolist(), strict=True)
+        d._replace(subclass_id=key) if d.subclass_id in ended or d.subclass_id == was != key else d
+        for d, was, key in zip(waiting.decisions, waiting.subclass.tolist(), subclass.tolist(), strict=True)
     )
     return waiting._replace(decisions=decisions, subclass=subclass)
 

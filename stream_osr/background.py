@@ -1,0 +1,84 @@
+"""Instances that resemble nothing: how dense they would be, so that a candidate can be held against them.
+
+Noise has no shape of its own. What it has is room: the range of the training data, about. So a candidate is a class
+only if its instances are more probable as one subclass than as instances that came from anywhere in that range, each
+by itself. The density of these is that of a Gaussian with the moments of a uniform one over the range, which is exact
+where many raw features make few coordinates; how wide it is, the candidate's own instances say.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stream_osr.hdp.known import Known
+from stream_osr.hdp.marginal import log_marginals, of_rows
+from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.space import Space
+
+NARROWEST = 0.25
+"""Variance of the background at least, in those of a uniform density over the range: noise may fill half of it."""
+OWN_WIDTH = 1e-2
+"""Variance of each whitened coordinate that is added: where training has no range the background has one."""
+
+
+class Background(NamedTuple):
+    """Where instances that resemble nothing come from, as training has it.
+
+    Attributes
+    ----------
+    mean
+        Middle of the range of the training data, whitened, shape (d,).
+    covariance
+        That of a uniform density over the range, whitened, shape (d, d).
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+def fit_background(X: np.ndarray, space: Space) -> Background:
+    """Take the range of training rows, NaN = missing, shape (n, p).
+
+    Examples
+    --------
+    >>> from stream_osr.hdp.space import fit_space
+    >>> X = np.random.default_rng(0).uniform([0, 0], [6, 60], size=(500, 2))
+    >>> background = fit_background(X, fit_space(X, np.arange(500) % 2))
+    >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
+    True
+    """
+    filled = np.where(np.isnan(X), space.fill, X)
+    low, high = filled.min(axis=0), filled.max(axis=0)
+    spread = (high - low)[:, None] * space.forward / math.sqrt(12.0)
+    covariance = spread.T @ spread + OWN_WIDTH * np.eye(space.forward.shape[1])
+    return Background((0.5 * (low + high) - space.center) @ space.forward, covariance)
+
+
+def log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray, narrowest: float) -> float:
+    """Log density of whitened rows, together, under a Gaussian that is as many times wider as suits them best.
+
+    Parameters
+    ----------
+    rows
+        Shape (n, d).
+    mean, covariance
+        Of the Gaussian, shapes (d,) and (d, d).
+    narrowest
+        Its covariance is taken at least so many times.
+    """
+    n, d = rows.shape
+    lower = np.linalg.cholesky(covariance)
+    square = float((solve_triangular(lower, (rows - mean).T, lower=True, check_finite=False) ** 2).sum())
+    wider = max(square / (n * d), narrowest)
+    log_det = 2.0 * float(np.log(np.diag(lower)).sum()) + d * math.log(wider)
+    return -0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider)
+
+
+def gain(rows: np.ndarray, background: Background, known: Known) -> float:
+    """Log likelihood that whitened rows, shape (n, d), gain as one subclass over instances of the background."""
+    together = float(log_marginals(of_rows(homogeneous(rows), known.prior), known.prior, known.location)[0])
+    return together - log_density(rows, background.mean, background.covariance, NARROWEST)

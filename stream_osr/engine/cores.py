@@ -1,0 +1,260 @@
+"""Classes that the sampler does not see by itself: hidden in noise, or so rare that their seats fade between two.
+
+Among the remembered unknown instances that are in no announced subclass, each that arrives is looked at with its
+nearest neighbours. They are a class if they are more probable as one subclass than as what lies around them: noise
+over the range of training, outliers of the known class nearest to them, the subclass that they sit in with others.
+The Chinese restaurant's odds of so many among so many are asked in addition, because the best of very many groups
+would nearly always win.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from stream_osr.background import NARROWEST, Background, log_density
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import Moment
+from stream_osr.discovery.lifecycle import BURST, EMERGES_ABOVE, begin_emerged, leave
+from stream_osr.engine.followed import Followed, Parted
+from stream_osr.engine.past import members, reseat
+from stream_osr.engine.state import Chain, Past
+from stream_osr.hdp import regroup
+from stream_osr.hdp.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
+from stream_osr.hdp.marginal import Statistics, log_marginals, of_rows
+from stream_osr.hdp.prior import homogeneous
+
+SIZES = (8, 16)
+"""Instances that are looked at together: one that has arrived and its nearest neighbours, ..."""
+LATELY = (256, 2048, 1 << 40)
+"""... of those that came within so many instances of the stream: a class that begins now need not outnumber the noise
+of long ago."""
+ASKED = 8
+"""Arrivals of a batch that are looked at, the latest."""
+MOST = 1024
+"""Instances that they are compared with, the latest."""
+
+
+class Strangers(NamedTuple):
+    """Remembered unknown instances that are in no announced subclass, n of them.
+
+    Attributes
+    ----------
+    seqs
+        Positions in the stream, ascending, shape (n,).
+    rows
+        Whitened rows, shape (n, d).
+    seat
+        Emerging subclass that each sits in, or sat in before that left the model, shape (n,).
+    """
+
+    seqs: np.ndarray
+    rows: np.ndarray
+    seat: np.ndarray
+
+
+def find_core(followed: Followed, background: Background, decisions: Sequence[Decision]) -> Followed:
+    """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
+
+    Parameters
+    ----------
+    followed
+        The first chain after a batch.
+    background
+        What instances that resemble nothing look like.
+    decisions
+        Those of the batch.
+    """
+    lives = followed.chain.life.subclasses
+    settled = np.array([key for key, one in lives.items() if (one.emerged and not one.muted) or one.owned], np.int64)
+    if not len(_of_chunk(followed.past[-1], settled)):
+        return followed
+    strangers = _strangers(followed.past, settled)
+    arrived = np.flatnonzero(strangers.seqs >= followed.past[-1].seq)[-ASKED:]
+    core = _densest(strangers, arrived, followed.chain, background)
+    if core is None:
+        return followed
+    return _announce(followed, strangers, _grown(core, strangers, followed.chain, background))
+
+
+def _of_chunk(chunk: Past, settled: np.ndarray) -> np.ndarray:
+    """Places of the strangers in a batch."""
+    unknown = np.flatnonzero((chunk.p_unknown >= EMERGES_ABOVE) & (chunk.subclass[0] >= 0))
+    return unknown[~np.isin(chunk.subclass[0, unknown], settled)] if len(unknown) else unknown
+
+
+def _strangers(past: tuple[Past, ...], settled: np.ndarray) -> Strangers:
+    found: list[tuple[Past, np.ndarray]] = []
+    count = 0
+    for chunk in reversed(past):
+        places = _of_chunk(chunk, settled)
+        if len(places):
+            found.append((chunk, places))
+            count += len(places)
+            if count >= MOST:
+                break
+    found.reverse()
+    return Strangers(
+        np.concatenate([chunk.seq + places for chunk, places in found])[-MOST:],
+        np.concatenate([chunk.rows[places] for chunk, places in found])[-MOST:],
+        np.concatenate([chunk.subclass[0, places] for chunk, places in found])[-MOST:],
+    )
+
+
+def _densest(
+    strangers: Strangers, arrived: np.ndarray, chain: Chain, background: Background
+) -> np.ndarray | None:
+    """Find the group around one of the arrivals that stands out most; ``None``: none does."""
+    seqs, rows = strangers.seqs, strangers.rows
+    groups: dict[int, list[np.ndarray]] = {size: [] for size in SIZES}
+    among: dict[int, list[int]] = {size: [] for size in SIZES}
+    distance = ((rows[arrived, None] - rows) ** 2).sum(axis=2)
+    before = -1
+    for lately in LATELY:
+        first = int(np.searchsorted(seqs, seqs[-1] - lately))
+        if first == before:
+            continue
+        before = first
+        for size in SIZES:
+            if len(seqs) - first >= size:
+                near = np.argpartition(distance[:, first:], size - 1, axis=1)[:, :size] + first
+                groups[size] += [np.sort(each) for each in near]
+                among[size] += [len(seqs) - first] * len(near)
+    found = [
+        (odds, group)
+        for size in SIZES
+        if groups[size]
+        for odds, group in _standing_out(np.array(groups[size]), np.array(among[size]), rows, chain, background)
+    ]
+    for _, group in sorted(found, key=lambda each: -each[0]):
+        if _stands_out(group, strangers, chain, background):
+            return group
+    return None
+
+
+def _standing_out(
+    groups: np.ndarray, among: np.ndarray, rows: np.ndarray, chain: Chain, background: Background
+) -> list[tuple[float, np.ndarray]]:
+    """Log odds of those of the groups, shape (g, k), that are rather a subclass than part of the background."""
+    count, size = groups.shape
+    odds = _together(groups, rows, chain) + _restaurant(chain, size, among)
+    lower = np.linalg.cholesky(background.covariance)
+    square = (solve_triangular(lower, (rows - background.mean).T, lower=True, check_finite=False) ** 2).sum(axis=0)
+    d = rows.shape[1]
+    wider = np.maximum(square[groups].mean(axis=1) / d, NARROWEST)
+    log_det = 2.0 * np.log(np.diag(lower)).sum() + d * np.log(wider)
+    odds += 0.5 * (size * (d * math.log(2.0 * math.pi) + log_det) + square[groups].sum(axis=1) / wider)
+    return [(float(odds[at]), groups[at]) for at in np.flatnonzero(odds > 0.0)]
+
+
+def _restaurant(chain: Chain, size: int, among: np.ndarray) -> np.ndarray:
+    """Log odds that the restaurant gives to so many of so many at a dish of their own."""
+    rest = among - size
+    looked = math.log(len(SIZES) * len(LATELY))
+    alpha = math.log(float(chain.state.franchise.alpha[0]))
+    return np.asarray(alpha + gammaln(size) + gammaln(rest + 1) - gammaln(among) - looked)
+
+
+def _together(groups: np.ndarray, rows: np.ndarray, chain: Chain) -> np.ndarray:
+    """Log marginal likelihood of each group as a subclass, shape (g,)."""
+    known, (count, size) = chain.known, groups.shape
+    dishes = empty_dishes(count, known.prior)
+    sum_up(dishes, np.repeat(np.arange(count), size), homogeneous(rows[groups.ravel()]), known.prior)
+    return log_marginals(Statistics(dishes.size, dishes.matrix), known.prior, known.location)
+
+
+def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain, background: Background) -> bool:
+    """Say whether a group is rather a subclass than outliers of a known class or part of where it sits."""
+    known, rows = chain.known, homogeneous(strangers.rows[group])
+    odds = float(_together(np.arange(len(group))[None], strangers.rows[group], chain)[0])
+    odds += float(_restaurant(chain, len(group), np.array([len(strangers.seqs)]))[0])
+    near = int(log_predictives(rows, known.dishes, known.prior).sum(axis=0).argmax())
+    mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
+    if odds <= log_density(strangers.rows[group], mean[0], covariance[0], 1.0):
+        return False
+    state = chain.state
+    for key, count in zip(*np.unique(strangers.seat[group], return_counts=True), strict=True):
+        at = np.flatnonzero(state.ids == key)
+        if len(at) and 2 * count < state.dishes.size[at[0]]:
+            inside = strangers.seat[group] == key
+            dish = keep_slots(state.dishes, at)
+            own = float(log_predictives(rows[inside], dish, known.prior).sum())
+            rest = float(_together(np.flatnonzero(inside)[None], strangers.rows[group], chain)[0])
+            if rest + float(_restaurant(chain, int(count), np.array([int(dish.size[0])]))[0]) <= own:
+                return False
+    return True
+
+
+def _grown(core: np.ndarray, strangers: Strangers, chain: Chain, background: Background) -> np.ndarray:
+    """Add the strangers that the core predicts better than all that is around it does."""
+    known, rows = chain.known, homogeneous(strangers.rows)
+    dishes = empty_dishes(1, known.prior)
+    sum_up(dishes, np.zeros(len(core), np.int64), rows[core], known.prior)
+    own = log_predictives(rows, dishes, known.prior)[:, 0] + math.log(len(core))
+    around = np.array([log_density(row[None], background.mean, background.covariance, 1.0) for row in strangers.rows])
+    around += math.log(len(rows))
+    around = np.maximum(around, _where_they_sit(strangers, chain))
+    return np.union1d(core, np.flatnonzero(own > around))
+
+
+def _where_they_sit(strangers: Strangers, chain: Chain) -> np.ndarray:
+    """Log density of each stranger under the subclass that it sits in, times the size of that, shape (n,)."""
+    out = np.full(len(strangers.seqs), -np.inf)
+    for at in np.flatnonzero(np.isin(chain.state.ids, strangers.seat)):
+        inside = strangers.seat == chain.state.ids[at]
+        dish = keep_slots(chain.state.dishes, np.array([at]))
+        rows = homogeneous(strangers.rows[inside])
+        out[inside] = log_predictives(rows, dish, chain.known.prior)[:, 0] + math.log(int(dish.size[0]))
+    return out
+
+
+def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Followed:
+    """Make the core, and what else of the strangers is rather of it, a subclass that is announced."""
+    chain, past = followed.chain, followed.past
+    prior = chain.known.prior
+    state, lives = chain.state, dict(chain.life.subclasses)
+    new = state.next_id
+    state = state._replace(next_id=new + 1)
+    seqs, rows, seat = strangers.seqs[core], strangers.rows[core], strangers.seat[core]
+    on_menu = np.isin(seat, state.ids)
+    joined, most, parts = dict(followed.joined), -1, []
+    for key in np.unique(seat[on_menu]).tolist():
+        own = seat == key
+        size = int(state.dishes.size[regroup.slot_of(state, key)])
+        if own.sum() == size:
+            parts.append(key)
+            joined = {was: new if now == key else now for was, now in joined.items()} | {key: new}
+            lives.pop(key, None)
+            continue
+        parts.append(state.next_id)
+        state = regroup.separate(state, key, rows[own], seqs[own], prior)
+        lives[key] = leave(lives[key], seqs[own].tolist())
+        if most < 0 or own.sum() > (seat == most).sum():
+            most = key
+    if (~on_menu).any():
+        alone = regroup.Aside(np.array([new]), of_rows(homogeneous(rows[~on_menu]), prior))
+        state, _ = regroup.bring_back(state, alone, new, parts[0] if parts else None, prior)
+    else:
+        state = regroup.rename(state, parts[0], new)
+    for part in parts[1:]:
+        state = regroup.join(state, new, part, prior)
+    came = [member for member in members(past, seqs) if member is not None]
+    lives[new] = begin_emerged(came)
+    past = reseat(past, 0, seqs, new)
+    changes = followed.changes
+    gone = set(joined)
+    changes = type(changes)(*(tuple(key for key in kind if key not in gone) for kind in changes))
+    return followed._replace(
+        chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
+        past=past,
+        joined=joined,
+        parted=followed.parted | {new: Parted(most, seqs)},
+        changes=changes._replace(emerged=(*changes.emerged, new)),
+        seated=state,
+        regained=int((~on_menu).sum()),
+    )
