@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from stream_osr.hdp.dishes import Dishes
 from stream_osr.hdp.known import Known
 from stream_osr.hdp.marginal import log_marginals, of_rows
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.prior import FULL, TIED, Prior, homogeneous
 from stream_osr.hdp.space import Space
 
 NARROWEST = 0.25
@@ -82,3 +83,15 @@ def gain(rows: np.ndarray, background: Background, known: Known) -> float:
     """Log likelihood that whitened rows, shape (n, d), gain as one subclass over instances of the background."""
     together = float(log_marginals(of_rows(homogeneous(rows), known.prior), known.prior, known.location)[0])
     return together - log_density(rows, background.mean, background.covariance, NARROWEST)
+
+
+def is_broad(dishes: Dishes, prior: Prior, background: Background) -> np.ndarray:
+    """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
+    if prior.covariance == TIED:
+        return np.zeros(len(dishes.size), bool)
+    d = prior.n_features
+    volume = dishes.log_det - d * np.log(np.maximum(prior.nu + dishes.size - d - 1.0, 1.0))
+    if prior.covariance == FULL:
+        volume -= np.log(prior.beta + dishes.size)
+    widest = float(np.linalg.slogdet(background.covariance)[1])
+    return np.asarray(volume > 0.5 * widest) & (widest > 0.0)

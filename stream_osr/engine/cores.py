@@ -17,12 +17,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from stream_osr.background import NARROWEST, Background, log_density
+from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
 from stream_osr.decision import Decision
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lifecycle import BURST, EMERGES_ABOVE, begin_emerged, leave
+from stream_osr.discovery.lifecycle import EMERGES_ABOVE, Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
-from stream_osr.engine.past import members, reseat
+from stream_osr.engine.past import members, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past
 from stream_osr.hdp import regroup
 from stream_osr.hdp.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
@@ -36,6 +35,8 @@ LATELY = (256, 2048, 1 << 40)
 of long ago."""
 ASKED = 8
 """Arrivals of a batch that are looked at, the latest."""
+LOOKED = math.log(len(SIZES) * len(LATELY))
+"""What the choice among them costs."""
 MOST = 1024
 """Instances that they are compared with, the latest."""
 
@@ -58,6 +59,32 @@ class Strangers(NamedTuple):
     seat: np.ndarray
 
 
+def stands_out(
+    key: int, subclass: Subclass, chain: Chain, number: int, past: tuple[Past, ...], background: Background
+) -> bool:
+    """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
+
+    Parameters
+    ----------
+    key, subclass
+        The candidate.
+    chain, number
+        The chain that it is in.
+    past
+        The remembered instances.
+    background
+        What instances that resemble nothing look like.
+    """
+    recent = since(past, subclass.first.seq)
+    rows = remembered(recent, number, key)[1]
+    if not len(rows):
+        return True
+    settled = _settled(chain, background)
+    others = sum(int((chunk.subclass[number, _of_chunk(chunk, number, settled)] != key).sum()) for chunk in recent)
+    odds = float(restaurant_odds(chain, len(rows), np.array(len(rows) + others)))
+    return gain(rows, background, chain.known) + odds > 0.0
+
+
 def find_core(followed: Followed, background: Background, decisions: Sequence[Decision]) -> Followed:
     """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
 
@@ -70,9 +97,8 @@ def find_core(followed: Followed, background: Background, decisions: Sequence[De
     decisions
         Those of the batch.
     """
-    lives = followed.chain.life.subclasses
-    settled = np.array([key for key, one in lives.items() if (one.emerged and not one.muted) or one.owned], np.int64)
-    if not len(_of_chunk(followed.past[-1], settled)):
+    settled = _settled(followed.chain, background)
+    if not len(_of_chunk(followed.past[-1], 0, settled)):
         return followed
     strangers = _strangers(followed.past, settled)
     arrived = np.flatnonzero(strangers.seqs >= followed.past[-1].seq)[-ASKED:]
@@ -82,17 +108,29 @@ def find_core(followed: Followed, background: Background, decisions: Sequence[De
     return _announce(followed, strangers, _grown(core, strangers, followed.chain, background))
 
 
-def _of_chunk(chunk: Past, settled: np.ndarray) -> np.ndarray:
-    """Places of the strangers in a batch."""
-    unknown = np.flatnonzero((chunk.p_unknown >= EMERGES_ABOVE) & (chunk.subclass[0] >= 0))
-    return unknown[~np.isin(chunk.subclass[0, unknown], settled)] if len(unknown) else unknown
+def _settled(chain: Chain, background: Background) -> np.ndarray:
+    """Identities of the subclasses whose instances are strangers no longer: announced, or a known class's.
+
+    One that noise has widened since it was announced is no home.
+    """
+    state, lives = chain.state, chain.life.subclasses.items()
+    broad = set(state.ids[is_broad(state.dishes, chain.known.prior, background)].tolist())
+    told = [key for key, one in lives if one.owned or (one.emerged and not one.muted and key not in broad)]
+    return np.array(told, np.int64)
+
+
+def _of_chunk(chunk: Past, number: int, settled: np.ndarray) -> np.ndarray:
+    """Places of the strangers in a batch, as chain ``number`` sees them."""
+    seat = chunk.subclass[number]
+    unknown = np.flatnonzero((chunk.p_unknown >= EMERGES_ABOVE) & (seat >= 0))
+    return unknown[~np.isin(seat[unknown], settled)] if len(unknown) else unknown
 
 
 def _strangers(past: tuple[Past, ...], settled: np.ndarray) -> Strangers:
     found: list[tuple[Past, np.ndarray]] = []
     count = 0
     for chunk in reversed(past):
-        places = _of_chunk(chunk, settled)
+        places = _of_chunk(chunk, 0, settled)
         if len(places):
             found.append((chunk, places))
             count += len(places)
@@ -112,7 +150,7 @@ def _densest(
     """Find the group around one of the arrivals that stands out most; ``None``: none does."""
     seqs, rows = strangers.seqs, strangers.rows
     groups: dict[int, list[np.ndarray]] = {size: [] for size in SIZES}
-    among: dict[int, list[int]] = {size: [] for size in SIZES}
+    begin: dict[int, list[int]] = {size: [] for size in SIZES}
     distance = ((rows[arrived, None] - rows) ** 2).sum(axis=2)
     before = -1
     for lately in LATELY:
@@ -124,40 +162,44 @@ def _densest(
             if len(seqs) - first >= size:
                 near = np.argpartition(distance[:, first:], size - 1, axis=1)[:, :size] + first
                 groups[size] += [np.sort(each) for each in near]
-                among[size] += [len(seqs) - first] * len(near)
+                begin[size] += [first] * len(near)
     found = [
-        (odds, group)
+        one
         for size in SIZES
         if groups[size]
-        for odds, group in _standing_out(np.array(groups[size]), np.array(among[size]), rows, chain, background)
+        for one in _standing_out(np.array(groups[size]), np.array(begin[size]), rows, chain, background)
     ]
-    for _, group in sorted(found, key=lambda each: -each[0]):
-        if _stands_out(group, strangers, chain, background):
+    for _, group, first in sorted(found, key=lambda each: -each[0]):
+        recent = Strangers(*(each[first:] for each in strangers))
+        if _stands_out(group - first, recent, chain):
             return group
     return None
 
 
 def _standing_out(
-    groups: np.ndarray, among: np.ndarray, rows: np.ndarray, chain: Chain, background: Background
-) -> list[tuple[float, np.ndarray]]:
-    """Log odds of those of the groups, shape (g, k), that are rather a subclass than part of the background."""
-    count, size = groups.shape
-    odds = _together(groups, rows, chain) + _restaurant(chain, size, among)
+    groups: np.ndarray, begin: np.ndarray, rows: np.ndarray, chain: Chain, background: Background
+) -> list[tuple[float, np.ndarray, int]]:
+    """Choose those of the groups, shape (g, k), that are rather a subclass than part of the background.
+
+    Returns
+    -------
+    Of each: log odds, the group, and from which stranger on it was looked for.
+    """
+    size = groups.shape[1]
+    odds = _together(groups, rows, chain) + restaurant_odds(chain, size, len(rows) - begin) - LOOKED
     lower = np.linalg.cholesky(background.covariance)
     square = (solve_triangular(lower, (rows - background.mean).T, lower=True, check_finite=False) ** 2).sum(axis=0)
     d = rows.shape[1]
     wider = np.maximum(square[groups].mean(axis=1) / d, NARROWEST)
     log_det = 2.0 * np.log(np.diag(lower)).sum() + d * np.log(wider)
     odds += 0.5 * (size * (d * math.log(2.0 * math.pi) + log_det) + square[groups].sum(axis=1) / wider)
-    return [(float(odds[at]), groups[at]) for at in np.flatnonzero(odds > 0.0)]
+    return [(float(odds[at]), groups[at], int(begin[at])) for at in np.flatnonzero(odds > 0.0)]
 
 
-def _restaurant(chain: Chain, size: int, among: np.ndarray) -> np.ndarray:
-    """Log odds that the restaurant gives to so many of so many at a dish of their own."""
-    rest = among - size
-    looked = math.log(len(SIZES) * len(LATELY))
+def restaurant_odds(chain: Chain, size: int, among: np.ndarray) -> np.ndarray:
+    """Log odds that the Chinese restaurant gives to so many of so many at a dish of their own."""
     alpha = math.log(float(chain.state.franchise.alpha[0]))
-    return np.asarray(alpha + gammaln(size) + gammaln(rest + 1) - gammaln(among) - looked)
+    return np.asarray(alpha + gammaln(size) + gammaln(among - size + 1) - gammaln(among))
 
 
 def _together(groups: np.ndarray, rows: np.ndarray, chain: Chain) -> np.ndarray:
@@ -168,24 +210,26 @@ def _together(groups: np.ndarray, rows: np.ndarray, chain: Chain) -> np.ndarray:
     return log_marginals(Statistics(dishes.size, dishes.matrix), known.prior, known.location)
 
 
-def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain, background: Background) -> bool:
+def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
     """Say whether a group is rather a subclass than outliers of a known class or part of where it sits."""
-    known, rows = chain.known, homogeneous(strangers.rows[group])
-    odds = float(_together(np.arange(len(group))[None], strangers.rows[group], chain)[0])
-    odds += float(_restaurant(chain, len(group), np.array([len(strangers.seqs)]))[0])
+    known, own = chain.known, strangers.rows[group]
+    rows = homogeneous(own)
+    everybody = np.arange(len(group))[None]
+    odds = float(_together(everybody, own, chain)[0]) - LOOKED
+    odds += float(restaurant_odds(chain, len(group), np.array(len(strangers.seqs))))
     near = int(log_predictives(rows, known.dishes, known.prior).sum(axis=0).argmax())
     mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
-    if odds <= log_density(strangers.rows[group], mean[0], covariance[0], 1.0):
+    if odds <= log_density(own, mean[0], covariance[0], 1.0):
         return False
-    state = chain.state
-    for key, count in zip(*np.unique(strangers.seat[group], return_counts=True), strict=True):
-        at = np.flatnonzero(state.ids == key)
-        if len(at) and 2 * count < state.dishes.size[at[0]]:
-            inside = strangers.seat[group] == key
-            dish = keep_slots(state.dishes, at)
-            own = float(log_predictives(rows[inside], dish, known.prior).sum())
-            rest = float(_together(np.flatnonzero(inside)[None], strangers.rows[group], chain)[0])
-            if rest + float(_restaurant(chain, int(count), np.array([int(dish.size[0])]))[0]) <= own:
+    state, seat = chain.state, strangers.seat[group]
+    for at in np.flatnonzero(np.isin(state.ids, seat)):
+        inside = seat == state.ids[at]
+        count, among = int(inside.sum()), int((strangers.seat == state.ids[at]).sum())
+        if 2 * count < state.dishes.size[at]:
+            dish = keep_slots(state.dishes, np.array([at]))
+            there = float(log_predictives(rows[inside], dish, known.prior).sum())
+            odds = float(_together(np.flatnonzero(inside)[None], own, chain)[0]) - LOOKED
+            if odds + float(restaurant_odds(chain, count, np.array(among))) <= there:
                 return False
     return True
 

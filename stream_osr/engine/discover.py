@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.background import Background, gain
+from stream_osr.background import Background
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
@@ -32,7 +32,7 @@ from stream_osr.discovery.lifecycle import (
     worth_telling,
 )
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
-from stream_osr.engine.cores import find_core
+from stream_osr.engine.cores import find_core, stands_out
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
@@ -126,13 +126,10 @@ def follow_subclasses(
         if member is not None
     ]
 
-    def stands_out(key: int, subclass: Subclass) -> bool:
-        if background is None:
-            return True
-        rows = remembered(since(past, subclass.first.seq), number, key)[1]
-        return not len(rows) or gain(rows, background, chain.known) > 0.0
+    def is_class(key: int, subclass: Subclass) -> bool:
+        return background is None or stands_out(key, subclass, chain, number, past, background)
 
-    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served, stands_out)
+    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served, is_class)
     followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
     if number:
         return _keep_within_bounds(followed, parameters.max_subclasses, 0)
