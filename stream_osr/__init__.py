@@ -22,6 +22,7 @@ from stream_osr.discovery.events import (
     SubclassRecurred,
     SubclassRefuted,
     SubclassSplit,
+    UnknownRateJumped,
 )
 from stream_osr.discovery.signals import Signals
 from stream_osr.discovery.summary import Summary
@@ -56,4 +57,5 @@ __all__ = [
     "Summary",
     "TrainedModel",
     "TrainingReport",
+    "UnknownRateJumped",
 ]

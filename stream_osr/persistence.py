@@ -20,7 +20,7 @@ import numpy as np
 
 from stream_osr import background, balance, engine, odds, recall, references
 from stream_osr.decision import Decision
-from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
+from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
 from stream_osr.errors import PersistenceError
 from stream_osr.hdp import (
     dishes,
@@ -71,9 +71,11 @@ _RECORDS: dict[str, type[Any]] = {
         events.NewClassesChanged,
         events.SubclassRefuted,
         events.RecallDropped,
+        events.UnknownRateJumped,
         events.Movement,
         events.ClassDrifted,
         drift.Drift,
+        rate.UnknownRate,
         signals.Signals,
         events.SubclassPromoted,
         events.SubclassMuted,

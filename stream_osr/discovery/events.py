@@ -311,6 +311,31 @@ class RecallDropped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownRateJumped(Event):
+    """Much more of the stream is called unknown than usual, whatever was announced or muted; told once for each jump.
+
+    What to do: look at what has emerged since (``SubclassEmerged``, ``new_classes()``) and at data quality. Nothing
+    emerges from noise, or from many classes too rare to be told: then look at the instances.
+
+    Attributes
+    ----------
+    rate
+        Share of the instances since the jump that are called unknown.
+    before
+        The usual share until then; at the beginning of a stream what training expects of known instances.
+    since
+        Position in the stream from which on it looks changed: an estimate.
+    size
+        Instances since then.
+    """
+
+    rate: float
+    before: float
+    since: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
     """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
 

@@ -8,7 +8,7 @@ from stream_osr.recall import ExpectedRecall
 
 
 class Signals(NamedTuple):
-    """Five counts since the stream began, none of them part of another, and the recall to be expected now.
+    """Six counts since the stream began, none of them part of another, and the recall to be expected now.
 
     Attributes
     ----------
@@ -25,6 +25,8 @@ class Signals(NamedTuple):
         and all other records that a connector has refused; those of training too.
     recall_drops
         Times that the recall of the known classes fell below what training promised: ``RecallDropped`` events.
+    rate_jumps
+        Times that much more of the stream than usual was called unknown: ``UnknownRateJumped`` events.
     expected_recall
         Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
         no references.
@@ -34,10 +36,10 @@ class Signals(NamedTuple):
     Examples
     --------
     >>> print(Signals(novelty=2, outliers=17))
-    novelty 2, drift 0, outliers 17, data quality 0, recall drops 0
+    novelty 2, drift 0, outliers 17, data quality 0, recall drops 0, rate jumps 0
     >>> now = ExpectedRecall(0.8, 0.76, 0.84, 0.19)
     >>> print(Signals(2, recall_drops=1, expected_recall=now, recall_dropped=True))  # doctest: +NORMALIZE_WHITESPACE
-    novelty 2, drift 0, outliers 0, data quality 0, recall drops 1;
+    novelty 2, drift 0, outliers 0, data quality 0, recall drops 1, rate jumps 0;
     expected recall 0.800 (0.760 to 0.840), 19.0 % called unknown: below what was promised
     """
 
@@ -48,9 +50,10 @@ class Signals(NamedTuple):
     recall_drops: int = 0
     expected_recall: ExpectedRecall | None = None
     recall_dropped: bool = False
+    rate_jumps: int = 0
 
     def __str__(self) -> str:
-        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops")
+        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
         told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.expected_recall is None:
             return told

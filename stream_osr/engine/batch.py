@@ -21,7 +21,7 @@ from stream_osr.engine.naming import let_go
 from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.promises import follow_recall, keep_promise
-from stream_osr.engine.signals import count_outliers, follow_known, tally
+from stream_osr.engine.signals import count_outliers, follow_known, follow_unknown, tally
 from stream_osr.engine.state import Arrived, Chain, Past, Stream, references_of
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
@@ -147,10 +147,11 @@ def _seat_batch(
     drift, drifted = follow_known(
         trained, stream, rows, nearest[0], ranks[0], probabilities, seat, parameters, explained=explained
     )
-    events += drifted
+    rate, jumped = follow_unknown(trained, stream, probabilities)
+    events += [*drifted, *jumped]
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)
-    following = following._replace(drift=drift)
+    following = following._replace(drift=drift, unknown_rate=rate)
     if guarded is not None:
         following, dropped = follow_recall(trained, following, guarded, parameters)
         events += dropped

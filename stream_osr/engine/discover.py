@@ -229,6 +229,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
         chain=chain._replace(state=state, aside=aside, life=chain.life._replace(subclasses=united)),
         past=relabel(followed.past, 0, names),
         joined={was: names.get(now, now) for was, now in followed.joined.items()} | names,
+        parted={names.get(new, new): part for new, part in followed.parted.items()},
         changes=changes,
     )
 
@@ -347,8 +348,8 @@ def tell(
         if younger < before and older in state.ids:
             events.append(ev.SubclassMerged(subclass_id=younger, into=older, size=size(older), **told))
     for new, (old, _) in followed.parted.items():
-        if new in changes.emerged:
-            continue
+        if new < before or new in changes.emerged:
+            continue  # a core, found to be what was there already, or announced below
         about = describe(trained, labels, seated, new)
         why = {name: about[name] for name in ("exemplars", "explanation")}
         events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size(old), size(new)), **why, **told))

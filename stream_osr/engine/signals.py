@@ -11,6 +11,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, follow
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import Lifecycle, comes_as_usual
+from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.state import Chain, Stream
 from stream_osr.hdp import stream as sampler
@@ -80,6 +81,30 @@ def follow_known(
     ]
 
 
+def follow_unknown(
+    trained: TrainedModel, stream: Stream, probabilities: np.ndarray
+) -> tuple[UnknownRate | None, list[ev.Event]]:
+    """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream before the batch.
+    probabilities
+        Of each known class and, last, unknown, as decided, shape (b, J + 1).
+    """
+    if trained.background is None:
+        return None, []
+    state, (n, columns) = stream.state, probabilities.shape
+    rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
+    unknown = int((probabilities.argmax(axis=1) == columns - 1).sum())
+    rate, jump = follow_rate(rate, unknown, n, state.seen)
+    if jump is None:
+        return rate, []
+    about = {"batch": state.batches, "seq": state.seen + n - 1, "model": trained.fingerprint}
+    return rate, [ev.UnknownRateJumped(**jump._asdict(), **about)]
+
+
 def count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
     """Count the instances whose subclass has left the model with this batch, and had not emerged.
 
@@ -129,6 +154,7 @@ def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signal
         drift=signals.drift + sum(isinstance(event, ev.ClassDrifted) for event in events),
         outliers=signals.outliers + outliers,
         recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
+        rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
     )
 
 

@@ -12,6 +12,7 @@ from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
 from stream_osr.hdp import stream as sampler
@@ -200,6 +201,8 @@ class Stream(NamedTuple):
         What references were called lately; ``None``: none was asked.
     following
         Known classes that follow their instances; ``None``: they do not, or not yet.
+    unknown_rate
+        The share of the stream that is called unknown; ``None``: nothing was decided yet.
     """
 
     labels: tuple[Label, ...]
@@ -214,6 +217,7 @@ class Stream(NamedTuple):
     references: References | None = None
     called: Called | None = None
     following: Following | None = None
+    unknown_rate: UnknownRate | None = None
 
     @property
     def known(self) -> Known:
