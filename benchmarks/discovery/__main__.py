@@ -23,6 +23,7 @@ from benchmarks.discovery import (
     drift,
     grouping,
     million,
+    noise,
     opened,
     partitions,
     recurrence,
@@ -54,6 +55,7 @@ SETTINGS = {
     "ageing": Setting(ageing.measure, ageing.table, ageing.DATASETS, seeds=1),
     "million": Setting(million.measure, million.table, seeds=1),
     "partitions": Setting(partitions.measure, partitions.table, partitions.DATASETS),
+    "noise": Setting(noise.measure, noise.table, noise.DATASETS, seeds=20),
     "drift": Setting(drift.measure, drift.table, drift.DATASETS),
 }
 

@@ -276,7 +276,9 @@ def begin_emerged(came: Sequence[Member]) -> Subclass:
 
 def leave(subclass: Subclass, seqs: Collection[int]) -> Subclass:
     """Forget the members at these positions: they are another's."""
-    return subclass._replace(recent=tuple(m for m in subclass.recent if m.moment.seq not in seqs))
+    recent = tuple(m for m in subclass.recent if m.moment.seq not in seqs)
+    kept = None if subclass.kept is None else without(subclass.kept, np.array(sorted(seqs)))
+    return subclass._replace(recent=recent, kept=kept)
 
 
 def unite(older: Subclass, younger: Subclass) -> Subclass:

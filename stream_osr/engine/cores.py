@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
 from stream_osr.decision import Decision
-from stream_osr.discovery.lifecycle import EMERGES_ABOVE, Subclass, begin_emerged, leave
+from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import members, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past
@@ -33,6 +33,8 @@ SIZES = (8, 16)
 LATELY = (256, 2048, 1 << 40)
 """... of those that came within so many instances of the stream: a class that begins now need not outnumber the noise
 of long ago."""
+CALLED_UNKNOWN = 0.5
+"""What is rather known is no stranger. Where little is new a probability of 0.9 is reached by none."""
 ASKED = 8
 """Arrivals of a batch that are looked at, the latest."""
 LOOKED = math.log(len(SIZES) * len(LATELY))
@@ -122,7 +124,7 @@ def _settled(chain: Chain, background: Background) -> np.ndarray:
 def _of_chunk(chunk: Past, number: int, settled: np.ndarray) -> np.ndarray:
     """Places of the strangers in a batch, as chain ``number`` sees them."""
     seat = chunk.subclass[number]
-    unknown = np.flatnonzero((chunk.p_unknown >= EMERGES_ABOVE) & (seat >= 0))
+    unknown = np.flatnonzero((chunk.p_unknown > CALLED_UNKNOWN) & (seat >= 0))
     return unknown[~np.isin(seat[unknown], settled)] if len(unknown) else unknown
 
 
