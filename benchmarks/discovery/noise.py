@@ -99,7 +99,9 @@ def source(dataset: str, seed: int) -> Source:
     return Source(trained, draw, mean.min(axis=0) - 3.0, mean.max(axis=0) + 3.0)
 
 
-def stream(given: Source, n: int, new: float, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def stream(
+    given: Source, n: int, new: float, noise: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw n rows, and of which of `KINDS` each is."""
     kind = rng.choice(3, size=n, p=[1.0 - new - noise, new, noise])
     rows = given.draw(kind == 1, rng)
@@ -152,8 +154,10 @@ def measure(seeds: Sequence[int], datasets: Sequence[str] = DATASETS) -> Iterato
                 rows, kind = stream(given, LENGTH, SHARE, 0.0, rng)
                 model = OpenSetRecognizer.from_trained(given.trained, seed=seed, batch_size=BATCH)
                 events = listen(model, burst)
-                if name == "muted" and announced(events):
-                    model.mute(list(announced(events)))
+                if name == "muted":
+                    alive = [key for key, _, emerged in model.summary().emerging if emerged]
+                    if alive:
+                        model.mute(alive)
                     events = []
                 events += listen(model, rows)
                 whole = np.concatenate([of_burst, kind])

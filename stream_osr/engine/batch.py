@@ -123,12 +123,14 @@ def _seat_batch(
         seated = [chain._replace(guard=one.guard) for chain, one in zip(seated, guarded, strict=True)]
     seated = let_go(past, seated, results)
     past = remember(follow_moves(past, results), chunk, parameters.label_horizon)
+    rate, jumped = follow_unknown(trained, stream, probabilities)
+    share = 0.0 if rate is None else max(rate.rate, float(probabilities[:, -1].mean()))
     chains: list[Chain] = []
     followed: list[Followed] = []
     for number, (chain, one) in enumerate(zip(seated, kept, strict=True)):
         followed.append(
             follow_subclasses(
-                chain, number, past, decisions, one.result, one.joined, parameters, trained.background
+                chain, number, past, decisions, one.result, one.joined, parameters, trained.background, share
             )
         )
         past = followed[-1].past
@@ -147,7 +149,6 @@ def _seat_batch(
     drift, drifted = follow_known(
         trained, stream, rows, nearest[0], ranks[0], probabilities, seat, parameters, explained=explained
     )
-    rate, jumped = follow_unknown(trained, stream, probabilities)
     events += [*drifted, *jumped]
     waiting = rename_waiting(wait(stream.waiting, decisions, results, raw), told.joined, told.parted)
     following = stream._replace(chains=tuple(chains), odds=odds, past=past, waiting=waiting)

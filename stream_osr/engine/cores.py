@@ -10,7 +10,6 @@ would nearly always win.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,6 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
-from stream_osr.decision import Decision
 from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import members, remembered, reseat, since
@@ -33,10 +31,18 @@ SIZES = (8, 16)
 LATELY = (256, 2048, 1 << 40)
 """... of those that came within so many instances of the stream: a class that begins now need not outnumber the noise
 of long ago."""
-CALLED_UNKNOWN = 0.5
-"""What is rather known is no stranger. Where little is new a probability of 0.9 is reached by none."""
+EVIDENCE = 81.0
+"""A stranger is so many times as probable if it is unknown than if it is known, ..."""
+LEAST_UNKNOWN, MOST_UNKNOWN = 0.5, 0.9
+"""... and unknown with this probability at least; with that it need not be more."""
 ASKED = 8
 """Arrivals of a batch that are looked at, the latest."""
+MARGIN = 3.0
+"""Log odds that a candidate must have, ..."""
+GAIN = 0.5
+"""... and as much more for each of its instances: no noise is quite as the background has it."""
+PASSES = 5
+"""Times that a core may grow."""
 LOOKED = math.log(len(SIZES) * len(LATELY))
 """What the choice among them costs."""
 MOST = 1024
@@ -61,8 +67,19 @@ class Strangers(NamedTuple):
     seat: np.ndarray
 
 
+def least_unknown(share: float) -> float:
+    """How probable it must be that an instance is unknown for it to be a stranger, where this share of all is.
+
+    Examples
+    --------
+    >>> [round(least_unknown(share), 2) for share in (0.001, 0.01, 0.03, 0.1, 0.5)]
+    [0.5, 0.5, 0.71, 0.9, 0.9]
+    """
+    return min(max(EVIDENCE * share / (1.0 + (EVIDENCE - 1.0) * share), LEAST_UNKNOWN), MOST_UNKNOWN)
+
+
 def stands_out(
-    key: int, subclass: Subclass, chain: Chain, number: int, past: tuple[Past, ...], background: Background
+    key: int, subclass: Subclass, chain: Chain, number: int, past: tuple[Past, ...], background: Background, least: float
 ) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
@@ -76,18 +93,20 @@ def stands_out(
         The remembered instances.
     background
         What instances that resemble nothing look like.
+    least
+        p_unknown of a stranger at least.
     """
     recent = since(past, subclass.first.seq)
     rows = remembered(recent, number, key)[1]
     if not len(rows):
         return True
     settled = _settled(chain, background)
-    others = sum(int((chunk.subclass[number, _of_chunk(chunk, number, settled)] != key).sum()) for chunk in recent)
+    others = sum(int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum()) for chunk in recent)
     odds = float(restaurant_odds(chain, len(rows), np.array(len(rows) + others)))
-    return gain(rows, background, chain.known) + odds > 0.0
+    return gain(rows, background, chain.known) + odds > MARGIN + GAIN * len(rows)
 
 
-def find_core(followed: Followed, background: Background, decisions: Sequence[Decision]) -> Followed:
+def find_core(followed: Followed, background: Background, least: float) -> Followed:
     """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
 
     Parameters
@@ -96,13 +115,13 @@ def find_core(followed: Followed, background: Background, decisions: Sequence[De
         The first chain after a batch.
     background
         What instances that resemble nothing look like.
-    decisions
-        Those of the batch.
+    least
+        p_unknown of a stranger at least.
     """
     settled = _settled(followed.chain, background)
-    if not len(_of_chunk(followed.past[-1], 0, settled)):
+    if not len(_of_chunk(followed.past[-1], 0, settled, least)):
         return followed
-    strangers = _strangers(followed.past, settled)
+    strangers = _strangers(followed.past, settled, least)
     arrived = np.flatnonzero(strangers.seqs >= followed.past[-1].seq)[-ASKED:]
     core = _densest(strangers, arrived, followed.chain, background)
     if core is None:
@@ -121,18 +140,18 @@ def _settled(chain: Chain, background: Background) -> np.ndarray:
     return np.array(told, np.int64)
 
 
-def _of_chunk(chunk: Past, number: int, settled: np.ndarray) -> np.ndarray:
+def _of_chunk(chunk: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
     """Places of the strangers in a batch, as chain ``number`` sees them."""
     seat = chunk.subclass[number]
-    unknown = np.flatnonzero((chunk.p_unknown > CALLED_UNKNOWN) & (seat >= 0))
+    unknown = np.flatnonzero((chunk.p_unknown >= least) & (seat >= 0))
     return unknown[~np.isin(seat[unknown], settled)] if len(unknown) else unknown
 
 
-def _strangers(past: tuple[Past, ...], settled: np.ndarray) -> Strangers:
+def _strangers(past: tuple[Past, ...], settled: np.ndarray, least: float) -> Strangers:
     found: list[tuple[Past, np.ndarray]] = []
     count = 0
     for chunk in reversed(past):
-        places = _of_chunk(chunk, 0, settled)
+        places = _of_chunk(chunk, 0, settled, least)
         if len(places):
             found.append((chunk, places))
             count += len(places)
@@ -239,13 +258,18 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
 def _grown(core: np.ndarray, strangers: Strangers, chain: Chain, background: Background) -> np.ndarray:
     """Add the strangers that the core predicts better than all that is around it does."""
     known, rows = chain.known, homogeneous(strangers.rows)
-    dishes = empty_dishes(1, known.prior)
-    sum_up(dishes, np.zeros(len(core), np.int64), rows[core], known.prior)
-    own = log_predictives(rows, dishes, known.prior)[:, 0] + math.log(len(core))
     around = np.array([log_density(row[None], background.mean, background.covariance, 1.0) for row in strangers.rows])
     around += math.log(len(rows))
     around = np.maximum(around, _where_they_sit(strangers, chain))
-    return np.union1d(core, np.flatnonzero(own > around))
+    for _ in range(PASSES):
+        dishes = empty_dishes(1, known.prior)
+        sum_up(dishes, np.zeros(len(core), np.int64), rows[core], known.prior)
+        own = log_predictives(rows, dishes, known.prior)[:, 0] + math.log(len(core))
+        wider = np.union1d(core, np.flatnonzero(own > around))
+        if len(wider) == len(core):
+            break
+        core = wider
+    return core
 
 
 def _where_they_sit(strangers: Strangers, chain: Chain) -> np.ndarray:

@@ -32,7 +32,7 @@ from stream_osr.discovery.lifecycle import (
     worth_telling,
 )
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
-from stream_osr.engine.cores import find_core, stands_out
+from stream_osr.engine.cores import find_core, least_unknown, stands_out
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
@@ -82,6 +82,7 @@ def follow_subclasses(
     joined: dict[int, int],
     parameters: Parameters,
     background: Background | None = None,
+    unknown_share: float = 0.0,
 ) -> Followed:
     """Follow the emerging subclasses of one chain through a batch.
 
@@ -106,6 +107,8 @@ def follow_subclasses(
         Caps.
     background
         What instances that resemble nothing look like; ``None``: nobody asks.
+    unknown_share
+        Usual share of the stream that is unknown, or that of the batch if it is larger.
     """
     lives = dict(chain.life.subclasses)
     for younger, older in joined.items():
@@ -126,15 +129,17 @@ def follow_subclasses(
         if member is not None
     ]
 
+    least = least_unknown(unknown_share)
+
     def is_class(key: int, subclass: Subclass) -> bool:
-        return background is None or stands_out(key, subclass, chain, number, past, background)
+        return background is None or stands_out(key, subclass, chain, number, past, background, least)
 
     life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served, is_class)
     followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
     if number:
         return _keep_within_bounds(followed, parameters.max_subclasses, 0)
     if background is not None:
-        followed = find_core(followed, background, decisions)
+        followed = find_core(followed, background, least)
         past, changes = followed.past, followed.changes
         latest = since(past, latest[0].seq)
     chain = followed.chain
