@@ -265,6 +265,8 @@ def _part(followed: Followed, key: int) -> Followed:
         tried = life._replace(tried_size=_sizes(chain)[key])
         return followed._replace(chain=chain._replace(life=chain.life._replace(subclasses=lives | {key: tried})))
     new = state.next_id
+    held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
+    state = sampler.hold(chain.known, state, {*held, key})  # all of its tables may go with the smaller part
     state = regroup.separate(state, key, rows[smaller], seqs[smaller], prior)
     sizes = {one: int(state.dishes.size[regroup.slot_of(state, one)]) for one in (key, new)}
     own = keep(seqs[smaller], rows[smaller], [keys[at] for at in np.flatnonzero(smaller)])
