@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -26,6 +27,7 @@ from stream_osr.report.command import report as report_command
 from stream_osr.service_commands import commands as service_commands
 from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
+from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
 
@@ -61,6 +63,15 @@ FeaturesOption = Annotated[
 ]
 ErrorsOption = Annotated[
     Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
+]
+
+
+CsvSafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--csv-safe/--csv-raw",
+        help="In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
+    ),
 ]
 
 
@@ -172,6 +183,7 @@ def fit(
     features: FeaturesOption = None,
     format: FormatOption = None,
     errors: ErrorsOption = None,
+    csv_safe: CsvSafeOption = True,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
@@ -203,10 +215,11 @@ def fit(
     counts = Counter[str]()
     names = _feature_list(features)
     with ExitStack() as stack:
+        stack.enter_context(sole_writer(output))
         source = stack.enter_context(
             open_source(file, format=_format(format), key=key, time=time, label=label, features=names)
         )
-        dead = stack.enter_context(open_sink(errors)) if errors is not None else None
+        dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
         bar = stack.enter_context(_progress(console, total=False))
         task = bar.add_task("reading", total=None)
         for number, record in enumerate(source, start=1):
@@ -235,7 +248,7 @@ def fit(
         total = Parameters.model_fields["training_sweeps"].default
         task = bar.add_task("training sweeps", total=total)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
-    model.save(output)
+        model.save(output)
     console.print(str(report), markup=False)
     _tell_set_aside(console, counts["set aside"], errors)
     names = [str(name) for name in model.trained.names]
@@ -264,6 +277,7 @@ def run(
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    csv_safe: CsvSafeOption = True,
 ) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
 
@@ -286,11 +300,13 @@ def run(
             open_source(input, format=_format(format), key=key, time=time, label=label, features=names)
         )
         opened: list[Sink | None] = [
-            None if path is None else stack.enter_context(open_sink(path)) for path in (output, events, errors)
+            None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))
+            for path in (output, events, errors)
         ]
         sinks = Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
-        if started is not None:
-            go_on(started, source, sinks)
+        if started is not None and checkpoint is not None:
+            with sole_writer(checkpoint):
+                go_on(started, source, sinks)
             console.print(f"resuming after {started.totals['read']} records")
         bar = stack.enter_context(_progress(console, total=False))
         task = bar.add_task("deciding", total=None)
@@ -363,14 +379,23 @@ def _streaming_model(
 
 def _check_distinct(**paths: str | Path | None) -> None:
     """Refuse to write over something that is read, or to write two things to one file."""
-    seen: dict[Path, str] = {}
+    seen: dict[object, str] = {}
     for name, path in paths.items():
         if path is None or str(path) == "-":
             continue
-        place = Path(path).resolve()
-        if place in seen:
-            raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
-        seen[place] = name
+        for place in _places(path):
+            if place in seen:
+                raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
+        seen |= dict.fromkeys(_places(path), name)
+
+
+def _places(path: str | Path) -> list[object]:
+    """Tell a file by where its name leads and, if it is there, by what it is under any name."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return [os.path.realpath(path)]
+    return [os.path.realpath(path), (found.st_dev, found.st_ino)]
 
 
 def _until_told_to_stop() -> Callable[[], bool]:

@@ -1,11 +1,15 @@
 """What a sink of records has to do besides encoding them: durable files that can be cut back.
 
 Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
-wherever a flush ended; any program that reads gzip reads the members as one file.
+wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here
+nobody else writes it through a sink (`locking`), and a position of one file cuts no other: it carries a hash
+of what stands before it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import stat
 import zlib
@@ -14,13 +18,20 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from .base import Position
-from .opening import is_gzip, is_standard, open_output, why
+from .locking import Lock
+from .opening import is_gzip, is_standard, may_be_regular, open_output, why
+
+logger = logging.getLogger("stream_osr")
 
 _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
+_GZIP_MEMBER = b"\x1f\x8b"
+_HASHED = 4096
+"""How much of the beginning and of the end tells a file from others."""
 
 
 class ByteSink(ABC):
@@ -31,9 +42,16 @@ class ByteSink(ABC):
     ``with`` block after an error, or `close` without a `write` or `flush`, does not touch it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self.name = "standard output" if is_standard(path) else os.fspath(path)
-        self._file = open_output(path)
+        self._lock = Lock(path)
+        try:
+            if may_be_regular(path):
+                self._lock.take_name(needed=False)
+            self._file = open_output(path, private=private)
+        except BaseException:
+            self._lock.release()
+            raise
         self._closed = False
         self._owned = not is_standard(path)
         # pipes and devices know neither cutting nor fsync
@@ -45,6 +63,17 @@ class ByteSink(ABC):
         self._failure: str | None = None
         self._written = 0
         self._flushed = 0
+        self._listed = False
+        if self._regular:
+            try:
+                self._lock.take_file(self._file.fileno())
+                self._identity = self._identity_at(0)
+            except BaseException:
+                self._file.close()
+                self._lock.release()
+                raise
+        else:
+            self._identity = {}
 
     @abstractmethod
     def write(self, record: Mapping[str, object]) -> None:
@@ -67,13 +96,39 @@ class ByteSink(ABC):
             self._file.flush()
             if self._regular:
                 os.fsync(self._file.fileno())
+                if not self._listed:
+                    flush_folder(os.path.dirname(os.path.realpath(self.name)))  # noqa: PTH120
+                    self._listed = True
+                self._identity = self._identity_at(self._written)
         except OSError as error:
             raise self._fail(error) from None
         self._flushed = self._written
 
     def position(self) -> Position:
-        """Say where the file ended at the last `flush`: ``{"offset": bytes}``, compressed ones for gzip."""
-        return {"offset": self._flushed}
+        """Say where the file ended at the last `flush`, and what tells this file from others.
+
+        ``{"offset": bytes before, "hashed": n, "sha256": hash of the first and the last n bytes before}``, compressed
+        bytes for gzip; ``{"offset": 0, "inode": its number}`` at the beginning; a pipe has an offset only.
+        """
+        return {"offset": self._flushed, **self._identity}
+
+    def check(self, position: Position | None) -> None:
+        """Refuse a position that `truncate` would refuse, and change nothing.
+
+        A position of an earlier release carries no identity: what is checked is that the file is long enough
+        and that a record ends there, and a warning on the logger ``stream_osr`` says so.
+
+        Raises
+        ------
+        ConnectorError
+            As `truncate`.
+        """
+        if self._checked(position) and not self._is_identified(position):
+            logger.warning(
+                "%s: the position to go on from is of an earlier release and does not say which file it is of; only the "
+                "size and the end of a record could be checked",
+                self.name,
+            )
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.
@@ -81,12 +136,12 @@ class ByteSink(ABC):
         Raises
         ------
         ConnectorError
-            If the file is shorter than the position says, if something went to standard output or a pipe
-            already, or if the position is none of a file.
+            If the file is shorter than the position says, or another one by what stands before it; if something
+            went to standard output or a pipe already; or if the position is none of a file. Nothing is cut then.
         """
-        if position is None and not self._regular and not self._started:
-            return
-        self._cut(0 if position is None else self._offset_in(position))
+        offset = self._checked(position)
+        if self._regular:
+            self._cut(offset)
 
     def close(self) -> None:
         """Flush what was written and close the file; a second call does nothing.
@@ -105,6 +160,7 @@ class ByteSink(ABC):
             self._closed = True
             if self._owned:
                 self._file.close()
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -143,31 +199,99 @@ class ByteSink(ABC):
             self._started = True
 
     def _offset_in(self, position: Position) -> int:
-        offset = position.get("offset")
-        if type(offset) is not int or offset < 0:
+        return self._whole(position, "offset")
+
+    def _whole(self, position: Position, field: str) -> int:
+        value = position.get(field)
+        if type(value) is not int or value < 0:
             raise ConnectorError(
-                f"{dict(position)!r} is not a position of {self.name}: 'offset' should be a whole number; "
+                f"{dict(position)!r} is not a position of {self.name}: {field!r} should be a whole number; "
                 "give what position() returned"
             )
-        return offset
+        return value
 
-    def _cut(self, offset: int) -> None:
+    def _checked(self, position: Position | None) -> int:
+        """Return the offset of a position that the file can be cut to."""
+        offset = 0 if position is None else self._offset_in(position)
         self._check_open()
         if not self._regular:
+            if position is None and not self._started:
+                return 0
             raise ConnectorError(
                 f"{self.name} cannot take back what was written to it; to be able to resume, write to a file"
             )
+        if position is not None:
+            try:
+                self._check_identity(position, offset)
+            except OSError as error:
+                if isinstance(error, ConnectorError):
+                    raise
+                raise ConnectorError(f"cannot read {self.name}: {why(error)}; check the file") from None
+        return offset
+
+    def _check_identity(self, position: Position, offset: int) -> None:
+        """Refuse a position that some other file has had."""
+        remedy = "put that file back, or start without a position"
         size = os.fstat(self._file.fileno()).st_size
         if offset > size:
             raise ConnectorError(
                 f"{self.name} has {size} bytes and cannot be cut to {offset}: it is not the file that was "
-                "being written; put that file back, or start without a position"
+                f"being written; {remedy}"
             )
+        if not self._file.readable():
+            return
+        if offset == 0:
+            if size and position.get("inode", inode := os.fstat(self._file.fileno()).st_ino) != inode:
+                raise ConnectorError(
+                    f"{self.name} has {size} bytes, and the file that was being written was empty; it is not that file: "
+                    "give that one, or move this one away"
+                )
+        elif "sha256" not in position:
+            if not self._may_end_at(offset):
+                raise ConnectorError(
+                    f"{self.name} has no end of a record at byte {offset}: it is not the file that was being written; "
+                    f"{remedy}"
+                )
+        elif position["sha256"] != self._digest(offset, hashed := self._whole(position, "hashed")):
+            raise ConnectorError(
+                f"{self.name} is not the file that was being written, or was changed since: of what stands before "
+                f"byte {offset} the first {hashed} bytes or the last differ; {remedy}"
+            )
+
+    def _is_identified(self, position: Position | None) -> bool:
+        return position is not None and ("sha256" in position or "inode" in position) and self._file.readable()
+
+    def _identity_at(self, offset: int) -> Position:
+        """Say what tells the file from others by what stands before an offset."""
+        if not self._file.readable():
+            return {}
+        if offset == 0:
+            return {"inode": os.fstat(self._file.fileno()).st_ino}
+        hashed = min(_HASHED, offset)
+        return {"hashed": hashed, "sha256": self._digest(offset, hashed)}
+
+    def _digest(self, offset: int, hashed: int) -> str:
+        hashed = min(hashed, offset)
+        return hashlib.sha256(self._read(0, hashed) + self._read(offset - hashed, hashed)).hexdigest()
+
+    def _may_end_at(self, offset: int) -> bool:
+        """Say whether a flush may have ended there."""
+        if self._gzip:
+            return self._read(offset, 2) in (b"", _GZIP_MEMBER)
+        return self._read(offset - 1, 1) == b"\n"
+
+    def _read(self, offset: int, size: int) -> bytes:
+        self._file.seek(offset)  # what is written is appended wherever that is
+        return self._file.read(size)
+
+    def _cut(self, offset: int) -> None:
+        self._check_open()
         self._pending.clear()
         self._member = None
         try:
             self._file.truncate(offset)
             os.fsync(self._file.fileno())
+            self._identity = self._identity_at(offset)
         except OSError as error:
             raise self._fail(error) from None
         self._failure = None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.atomic import flush_folder
 from stream_osr.errors import PersistenceError, StreamOSRError
 
 from .partition import seed_of
@@ -200,6 +201,8 @@ class Journal(NamedTuple):
                 file.write(begin + identity.encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+            if not whole:
+                flush_folder(self.folder)
         except OSError as error:
             raise PersistenceError(
                 f"cannot write {path}: {error.strerror}; check that there is room, or set another folder as state"
