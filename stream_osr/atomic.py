@@ -41,7 +41,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with open(temporary, "xb", opener=private) as file:  # noqa: PTH123  # that of Path takes no opener
+        with open(temporary, "xb", opener=private) as file:  # that of Path takes no opener
             write(file)
             file.flush()
             _keep_rights(file.fileno(), target)

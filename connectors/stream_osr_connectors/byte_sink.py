@@ -2,13 +2,11 @@
 
 Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
 wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here
-nobody else writes it through a sink (`locking`), and a position of one file cuts no other: it carries a hash
-of what stands before it.
+nobody else writes it through a sink (`locking`), and a position of one file cuts no other (`identity`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import stat
@@ -22,6 +20,7 @@ from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from .base import Position
+from .identity import identity_at, is_identified, why_not
 from .locking import Lock
 from .opening import is_gzip, is_standard, may_be_regular, open_output, why
 
@@ -29,9 +28,6 @@ logger = logging.getLogger("stream_osr")
 
 _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
-_GZIP_MEMBER = b"\x1f\x8b"
-_HASHED = 4096
-"""How much of the beginning and of the end tells a file from others."""
 
 
 class ByteSink(ABC):
@@ -67,7 +63,7 @@ class ByteSink(ABC):
         if self._regular:
             try:
                 self._lock.take_file(self._file.fileno())
-                self._identity = self._identity_at(0)
+                self._identity = identity_at(self._file, 0)
             except BaseException:
                 self._file.close()
                 self._lock.release()
@@ -99,7 +95,7 @@ class ByteSink(ABC):
                 if not self._listed:
                     flush_folder(os.path.dirname(os.path.realpath(self.name)))  # noqa: PTH120
                     self._listed = True
-                self._identity = self._identity_at(self._written)
+                self._identity = identity_at(self._file, self._written)
         except OSError as error:
             raise self._fail(error) from None
         self._flushed = self._written
@@ -123,10 +119,11 @@ class ByteSink(ABC):
         ConnectorError
             As `truncate`.
         """
-        if self._checked(position) and not self._is_identified(position):
+        self._checked(position)
+        if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
             logger.warning(
-                "%s: the position to go on from is of an earlier release and does not say which file it is of; only the "
-                "size and the end of a record could be checked",
+                "%s: the position to go on from is of an earlier release and does not say which file it is of; "
+                "only the size and the end of a record could be checked",
                 self.name,
             )
 
@@ -199,16 +196,13 @@ class ByteSink(ABC):
             self._started = True
 
     def _offset_in(self, position: Position) -> int:
-        return self._whole(position, "offset")
-
-    def _whole(self, position: Position, field: str) -> int:
-        value = position.get(field)
-        if type(value) is not int or value < 0:
+        offset = position.get("offset")
+        if type(offset) is not int or offset < 0:
             raise ConnectorError(
-                f"{dict(position)!r} is not a position of {self.name}: {field!r} should be a whole number; "
+                f"{dict(position)!r} is not a position of {self.name}: 'offset' should be a whole number; "
                 "give what position() returned"
             )
-        return value
+        return offset
 
     def _checked(self, position: Position | None) -> int:
         """Return the offset of a position that the file can be cut to."""
@@ -222,67 +216,17 @@ class ByteSink(ABC):
             )
         if position is not None:
             try:
-                self._check_identity(position, offset)
+                reason = why_not(self._file, position, offset, compressed=self._gzip)
+            except ConnectorError:
+                raise
             except OSError as error:
-                if isinstance(error, ConnectorError):
-                    raise
                 raise ConnectorError(f"cannot read {self.name}: {why(error)}; check the file") from None
+            if reason is not None:
+                raise ConnectorError(
+                    f"{self.name} {reason}: it is not the file that was being written; put that file back, or start "
+                    "without a position (without --resume)"
+                )
         return offset
-
-    def _check_identity(self, position: Position, offset: int) -> None:
-        """Refuse a position that some other file has had."""
-        remedy = "put that file back, or start without a position"
-        size = os.fstat(self._file.fileno()).st_size
-        if offset > size:
-            raise ConnectorError(
-                f"{self.name} has {size} bytes and cannot be cut to {offset}: it is not the file that was "
-                f"being written; {remedy}"
-            )
-        if not self._file.readable():
-            return
-        if offset == 0:
-            if size and position.get("inode", inode := os.fstat(self._file.fileno()).st_ino) != inode:
-                raise ConnectorError(
-                    f"{self.name} has {size} bytes, and the file that was being written was empty; it is not that file: "
-                    "give that one, or move this one away"
-                )
-        elif "sha256" not in position:
-            if not self._may_end_at(offset):
-                raise ConnectorError(
-                    f"{self.name} has no end of a record at byte {offset}: it is not the file that was being written; "
-                    f"{remedy}"
-                )
-        elif position["sha256"] != self._digest(offset, hashed := self._whole(position, "hashed")):
-            raise ConnectorError(
-                f"{self.name} is not the file that was being written, or was changed since: of what stands before "
-                f"byte {offset} the first {hashed} bytes or the last differ; {remedy}"
-            )
-
-    def _is_identified(self, position: Position | None) -> bool:
-        return position is not None and ("sha256" in position or "inode" in position) and self._file.readable()
-
-    def _identity_at(self, offset: int) -> Position:
-        """Say what tells the file from others by what stands before an offset."""
-        if not self._file.readable():
-            return {}
-        if offset == 0:
-            return {"inode": os.fstat(self._file.fileno()).st_ino}
-        hashed = min(_HASHED, offset)
-        return {"hashed": hashed, "sha256": self._digest(offset, hashed)}
-
-    def _digest(self, offset: int, hashed: int) -> str:
-        hashed = min(hashed, offset)
-        return hashlib.sha256(self._read(0, hashed) + self._read(offset - hashed, hashed)).hexdigest()
-
-    def _may_end_at(self, offset: int) -> bool:
-        """Say whether a flush may have ended there."""
-        if self._gzip:
-            return self._read(offset, 2) in (b"", _GZIP_MEMBER)
-        return self._read(offset - 1, 1) == b"\n"
-
-    def _read(self, offset: int, size: int) -> bytes:
-        self._file.seek(offset)  # what is written is appended wherever that is
-        return self._file.read(size)
 
     def _cut(self, offset: int) -> None:
         self._check_open()
@@ -291,7 +235,7 @@ class ByteSink(ABC):
         try:
             self._file.truncate(offset)
             os.fsync(self._file.fileno())
-            self._identity = self._identity_at(offset)
+            self._identity = identity_at(self._file, offset)
         except OSError as error:
             raise self._fail(error) from None
         self._failure = None

@@ -13,7 +13,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,6 @@ logger = logging.getLogger("stream_osr")
 MOST_BYTES = 400
 """How much a note says."""
 
-_LEFT = re.compile(r"[0-9a-f]{16}")
 _without: set[str] = set()  # folders that cannot lock, of which it has been said
 
 
@@ -40,6 +39,11 @@ class Lock:
     ----------
     path
         The file; it need not exist. Links and relative paths are followed to where they lead.
+
+    Attributes
+    ----------
+    certain
+        Whether the file system can lock.
 
     Examples
     --------
@@ -63,6 +67,7 @@ class Lock:
         self._note = target.with_name(f".{target.name}.lock")
         self._held: list[int] = []
         self._noted = False
+        self.certain = True
 
     def take_name(self, *, needed: bool = True) -> None:
         """Take the name of the file, and write the note.
@@ -86,7 +91,7 @@ class Lock:
                 raise ConnectorError(
                     f"cannot write {self._name}: {why(error)}; check that its folder exists and can be written"
                 ) from None
-            self._take(descriptor, "")
+            self._take(descriptor, _told_by_note)
             self._noted = _is_at(descriptor, self._note)  # else its writer has removed it between our two steps
             if not self._noted:
                 os.close(self._held.pop())
@@ -102,7 +107,8 @@ class Lock:
         ConnectorError
             If somebody else has it.
         """
-        self._take(os.dup(descriptor), "under another name ")
+        how = "under another name " if self._noted else ""
+        self._take(os.dup(descriptor), lambda file: _told_by_system(file, how))
 
     def release(self) -> None:
         """Let go of all of it, and remove the note; a second call does nothing."""
@@ -116,18 +122,18 @@ class Lock:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
 
-    def _take(self, descriptor: int, how: str) -> None:
+    def _take(self, descriptor: int, told_by: Callable[[int], str]) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if isinstance(error, BlockingIOError):
-                holder = _told_by_note(descriptor) if not how else ""
-                holder = holder or _told_by_system(descriptor) or "another process"
+                holder = told_by(descriptor)
                 os.close(descriptor)
                 raise ConnectorError(
-                    f"{self._name} is being written {how}by {holder}; wait until it has ended or stop it "
+                    f"{self._name} is being written {holder}; wait until it has ended or stop it "
                     "(in one program: close what has it open), or give another name"
                 ) from None
+            self.certain = False
             self._say_without(error)
         except BaseException:
             os.close(descriptor)
@@ -157,14 +163,20 @@ def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     lock = Lock(path)
     lock.take_name()
     try:
-        target = Path(os.path.realpath(path))
-        for left in target.parent.glob(f".{_literal(target.name)}.*"):
-            if _LEFT.fullmatch(left.name.rpartition(".")[2]):
-                with suppress(OSError):
-                    left.unlink()
+        if lock.certain:
+            _clear_away(Path(os.path.realpath(path)))
         yield
     finally:
         lock.release()
+
+
+def _clear_away(target: Path) -> None:
+    """Remove what was to replace a file and was never finished."""
+    left = re.compile(re.escape(f".{target.name}.") + "[0-9a-f]{16}")
+    for path in target.parent.iterdir():
+        if left.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _open_note(path: Path) -> int:
@@ -172,6 +184,8 @@ def _open_note(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
+        if not path.exists():
+            raise
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 
@@ -189,28 +203,25 @@ def _ourselves() -> str:
 
 def _told_by_note(descriptor: int) -> str:
     try:
-        return _line(os.pread(descriptor, MOST_BYTES, 0))
+        note = _line(os.pread(descriptor, MOST_BYTES, 0))
     except OSError:
-        return ""
+        note = ""
+    return f"by {note}" if note else _told_by_system(descriptor)  # it is being written just now
 
 
-def _told_by_system(descriptor: int) -> str:
+def _told_by_system(descriptor: int, how: str = "") -> str:
     """Ask the system which process has locked a file: Linux tells."""
     found = os.fstat(descriptor)
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    with suppress(OSError, IndexError):
+    with suppress(OSError, ValueError):
         for line in Path("/proc/locks").read_text().splitlines():
             _, kind, _, _, number, where, *_ = line.split()
             if (kind, where) == ("FLOCK", place):
                 command = Path("/proc", number, "cmdline").read_bytes().replace(b"\0", b" ")
-                return _line(f"process {number} on {platform.node()}: ".encode() + command[:MOST_BYTES])
-    return ""
+                return f"{how}by " + _line(f"process {number} on {platform.node()}: ".encode() + command[:MOST_BYTES])
+    return f"{how}by another process"
 
 
 def _line(data: bytes) -> str:
     """Make one line of what anybody may have written."""
     return "".join(each if each.isprintable() else " " for each in data.decode(errors="replace")).strip()
-
-
-def _literal(name: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", name)

@@ -72,7 +72,7 @@ def may_be_regular(path: str | os.PathLike[str]) -> bool:
 def _append(path: str | os.PathLike[str], mode: Literal["ab", "a+b"], private: bool) -> BinaryIO:
     # unbuffered: after a failed write nothing may be left that closing the file would write again
     opener = atomic.private if private else None
-    return cast(BinaryIO, open(path, mode, buffering=0, opener=opener))  # noqa: PTH123, SIM115
+    return cast(BinaryIO, open(path, mode, buffering=0, opener=opener))
 
 
 def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:
