@@ -53,6 +53,20 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
             temporary.unlink(missing_ok=True)  # it is still there when something went wrong
 
 
+def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
+    """Say why what is at a path is not to be replaced by a file; None: it is a file, or nothing.
+
+    >>> why_irreplaceable("/dev/null")
+    'is a device or a pipe, which cannot be replaced; give the name of a file'
+    """
+    place = Path(path)
+    if place.is_dir():
+        return "is a folder; give the name of a file in it"
+    if place.exists() and not place.is_file():
+        return "is a device or a pipe, which cannot be replaced; give the name of a file"
+    return None
+
+
 def private(path: str, flags: int) -> int:
     """Open a file as `open` asks of an opener; one that is made by it is its owner's alone.
 

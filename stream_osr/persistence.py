@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import balance, engine, odds, recall, references
-from stream_osr.atomic import write_whole
+from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, reservoir, signals
 from stream_osr.errors import PersistenceError
@@ -191,10 +191,8 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
         If a value cannot be saved or the file cannot be written; what stood there before is untouched.
     """
     target = Path(path)
-    if target.is_dir():
-        raise PersistenceError(f"{target} is a folder; give the name of a file in it")
-    if target.exists() and not target.is_file():
-        raise PersistenceError(f"{target} is a device or a pipe, which cannot be replaced; give the name of a file")
+    if (reason := why_irreplaceable(target)) is not None:
+        raise PersistenceError(f"{target} {reason}")
     writer = _Writer(beside)
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": writer.tree(content)}
     arrays = {"manifest": np.array(json.dumps(manifest)), **writer.arrays}

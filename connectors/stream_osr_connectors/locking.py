@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from stream_osr.atomic import why_irreplaceable
 from stream_osr.errors import ConnectorError
 
 from .opening import why
@@ -158,8 +159,10 @@ def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     Raises
     ------
     ConnectorError
-        If somebody else is, or its folder cannot be written.
+        If somebody else is, or it can be replaced by nobody.
     """
+    if (reason := why_irreplaceable(path)) is not None:
+        raise ConnectorError(f"{os.fspath(path)} {reason}")
     lock = Lock(path)
     lock.take_name()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 from collections.abc import Iterator
@@ -87,6 +88,22 @@ def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapsho
             snapshots.write(*PLACE, later)
         assert set(snapshots.folder.iterdir()) == before
     assert snapshots.read(*PLACE, state.lineage, state.history.last, state.model.trained) is not None
+
+
+def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        snapshots = Snapshots(tmp_path / "group", keep=2)
+        snapshots.open()
+        path = snapshots.write(*PLACE, state)
+    finally:
+        os.umask(before)
+    assert (oct(snapshots.folder.stat().st_mode & 0o777), oct(path.stat().st_mode & 0o777)) == ("0o700", "0o600")
+    snapshots.folder.chmod(0o2750)  # workers of several users, by a group
+    snapshots.open()
+    path = snapshots.write(*PLACE, advance(state, [records(20, begin=100)])[0])
+    assert oct(snapshots.folder.stat().st_mode & 0o7777) == "0o2750"
+    assert oct(path.stat().st_mode & 0o060) == "0o40"
 
 
 @contextmanager
