@@ -95,15 +95,17 @@ def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_pa
     try:
         snapshots = Snapshots(tmp_path / "group", keep=2)
         snapshots.open()
-        path = snapshots.write(*PLACE, state)
+        first = snapshots.write(*PLACE, state)
+        rights = (oct(snapshots.folder.stat().st_mode & 0o7777), oct(first.stat().st_mode & 0o777))
+        snapshots.folder.chmod(0o2770)  # for workers of several users
+        os.umask(0o007)
+        snapshots.open()
+        second = snapshots.write(*PLACE, advance(state, [records(20, begin=100)])[0])
     finally:
         os.umask(before)
-    assert (oct(snapshots.folder.stat().st_mode & 0o777), oct(path.stat().st_mode & 0o777)) == ("0o700", "0o600")
-    snapshots.folder.chmod(0o2750)  # workers of several users, by a group
-    snapshots.open()
-    path = snapshots.write(*PLACE, advance(state, [records(20, begin=100)])[0])
-    assert oct(snapshots.folder.stat().st_mode & 0o7777) == "0o2750"
-    assert oct(path.stat().st_mode & 0o060) == "0o40"
+    assert rights == ("0o700", "0o600")
+    assert oct(snapshots.folder.stat().st_mode & 0o7777) == "0o2770"
+    assert oct(second.stat().st_mode & 0o777) == "0o660"
 
 
 @contextmanager
