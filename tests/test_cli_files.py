@@ -94,8 +94,12 @@ def test_a_second_run_is_refused_before_anything_is_touched(work: Path) -> None:
         (work / "hard.jsonl").hardlink_to(work / "out.jsonl")
         (work / "link.jsonl").symlink_to("out.jsonl")
         (work / "mine.jsonl").write_text("of an earlier run\n")
+        for name in ("out.jsonl", "events.jsonl"):
+            (work / f"copy-{name}").write_bytes((work / name).read_bytes())
         before = files(work)
+        copies = ["-o", "copy-out.jsonl", "-e", "copy-events.jsonl"]
         for output, of_it in [
+            ([*copies, "--checkpoint", "c.checkpoint", "--resume"], "c.checkpoint"),
             (["-o", "out.jsonl", "--checkpoint", "c.checkpoint", "-e", "events.jsonl", "--resume"], "out.jsonl"),
             (["-o", "hard.jsonl"], "hard.jsonl"),
             (["-o", "mine.jsonl", "-e", "link.jsonl"], "link.jsonl"),

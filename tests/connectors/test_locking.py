@@ -277,6 +277,8 @@ def test_where_nothing_can_be_locked_that_is_said_once(
 
     monkeypatch.setattr(fcntl, "flock", flock)
     monkeypatch.setattr(module, "_without", set())
+    half = tmp_path / ".checkpoint.0123456789abcdef"  # somebody may be writing it
+    half.touch()
     with caplog.at_level(logging.WARNING, logger="stream_osr"):
         for _ in range(2):
             with open_sink(tmp_path / "out.jsonl") as sink, sole_writer(tmp_path / "checkpoint"):
@@ -284,7 +286,7 @@ def test_where_nothing_can_be_locked_that_is_said_once(
     (record,) = caplog.records
     assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\): see to it", record.getMessage())
     assert (tmp_path / "out.jsonl").read_text() == '{"n":1}\n'
-    assert names(tmp_path) == ["out.jsonl"]
+    assert names(tmp_path) == [half.name, "out.jsonl"]
 
 
 def test_a_note_is_one_plain_line_whatever_is_in_it(tmp_path: Path) -> None:
@@ -294,3 +296,40 @@ def test_a_note_is_one_plain_line_whatever_is_in_it(tmp_path: Path) -> None:
             Lock(tmp_path / "model").take_name()
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 800
+
+
+def test_a_note_that_is_removed_between_opening_and_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock would be one on a file without a name, and the next writer would have one, too."""
+    first, second, third = Lock(tmp_path / "model"), Lock(tmp_path / "model"), Lock(tmp_path / "model")
+    first.take_name()
+    open_note = module._open_note
+
+    def open_and_let_go(path: Path) -> int:
+        descriptor = open_note(path)
+        first.release()
+        return descriptor
+
+    monkeypatch.setattr(module, "_open_note", open_and_let_go)
+    second.take_name()
+    with pytest.raises(ConnectorError, match="is being written by process"):
+        third.take_name()
+    second.release()
+    assert names(tmp_path) == []
+
+
+def test_a_file_is_free_although_a_child_still_has_it_open(tmp_path: Path) -> None:
+    sink: Any = open_sink(tmp_path / "out.jsonl")
+    of_the_child = os.dup(sink._file.fileno())
+    sink.close()
+    open_sink(tmp_path / "out.jsonl").close()
+    os.close(of_the_child)
+
+
+def test_a_link_in_the_place_of_the_note_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("content")
+    (tmp_path / ".out.jsonl.lock").symlink_to("precious")
+    with open_sink(tmp_path / "out.jsonl") as sink:
+        sink.write({"n": 1})
+    with pytest.raises(ConnectorError, match="cannot write"), sole_writer(tmp_path / "out.jsonl"):
+        pass
+    assert (tmp_path / "precious").read_text() == "content"
