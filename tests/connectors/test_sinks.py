@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import stat
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -181,6 +182,35 @@ def test_a_closed_sink_takes_nothing(tmp_path: Path, name: str) -> None:
 def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConnectorError, match=r"cannot open .* for writing: No such file or directory"):
         open_sink(tmp_path / "missing" / name)
+
+
+def test_the_name_of_a_file_is_on_the_disk_before_its_position_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+    with open_sink(tmp_path / "out.jsonl") as sink:
+        monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+        write(sink, 1)
+        sink.flush()
+        assert synced[-1] is True
+        synced.clear()
+        write(sink, 2)
+        sink.flush()
+        assert synced == [False], "once is enough"
+
+
+@pytest.mark.parametrize(("private", "rights"), [(True, "0o600"), (False, "0o644")])
+def test_rights_of_a_file_that_is_made_and_of_one_that_is_there(tmp_path: Path, private: bool, rights: str) -> None:
+    (tmp_path / "there.jsonl").touch()
+    (tmp_path / "there.jsonl").chmod(0o640)
+    before = os.umask(0o022)
+    try:
+        for name in ("made.jsonl", "there.jsonl"):
+            open_sink(tmp_path / name, private=private).close()
+    finally:
+        os.umask(before)
+    found = [oct(stat.S_IMODE((tmp_path / name).stat().st_mode)) for name in ("made.jsonl", "there.jsonl")]
+    assert found == [rights, "0o640"]
 
 
 # --- full disks -------------------------------------------------------------------------------------
