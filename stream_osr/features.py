@@ -330,8 +330,12 @@ def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
     InvalidInstance
         If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
     """
-    plain = type(values) is list and len(values) == n and _PLAIN_KEYS.issuperset(map(type, values))
-    if plain and (not limited or all(map(fits_as_key, values))):
+    if (
+        type(values) is list
+        and len(values) == n
+        and _PLAIN_KEYS.issuperset(map(type, values))
+        and (not limited or all(map(fits_as_key, values)))
+    ):
         return values
     return checked(partial(key_of, limited=limited), column_values(values, n, "key"))
 

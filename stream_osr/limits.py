@@ -69,8 +69,8 @@ def check_label(label: object) -> None:
     >>> check_label(10**30)
     Traceback (most recent call last):
         ...
-    stream_osr.errors.InvalidLabel: label is 1000000000000000000000000000000 (int): it is a whole number of more than \
-64 bits; give the class a short name
+    stream_osr.errors.InvalidLabel: label is 1000000000000000000000000000000 (int): it is a whole number of more \
+than 64 bits; give the class a short name
     """
     trouble = trouble_with(label, MOST_LABEL_BYTES)
     if trouble:
@@ -142,11 +142,11 @@ has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
 
 
 def fits_as_key(key: str | int) -> bool:
-    """Say whether :func:`check_key` takes a text or a whole number, quickly.
+    r"""Say whether :func:`check_key` takes a text or a whole number, quickly.
 
     Examples
     --------
-    >>> fits_as_key("a7"), fits_as_key(2**64), fits_as_key("\\ud800")
+    >>> fits_as_key("a7"), fits_as_key(2**64), fits_as_key("\ud800")
     (True, False, False)
     """
     if type(key) is str and len(key) <= MOST_KEY_BYTES and key.isascii():

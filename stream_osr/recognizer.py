@@ -206,11 +206,10 @@ class OpenSetRecognizer(MiniBatchClassifier):
         ``unknown_keys`` of late labels; ``unlike``: instances of the stream that had none of the model's features, or
         fewer than half where training had nearly all, and were imputed; ``refused``: records that a connector has
         refused; ``bad_rows``: those, and rows with a missing value or one that is no finite number, whether they were
-        filled, skipped or refused; ``events_summed``: those that an :class:`EventsSummed` tells of, and nothing else.
-
+        filled, skipped or refused; ``events_summed``: events that only an :class:`EventsSummed` tells of.
     limited
         Labels, keys and names beyond the bounds (:mod:`stream_osr.limits`) are refused, and floods of events summed
-        up. ``False``, as in releases that had no bounds: for the replay of a stream that such a one has run. Not saved.
+        up. ``False``, as in releases that had no bounds: for the replay of a stream that one has run. Not saved.
 
     References
     ----------

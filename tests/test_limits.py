@@ -86,7 +86,7 @@ def test_a_label_at_the_bound_is_one() -> None:
 
 
 def test_the_label_of_unknown_instances_is_bounded_too() -> None:
-    with pytest.raises(InvalidParameter, match="unknown is .* 900000 bytes as UTF-8, and 256 are allowed"):
+    with pytest.raises(InvalidParameter, match=r"unknown is .* 900000 bytes as UTF-8, and 256 are allowed"):
         OpenSetRecognizer(unknown="l" * 900_000)
 
 

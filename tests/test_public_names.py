@@ -217,6 +217,7 @@ def test_fields_of_what_is_told():
     assert [f.name for f in dataclasses.fields(SubclassRefuted)] == [
         *(*about, "subclass_id", "label", "known_share", "size"),
     ]
+    assert [f.name for f in dataclasses.fields(EventsSummed)] == [*about, "counts", "since", "until", "emerged"]
     assert [f.name for f in dataclasses.fields(RecallDropped)] == [
         *(*about, "recall", "low", "high", "false_unknown", "promised"),
     ]

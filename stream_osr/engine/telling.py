@@ -38,8 +38,8 @@ BUDGETS = (
     ),
 )
 """Announcements, drift, and what follows from announcements, each apart, so that none drowns another. What is not
-named here is told always: it is rare by itself, or somebody has asked for it. The most that LETTER and YALEB have told
-with all their new classes at once were 45 announcements and 86 events in 1000 instances."""
+named here is told always: it is rare by itself, or somebody has asked for it. The most that LETTER and YALEB have
+told, with all their new classes at once, were 45 announcements and 86 events in 1000 instances."""
 
 SUMMED_EVERY = 1000
 """Instances from one sum to the next, at least."""
@@ -93,7 +93,8 @@ def tell_within_budgets(
         Identities of subclasses that had been announced: that one of them ends in another is told always, because
         whoever heard of it has to hear where it went.
     """
-    spent = [max(0, gone - (seen - telling.seen) * of.in_thousand) for gone, of in zip(telling.spent, BUDGETS)]
+    came = seen - telling.seen
+    spent = [max(0, gone - came * of.in_thousand) for gone, of in zip(telling.spent, BUDGETS, strict=True)]
     counts, emerged, since = dict(telling.counts), list(telling.emerged), telling.since
     told: list[ev.Event] = []
     for event in events:

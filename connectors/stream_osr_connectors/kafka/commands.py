@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 import orjson
 
@@ -46,7 +47,4 @@ class Commands:
         """Return the commands from one place up to another."""
         first, last = bisect_left(self._places, begin), bisect_left(self._places, end)
         starts = [self._ends[first - 1] if first else 0, *self._ends[first:last]]
-        return [
-            Command(*orjson.loads(self._said[start:stop]))
-            for start, stop in zip(starts, starts[1:], strict=False)
-        ]
+        return [Command(*orjson.loads(self._said[start:stop])) for start, stop in pairwise(starts)]

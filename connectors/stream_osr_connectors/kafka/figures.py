@@ -148,8 +148,9 @@ class Figures:
         read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
         (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
         them), ``commands_left`` (what was asked and could not be done), ``summed`` and a type (events that were told
-        by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels that are no commands), ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``,
-        ``retried`` (transactions tried again), ``rebalances``, ``consumers`` made.
+        by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels that are no commands),
+        ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``, ``retried`` (tried
+        again), ``rebalances``, ``consumers`` made.
     times
         By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
     partitions

@@ -23,7 +23,8 @@ from .taking import Taken
 logger = logging.getLogger("stream_osr.kafka")
 
 RULES = 4
-"""4: labels and keys have bounds (:mod:`stream_osr.limits`), and floods of events are summed up. 3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
+"""4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
+3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
 2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
 by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
 
