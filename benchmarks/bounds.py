@@ -1,7 +1,7 @@
 """What bounds cost, and how far ordinary streams are from them.
 
-    python -m benchmarks.bounds classes   # time and memory of max_classes, all of them opened by labels
-    python -m benchmarks.bounds events    # the most events in 1000 instances where all new classes come at once
+python -m benchmarks.bounds classes   # time and memory of max_classes, all of them opened by labels
+python -m benchmarks.bounds events    # the most events in 1000 instances where all new classes come at once
 """
 
 from __future__ import annotations
