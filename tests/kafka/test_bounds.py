@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stream_osr import EventsSummed, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import labelling
+from stream_osr_connectors.kafka import label_log, labelling
 from stream_osr_connectors.kafka.accounting import account
 from stream_osr_connectors.kafka.asking import ask
 from stream_osr_connectors.kafka.boundaries import Boundary
@@ -75,7 +75,9 @@ def test_whatever_stands_there_is_taken_or_left(value: bytes | str) -> None:
             labelling.parse(each)
 
 
-def test_monsters_stop_no_worker_and_are_counted(broker: Broker, tmp_path: Path, caplog: Any) -> None:
+def test_monsters_stop_no_worker_and_are_counted(
+    broker: Broker, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels_topic = "labels-" + tmp_path.name
     stream = Stream(broker.address, tmp_path, 1, small_model(), labels=labels_topic)
     labels = Labels(stream)
@@ -94,6 +96,14 @@ def test_monsters_stop_no_worker_and_are_counted(broker: Broker, tmp_path: Path,
         log.close()
     assert figures.counts["commands_unreadable", -1] == len(MONSTERS)
     assert caplog.text.count("is left") == len(MONSTERS)
+
+    def fail(value: bytes) -> Command:
+        raise RecursionError("by order of the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(label_log, "parse", fail)
+        LabelLog(ServiceSettings(**stream.settings), figures).close()
+    assert figures.counts["commands_unreadable", -1] == 2 * len(MONSTERS) + 2
 
     worker = Worker(stream)
     stream.send(instances(100, 1))
@@ -121,6 +131,7 @@ def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -
     after, outcome = step(partition, PLACE, records(40, 40), commands, Boundary(80, 7), DECODE)
     assert outcome.left == 5
     assert caplog.text.count("is left") == 5
+    assert "Traceback" not in caplog.text
     assert len(after.model.summary().known) == 2
     figures = Figures()
     settings = ServiceSettings(model="m", brokers="b", input="in")
@@ -272,6 +283,13 @@ def test_beyond_the_bounds_it_is_a_dead_letter_and_older_streams_take_it(
     after, outcome = step(after._replace(rules=RULES), PLACE, batch, (), Boundary(4), READ)
     refused_again = "y" not in value
     assert len(outcome.refused) == refused_again, "a class that an older stream has opened is one"
+
+
+def test_one_door_says_how_long_a_key_may_be() -> None:
+    batch = labelled(b'{"a": 1, "b": 1, "id": "' + b"k" * 5000 + b'"}')
+    for rules, stage in ((3, "DECODE"), (4, "VALIDATE")):
+        _, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), READ)
+        assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, stage)]
 
 
 @pytest.mark.parametrize("rules", range(1, RULES + 1))
