@@ -310,6 +310,8 @@ def run(
             complain=_complainer(console),
         )
     console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    if summed := recognizer.counters["events_summed"]:
+        console.print(f"{summed} more events were summed up (EventsSummed)")
     if totals["labelled"]:
         console.print(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:

@@ -127,6 +127,8 @@ def check_key(key: Any) -> None:
     stream_osr.errors.InvalidInstance: key is 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (str): it \
 has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
     """
+    if not isinstance(key, tuple) and fits_as_key(key):
+        return
     left, waiting = MOST_KEY_BYTES, [key]
     while waiting:
         value = waiting.pop()
@@ -141,7 +143,7 @@ has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
             raise InvalidInstance(f"key is {shown(key)}: {trouble}; give a shorter one")
 
 
-def fits_as_key(key: str | int) -> bool:
+def fits_as_key(key: object) -> bool:
     r"""Say whether :func:`check_key` takes a text or a whole number, quickly.
 
     Examples
