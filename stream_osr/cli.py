@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -23,6 +24,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, StreamOSRError
+from stream_osr.limits import MOST_DIGITS
 from stream_osr.report.command import report as report_command
 from stream_osr.service_commands import commands as service_commands
 from stream_osr.warmup import warm_up
@@ -51,6 +53,8 @@ app = typer.Typer(
 )
 
 COMPLAINTS_SHOWN = 3
+
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 Model = Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")]
 FormatOption = Annotated[
@@ -199,7 +203,7 @@ def fit(
     """
     console = _console()
     _check_distinct(input=file, output=output, errors=errors)
-    numbers_as_unknown: Any = int(unknown) if unknown is not None and unknown.lstrip("-").isdigit() else unknown
+    numbers_as_unknown: Any = int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown
     arguments: dict[str, Any] = {
         "unknown": numbers_as_unknown,
         "covariance": covariance,
@@ -322,6 +326,8 @@ def run(
             complain=_complainer(console),
         )
     console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    if summed := recognizer.counters["events_summed"]:
+        console.print(f"{summed} more events were summed up (EventsSummed)")
     if totals["labelled"]:
         console.print(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:

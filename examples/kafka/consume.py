@@ -27,6 +27,9 @@ def shown(event: dict[str, Any]) -> str:
     if event["type"] == "NamingUndone":
         back = ", ".join(map(str, event["subclass_ids"]))
         return f"{event['subject']} {event['action']} taken back: {back} emerging again"
+    if event["type"] == "EventsSummed":
+        more = ", ".join(f"{count} {kind}" for kind, count in event["counts"].items())
+        return f"{event['subject']} more than is told one by one: {more}"
     return f"{event.get('subject', '')} {event['type']}"
 
 

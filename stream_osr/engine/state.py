@@ -14,6 +14,7 @@ from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
+from stream_osr.engine.telling import Telling
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
@@ -200,6 +201,8 @@ class Stream(NamedTuple):
         What references were called lately; ``None``: none was asked.
     following
         Known classes that follow their instances; ``None``: they do not, or not yet.
+    telling
+        Events that were told lately, and those that wait to be summed up.
     """
 
     labels: tuple[Label, ...]
@@ -214,6 +217,7 @@ class Stream(NamedTuple):
     references: References | None = None
     called: Called | None = None
     following: Following | None = None
+    telling: Telling = Telling()
 
     @property
     def known(self) -> Known:

@@ -9,7 +9,7 @@ from stream_osr.discovery.grouping import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.axes import Plane, planes
-from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, with_truth
+from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, told_by_sums, with_truth
 from stream_osr.report.held import Held, how_it_held
 from stream_osr.report.inside import look_inside
 from stream_osr.report.tables import Group, Judged, discovery, judge
@@ -48,6 +48,8 @@ class Content(NamedTuple):
         Of the model.
     held
         Whether the known classes held.
+    summed
+        Events that were summed up instead of told one by one, by type.
     """
 
     title: str
@@ -63,6 +65,7 @@ class Content(NamedTuple):
     told: Decided | None
     fingerprint: str | None
     held: Held
+    summed: Mapping[str, int]
 
 
 def collect(
@@ -97,6 +100,7 @@ def collect(
         told = None
     events = list(events)
     emerged, held = from_events(events), how_it_held(model, events)
+    summed, silent = told_by_sums(events)
     inside, summary, fingerprint = None, None, None
     if model is not None:
         inside, summary = look_inside(model), model.summary()
@@ -109,7 +113,8 @@ def collect(
             )
         emerged |= from_model(inside)
     if told is not None:
-        emerged = emerged or from_decisions(told)
+        found = from_decisions(told)
+        emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
         if truth is not None:
             emerged = with_truth(emerged, told)
     ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
@@ -136,4 +141,5 @@ def collect(
         told=told,
         fingerprint=fingerprint,
         held=held,
+        summed=summed,
     )

@@ -110,6 +110,29 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     return out
 
 
+def told_by_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
+    """Count the events that are told by ``EventsSummed`` alone, by type; and which subclasses they announce.
+
+    Raises
+    ------
+    ConnectorError
+        If such an event cannot be read.
+    """
+    counts: Counter[str] = Counter()
+    emerged: set[int] = set()
+    for number, event in enumerate(events):
+        if event.get("type") == "EventsSummed":
+            try:
+                counts.update({str(kind): int(count) for kind, count in event["counts"].items()})
+                emerged.update(map(int, event["emerged"]))
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ConnectorError(
+                    f"event {number + 1} cannot be read ({type(error).__name__}: {error}); "
+                    "give the file that `stream-osr run --events` wrote"
+                ) from None
+    return counts, emerged
+
+
 def from_model(inside: Inside) -> dict[int, Emerged]:
     """Describe the emerged subclasses that a model holds now."""
     trained, stream = inside

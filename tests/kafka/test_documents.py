@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.engine import Menu
 from stream_osr.recall import ExpectedRecall
-from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
+from stream_osr_connectors.kafka.figures import SUMMED, Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.metrics import Overview
 from stream_osr_connectors.kafka.settings import ServiceSettings
 
@@ -33,7 +33,15 @@ def exposed() -> dict[str, set[str]]:
     figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall)
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, 0)
-    for name in ("unreadable", "missing", "values", "clamped", "unaccounted"):
+    for name in (
+        "unreadable",
+        "missing",
+        "values",
+        "clamped",
+        "unaccounted",
+        "commands_left",
+        SUMMED + "SubclassGrew",
+    ):
         figures.add(name, 0)
     registry = CollectorRegistry()
     registry.register(Overview("in", lambda: {"w": figures}, 1.0))

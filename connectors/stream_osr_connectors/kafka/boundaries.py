@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-VERSIONS = "1", "2", "3"
+VERSIONS = "1", "2", "3", "4"
 """Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
 
 MOST_CHARACTERS = 4000
@@ -124,7 +124,7 @@ class Progress(NamedTuple):
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
     >>> Progress("0123abcd", "77aa", history).text()
-    '3 0123abcd 77aa 0+0f 256*2,7+1'
+    '4 0123abcd 77aa 0+0f 256*2,7+1'
     >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
     True
     """
@@ -132,7 +132,7 @@ class Progress(NamedTuple):
     model: str
     lineage: str
     history: History
-    rules: int = 3
+    rules: int = 4
 
     def text(self) -> str:
         """Write it down; see ``MOST_CHARACTERS``."""
