@@ -14,7 +14,8 @@ import orjson
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo
-from stream_osr_connectors.values import DecodeError, key_of, label_of_json, shown
+from stream_osr.showing import shown
+from stream_osr_connectors.values import DecodeError, key_of, label_of_json
 
 logger = logging.getLogger("stream_osr.kafka")
 
