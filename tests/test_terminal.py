@@ -1,4 +1,4 @@
-"""What reaches a terminal or a log, from real processes: whatever names and texts of others hold, it steers nothing."""
+"""What reaches a terminal or a log, from real processes: whatever texts of others hold, it steers nothing."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
     try:
         raise ValueError(text + "\nERROR forged")
     except ValueError:
-        made = logging.makeLogRecord({"levelname": "ERROR", "msg": "it failed", "exc_info": sys.exc_info()})
+        made = logging.makeLogRecord({"name": "a", "msg": "it failed", "exc_info": sys.exc_info()})
     first, *rest = OneLine("%(message)s", traces=True).format(made).split("\n")
     assert first == "it failed"
     assert all(line.startswith("    ") for line in rest)
