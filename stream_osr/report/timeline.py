@@ -86,7 +86,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     emerged
         Identities of the subclasses that have emerged.
     events
-        Events, as `stream_osr.Event.as_dict` makes them.
+        Events, as :func:`.happened.sort_out` gives them.
     """
     begin, end = int(told.seq.min()), int(told.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))
@@ -125,7 +125,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
         truly_unknown=count(told.truly_unknown),
         marks=marks,
         estimates=estimates,
-        drops=tuple(int(event["seq"]) for event in events if event.get("type") == "RecallDropped"),
+        drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
     )
 
 
@@ -135,10 +135,10 @@ def _events(
     marks, estimates = [], []
     for event in events:
         if event.get("type") == "NewClassesChanged":
-            estimates.append((int(event["seq"]), int(event["delta"])))
+            estimates.append((event["seq"], event["delta"]))
             continue
         name, kind = subclass_name(event.get("subclass_id", -1)), str(event.get("type"))
-        if name in shown:
+        if name in shown and "seq" in event:
             what = MARKS.get(kind, kind.removeprefix("Subclass").lower())
-            marks.append(Mark(name, int(event["seq"]), what, event.get("size")))
+            marks.append(Mark(name, event["seq"], what, event.get("size")))
     return tuple(marks), tuple(estimates)
