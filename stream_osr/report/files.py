@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.report.records import read_records
+from stream_osr.report.records import Read, read_records
 from stream_osr_connectors import BadRecord, Format, open_source
 from stream_osr_connectors.loop import load_model
 
@@ -70,7 +69,7 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     first = next(records, None)
     if first is None:
         return "nothing", None  # a run without events leaves an empty file
-    records = chain([first], records)
+    records = _after(first, records)
     if "p_unknown" in first:
         return "decisions", records
     if "type" in first:
@@ -79,6 +78,11 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
         f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
         "a checkpoint, or what `stream-osr run` wrote"
     )
+
+
+def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
+    yield first
+    yield from rest
 
 
 class Truth(NamedTuple):

@@ -133,7 +133,7 @@ def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
 def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:
     """Read lines, to the end of what can be decompressed."""
     try:
-        for line in lines:  # not `yield from`, which would close them
+        for line in lines:  # noqa: UP028  # `yield from` would close them
             yield line
     except ConnectorError:
         if not is_gzip(lines.name):
