@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pty
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +125,55 @@ def test_text_that_the_terminal_cannot_write_is_escaped() -> None:
         "from stream_osr.terminal import Terminal; Terminal().say('\\xe4\\u4e00')", PYTHONIOENCODING="ascii"
     )
     assert (done.stdout, done.stderr) == ("\\xe4\\u4e00\n", "")
+
+
+def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model: Path) -> None:
+    """With one there, progress is drawn by escape sequences, and text of others still is text."""
+    write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
+    (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
+    for arguments in (("inspect", "crafted.osr"), ("inspect", model), ("run", "-m", model, "-i", "in.jsonl")):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-c", "from stream_osr.cli import main; main()", *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color"}
+        streams = {"stdout": theirs, "stderr": theirs, "stdin": theirs}
+        with subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) as process:
+            os.close(theirs)
+            got = b""
+            with suppress(OSError):  # so ends what a process leaves in a terminal
+                while part := os.read(ours, 65536):
+                    got += part
+        os.close(ours)
+        assert process.returncode == (0 if arguments[1] == model and arguments[0] == "inspect" else 1)
+        assert b"\\x1b]0;owned\\x07" in got
+        assert b"\x1b]" not in got
+        assert b"\x07" not in got
+        assert "\u202e".encode() not in got
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "import threading; thread = threading.Thread(target=lambda: 1 / 0, name=EVIL); thread.start(); thread.join()",
+        "import warnings; warnings.warn(EVIL)",
+        "raise ValueError(EVIL)",
+        "logging.getLogger('a').error(EVIL + chr(0xd800))",
+    ],
+)
+def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
+    begin = (
+        "import logging\nfrom stream_osr_connectors.kafka.logs import begin_logging\n"
+        "from stream_osr_connectors.kafka.settings import load_settings\n"
+        "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
+        "begin_logging(load_settings(None, [], model='m', **given))\n"
+    )
+    done = python(begin + fault)
+    (told,) = lines(done.stderr)
+    line = json.loads(told)
+    assert line["level"] in {"warning", "error", "critical"}
+    assert line["instance"] == "w"
+    for value in line.values():
+        for part in value.split("\n"):
+            harmless(part)
 
 
 def test_bytes_on_standard_output_are_left_alone(model: Path, tmp_path: Path) -> None:
