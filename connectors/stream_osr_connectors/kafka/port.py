@@ -74,7 +74,7 @@ class Port:
         self.number: int = self._listening.getsockname()[1]
         self.refused: Counter[str] = Counter({"slow": 0, "crowd": 0, "malformed": 0})
         self._answer, self._failed = answer, failed
-        self._crowd: dict[asyncio.Task[None], None] = {}  # in the order of coming
+        self._crowd: dict[asyncio.StreamWriter, None] = {}  # in the order of coming
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -94,17 +94,22 @@ class Port:
         self._loop.set_exception_handler(lambda loop, what: self._failed("error", str(what.get("message"))))
         server = await asyncio.start_server(self._meet, sock=self._listening, limit=HEAD_BYTES)
         await self._stop.wait()
+        for writer in self._crowd:
+            writer.transport.abort()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:  # who comes now is sent away
+            await asyncio.wait(others)
         server.close()
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Go through one connection; it ends here, however it does."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._crowd[task] = None
+        if self._stop.is_set():
+            writer.transport.abort()
+            return
+        self._crowd[writer] = None
         if len(self._crowd) > CONNECTIONS:
             oldest = next(iter(self._crowd))
             del self._crowd[oldest]
-            oldest.cancel()
+            oldest.transport.abort()
             self._let_go("crowd")
         writer.transport.set_write_buffer_limits(0)  # what is drained has been sent
         try:
@@ -115,7 +120,7 @@ class Port:
         except OSError:
             pass  # it has hung up
         finally:
-            self._crowd.pop(task, None)
+            self._crowd.pop(writer, None)
             writer.transport.abort()
 
     async def _speak(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
