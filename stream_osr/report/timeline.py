@@ -105,11 +105,12 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     loose = told.unknown & ~np.isin(told.subclass, list(emerged))
     if loose.any():
         rows.append(Row("not grouped", True, count(loose)))
-    classes = {name: ~told.unknown & (told.label == code) for code, name in enumerate(told.names)}
-    common = sorted((name for name in classes if classes[name].any()), key=lambda name: -int(classes[name].sum()))
+    codes = {name: code for code, name in enumerate(told.names)}
+    sizes_of = np.bincount(told.label[~told.unknown], minlength=len(codes)).tolist()
+    common = sorted((name for name in codes if sizes_of[codes[name]]), key=lambda name: -sizes_of[codes[name]])
     taken = {row.name for row in rows}
     rows += [
-        Row(f"class {name}" if name in taken else name, False, count(classes[name]))
+        Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
         for name in told.known
         if name in common[:ROWS]
     ]

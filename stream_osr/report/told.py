@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_osr.errors import ConnectorError
 from stream_osr.report.records import UNUSABLE, real, unreadable, whole
 from stream_osr.showing import shown
 
 NO_SUBCLASS = -1
 NO_LABEL = -1
+
+MOST_LABELS = 10_000
+"""Decided and true ones together: a page cannot show more, and a column of keys may be taken for that of labels."""
 
 SLACK = 1e-6
 """By which an average of probabilities may leave its range."""
@@ -109,6 +113,11 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
         true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
         truly.append(told is not None and told not in classes)
         known = classes
+        if len(codes) > MOST_LABELS:
+            raise ConnectorError(
+                f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different labels, "
+                "decided and true ones; name the column that has the classes as --label"
+            )
     once = _first_times(*(np.array(column) for column in (seq, keys, label, subclass, p_unknown)))
     return Decided(
         names=tuple(codes),

@@ -19,6 +19,7 @@ from stream_osr.report import report_page
 from stream_osr.report.content import Content, collect
 from stream_osr.report.files import read_inputs
 from stream_osr.report.happened import DRAWN, MOST
+from stream_osr.report.told import MOST_LABELS
 from stream_osr_connectors import open_sink
 from tests.report.conftest import Run
 from tests.report.test_held import squeezed
@@ -83,6 +84,13 @@ def test_a_row_cut_within_a_quoted_field_is_noted(tmp_path: Path, run: Run) -> N
         path.write_bytes(whole[: end - cut])
         got = content(path)
         assert (got.n, len(got.notes)) == (1, 1), cut
+
+
+def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
+    many = [{**run.decisions[number % 600], "key": number, "seq": number} for number in range(MOST_LABELS + 5)]
+    assert collect(decisions=many[:2000], truth=lambda key, number: str(key)).n == 2000
+    with pytest.raises(ConnectorError, match="more than 10000 different labels"):
+        collect(decisions=many, truth=lambda key, number: str(key))
 
 
 def test_what_came_twice_counts_once_and_is_told(run: Run) -> None:
