@@ -131,9 +131,16 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
     """With one there, progress is drawn by escape sequences, and text of others still is text."""
     write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
     (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
-    for arguments in (("inspect", "crafted.osr"), ("inspect", model), ("run", "-m", model, "-i", "in.jsonl")):
+    said = f"from stream_osr.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
+    main = "from stream_osr.cli import main; main()"
+    for program, *arguments in (
+        (said,),
+        (main, "inspect", "crafted.osr"),
+        (main, "inspect", model),
+        (main, "run", "-m", model, "-i", "in.jsonl"),
+    ):
         ours, theirs = pty.openpty()
-        command = [sys.executable, "-c", "from stream_osr.cli import main; main()", *map(str, arguments)]
+        command = [sys.executable, "-c", program, *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color"}
         streams = {"stdout": theirs, "stderr": theirs, "stdin": theirs}
         with subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) as process:
@@ -143,7 +150,7 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
                 while part := os.read(ours, 65536):
                     got += part
         os.close(ours)
-        assert process.returncode == (0 if arguments[1] == model and arguments[0] == "inspect" else 1)
+        assert process.returncode == (0 if arguments in ([], ["inspect", model]) else 1)
         assert b"\\x1b]0;owned\\x07" in got
         assert b"\x1b]" not in got
         assert b"\x07" not in got

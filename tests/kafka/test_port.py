@@ -21,7 +21,7 @@ from stream_osr_connectors.kafka.figures import Figures
 from stream_osr_connectors.kafka.logs import begin_logging
 from stream_osr_connectors.kafka.metrics import Overview
 from stream_osr_connectors.kafka.monitor import Monitor
-from stream_osr_connectors.kafka.port import CONNECTIONS, HEAD_BYTES, Answer, Port
+from stream_osr_connectors.kafka.port import HEAD_BYTES, Answer, Port
 from stream_osr_connectors.kafka.settings import load_settings
 from tests.kafka.scraping import samples_of
 from tests.kafka.test_monitor import ask, get, live
@@ -74,7 +74,7 @@ def test_health_is_told_at_once_while_many_trickle(monitor: Monitor) -> None:
         finally:
             ended.set()
             thread.join()
-    assert refused(monitor)["crowd"] >= TRICKLERS - CONNECTIONS
+    assert refused(monitor)["crowd"] >= TRICKLERS // 2
 
 
 def test_a_client_that_trickles_is_let_go_at_its_deadline(monitor: Monitor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) 
         (b"GET /nowhere HTTP/1.1\r\n\r\n", 404, b"/metrics, /healthz, /readyz\n"),
         (b"POST /healthz HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405, b"Allow: GET, HEAD\r\n"),
         (b"BREW /healthz HTTP/1.1\r\n\r\n", 405, b"Allow: GET, HEAD\r\n"),
-        (b"PUT /healthz HTTP/1.1\r\n\r\n" + b"x" * 100_000, 405, b"Method Not Allowed\n"),
+        (b"PUT /healthz HTTP/1.1\r\n\r\n" + b"x" * 5_000_000, 405, b"Method Not Allowed\n"),
         (b"nonsense\r\n\r\n", 400, b"Bad Request\n"),
         (b"GET /\x1b[2J HTTP/1.1\r\n\r\n", 400, b"Bad Request\n"),
         (b"\x16\x03\x01 TLS\r\n\r\n", 400, b"Bad Request\n"),
