@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
@@ -27,6 +26,7 @@ from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, Str
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.report.command import report as report_command
 from stream_osr.service_commands import commands as service_commands
+from stream_osr.terminal import Terminal, guard
 from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
@@ -79,28 +79,31 @@ CsvSafeOption = Annotated[
 ]
 
 
-def _console() -> Console:
-    """Return standard error, for everything that is not a result."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
-
-
-def _progress(console: Console, total: bool) -> Progress:
+def _progress(console: Terminal, total: bool) -> Progress:
     """Make a progress bar, silent unless a person is watching."""
     columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
     columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
-    return Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal, transient=True)
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        redirect_stdout=False,  # it would read what others write for its colours
+        redirect_stderr=False,
+    )
 
 
-def _complainer(console: Console) -> Callable[[int, str], None]:
+def _complainer(console: Terminal) -> Callable[[int, str], None]:
     """Report the first few unusable records, each in a line."""
     told = Counter[str]()
 
     def complain(row: int, reason: str) -> None:
         told["all"] += 1
         if told["all"] <= COMPLAINTS_SHOWN:
-            console.print(f"row {row} set aside: {reason}", markup=False)
+            console.say(f"row {row} set aside: {reason}")
         elif told["all"] == COMPLAINTS_SHOWN + 1:
-            console.print("(further rows are set aside without a line each)")
+            console.say("(further rows are set aside without a line each)")
 
     return complain
 
@@ -112,7 +115,7 @@ def _feature_list(features: str | None) -> list[str] | None:
 @app.callback(invoke_without_command=True)
 def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        typer.echo(f"stream-osr {stream_osr.__version__}")
+        Terminal().say(f"stream-osr {stream_osr.__version__}")
         raise typer.Exit
 
 
@@ -124,9 +127,9 @@ def warmup() -> None:
 
     Example: stream-osr warmup
     """
-    console, begin = _console(), time.perf_counter()
+    console, begin = Terminal(stderr=True), time.perf_counter()
     for covariance in warm_up():
-        console.print(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
+        console.say(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
 
 
 @app.command()
@@ -141,12 +144,12 @@ def demo(
 
     Example: stream-osr demo --seed 3
     """
-    console, out = _console(), Console(soft_wrap=True, highlight=False)
+    console, out = Terminal(stderr=True), Terminal()
     training, stream = demonstration.split(seed)
     model = demonstration.make_recognizer(seed=seed)
     output.mkdir(parents=True, exist_ok=True)
     paths = demonstration.output_paths(output)
-    out.print(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
+    out.say(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
     tally = demonstration.Tally(stream)
     with _progress(console, total=True) as bar:
         task = bar.add_task("training", total=len(training))
@@ -155,7 +158,7 @@ def demo(
             bar.advance(task)
         report = model.freeze()
         bar.remove_task(task)
-        out.print(str(report) + "\n")
+        out.say(*str(report).split("\n"), "")
         task = bar.add_task("streaming", total=len(stream))
         with open_sink(paths[0]) as decisions, open_sink(paths[1]) as events:
             for seq, segment in enumerate(stream):
@@ -171,8 +174,8 @@ def demo(
                 bar.advance(task)
     model.save(output / "model.osr")
     demonstration.show(tally, model, out)
-    out.print(f"\nEvery decision is in {paths[0]}, every event in {paths[1]}.")
-    out.print(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
+    out.say("", f"Every decision is in {paths[0]}, every event in {paths[1]}.")
+    out.say(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
 
 
 @app.command()
@@ -201,7 +204,7 @@ def fit(
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    console = _console()
+    console = Terminal(stderr=True)
     _check_distinct(input=file, output=output, errors=errors)
     numbers_as_unknown: Any = int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown
     arguments: dict[str, Any] = {
@@ -253,11 +256,11 @@ def fit(
         task = bar.add_task("training sweeps", total=total)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
         model.save(output)
-    console.print(str(report), markup=False)
+    console.say(*str(report).split("\n"))
     _tell_set_aside(console, counts["set aside"], errors)
     names = [str(name) for name in model.trained.names]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    console.print(f"features: {shown}\nmodel saved to {output}", markup=False)
+    console.say(f"features: {shown}", f"model saved to {output}")
 
 
 @app.command()
@@ -289,7 +292,7 @@ def run(
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
-    console = _console()
+    console = Terminal(stderr=True)
     if checkpoint is None and output != "-" and input != "-":
         checkpoint = Path(f"{output}.checkpoint")
     _check_distinct(model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint)
@@ -311,7 +314,7 @@ def run(
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
                 go_on(started, source, sinks)
-            console.print(f"resuming after {started.totals['read']} records")
+            console.say(f"resuming after {started.totals['read']} records")
         bar = stack.enter_context(_progress(console, total=False))
         task = bar.add_task("deciding", total=None)
         totals = run_loop(
@@ -325,20 +328,20 @@ def run(
             progress=lambda read: bar.update(task, completed=read),
             complain=_complainer(console),
         )
-    console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    console.say(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
     if summed := recognizer.counters["events_summed"]:
-        console.print(f"{summed} more events were summed up (EventsSummed)")
+        console.say(f"{summed} more events were summed up (EventsSummed)")
     if totals["labelled"]:
-        console.print(f"{totals['labelled']} with a label: learnt, not decided")
+        console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
-        console.print(f"{missing} missing values were filled with the feature's training mean")
-    console.print(f"signals: {recognizer.signals}")
+        console.say(f"{missing} missing values were filled with the feature's training mean")
+    console.say(f"signals: {recognizer.signals}")
     _tell_set_aside(console, totals["set_aside"], errors)
     if 0 < totals["read"] == totals["set_aside"]:
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
-        console.print(f"interrupted; {remedy}")
+        console.say(f"interrupted; {remedy}")
         raise typer.Exit(130)
 
 
@@ -354,19 +357,19 @@ def inspect(
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    recognizer = load_model(model)
-    typer.echo(str(recognizer.summary()))
+    recognizer, out = load_model(model), Terminal()
+    out.say(*str(recognizer.summary()).split("\n"))
     trained = recognizer.trained
-    typer.echo(f"signals: {recognizer.signals}")
+    out.say(f"signals: {recognizer.signals}")
     if trained.unguarded:
-        typer.echo(f"no guard: {trained.unguarded}")
+        out.say(f"no guard: {trained.unguarded}")
     else:
-        typer.echo(f"{recognizer.menu.references} reference instances guard the known classes")
-    typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
+        out.say(f"{recognizer.menu.references} reference instances guard the known classes")
+    out.say(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:
-        typer.echo("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
-    typer.echo(f"fingerprint {trained.fingerprint}")
+        out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
+    out.say(f"fingerprint {trained.fingerprint}")
 
 
 def _streaming_model(
@@ -426,20 +429,21 @@ def _row(position: Any, number: int) -> int:
     return row if isinstance(row, int) else number
 
 
-def _tell_set_aside(console: Console, count: int, errors: Path | None) -> None:
+def _tell_set_aside(console: Terminal, count: int, errors: Path | None) -> None:
     if count:
         where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
-        console.print(f"{count} set aside; {where}", markup=False)
+        console.say(f"{count} set aside; {where}")
 
 
 def main() -> None:
-    """Run the command line; errors are a line or two, and the exit code tells."""
+    """Run the command line; errors are a line, and the exit code tells."""
+    guard()
     try:
         app()
     except StreamOSRError as error:
         if isinstance(error.__context__, BrokenPipeError):
             sys.exit(141)  # whoever reads has enough, as `head` does
-        _console().print(f"error: {error}", markup=False)
+        Terminal(stderr=True).say(f"error: {error}")
         sys.exit(getattr(error, "exit_code", 1))
     except BrokenPipeError:
         sys.exit(141)

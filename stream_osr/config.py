@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from stream_osr.errors import InvalidParameter, shown
+from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
+from stream_osr.showing import typed
 
 Label = bool | int | str
 
@@ -75,7 +76,7 @@ class Parameters(BaseModel):
     def _fit_together(self) -> Parameters:
         trouble = trouble_with(self.unknown, MOST_LABEL_BYTES)
         if trouble:
-            raise ValueError(f"unknown is {shown(self.unknown)}: {trouble}; give it a short name")
+            raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}; give it a short name")
         if self.pca_components is not None and self.pca_variance is not None:
             raise ValueError("pca_components and pca_variance are both given: give one of them")
         if self.decision_delay > self.window:

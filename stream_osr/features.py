@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.errors import InvalidFeature, InvalidInstance, shown
+from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.limits import check_key, fits_as_key
+from stream_osr.showing import typed
 
 Name = Hashable
 
@@ -285,7 +286,7 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
             break
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
         raise InvalidInstance(
-            f"{name} is {shown(values)}; expected a series, array or list with one entry for each of the {n} rows"
+            f"{name} is {typed(values)}; expected a series, array or list with one entry for each of the {n} rows"
         )
     out = list(out)
     if len(out) != n:
@@ -361,7 +362,7 @@ def time_of(t: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return value
     raise InvalidInstance(
-        f"t is {shown(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
+        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
     )
 
 
@@ -376,7 +377,7 @@ def key_of(key: Any, *, limited: bool = True) -> Any:
     try:
         hash(key)
     except TypeError:
-        raise InvalidInstance(f"key is {shown(key)}; expected something hashable, such as a str or an int") from None
+        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
     key = key.item() if isinstance(key, np.generic) else key
     if limited and key is not None:
         check_key(key)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from stream_osr.errors import InvalidInstance, InvalidLabel, shown
+from stream_osr.errors import InvalidInstance, InvalidLabel
+from stream_osr.showing import typed
 
 MOST_LABEL_BYTES = 256
 """Of a label, as UTF-8. Each decision names every class: 1000 of them are then at most a quarter of a megabyte."""
@@ -74,7 +75,7 @@ than 64 bits; give the class a short name
     """
     trouble = trouble_with(label, MOST_LABEL_BYTES)
     if trouble:
-        raise InvalidLabel(f"label is {shown(label)}: {trouble}; give the class a short name")
+        raise InvalidLabel(f"label is {typed(label)}: {trouble}; give the class a short name")
 
 
 def check_room(label: object, others: Collection[object], most: int) -> None:
@@ -104,7 +105,7 @@ allows 2; is it the label's column? Merge classes, or train with a larger max_cl
     """
     if label not in others and len(others) >= most:
         raise InvalidLabel(
-            f"label is {shown(label)}: it would open a class beside {len(others)} others, and max_classes allows "
+            f"label is {typed(label)}: it would open a class beside {len(others)} others, and max_classes allows "
             f"{most}; is it the label's column? Merge classes, or train with a larger max_classes"
         )
 
@@ -140,7 +141,7 @@ has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
             left -= len(value) if value.isascii() else len(value.encode())
         if trouble or left < 0:
             trouble = trouble or f"its items have more than {MOST_KEY_BYTES} bytes together"
-            raise InvalidInstance(f"key is {shown(key)}: {trouble}; give a shorter one")
+            raise InvalidInstance(f"key is {typed(key)}: {trouble}; give a shorter one")
 
 
 def fits_as_key(key: object) -> bool:
@@ -182,9 +183,9 @@ def check_names(new: Iterable[object], count: int) -> None:
     for name in new:
         trouble = trouble_with(name, MOST_NAME_BYTES)
         if trouble:
-            raise InvalidInstance(f"the name of a feature is {shown(name)}: {trouble}; give it a short one")
+            raise InvalidInstance(f"the name of a feature is {typed(name)}: {trouble}; give it a short one")
         if count > MOST_FEATURES:
             raise InvalidInstance(
-                f"the instance would be the first with feature {shown(name)}, and there are {count} features then; "
+                f"the instance would be the first with feature {typed(name)}, and there are {count} features then; "
                 f"{MOST_FEATURES} are allowed. Are names made up of values? Give the others as an embedding"
             )

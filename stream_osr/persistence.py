@@ -33,6 +33,7 @@ from stream_osr.hdp import (
     space,
     terms,
 )
+from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
@@ -241,7 +242,7 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
             "the model anew, or go on with the release of stream-osr that wrote it"
         )
     if held != kind:
-        raise PersistenceError(f"{path} holds a {held}, not a {kind}")
+        raise PersistenceError(f"{path} holds a {printable(str(held), 60)}, not a {kind}")
     try:
         return _Reader(arrays, beside).value(content)
     except Exception as error:  # it may name any record, with anything for its fields

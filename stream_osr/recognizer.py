@@ -46,7 +46,6 @@ from stream_osr.errors import (
     InvalidParameter,
     NotTrained,
     PersistenceError,
-    shown,
 )
 from stream_osr.features import (
     LARGEST,
@@ -70,6 +69,7 @@ from stream_osr.limits import check_names, check_room
 from stream_osr.persistence import read_archive, write_archive
 from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
+from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 from stream_osr.unlike import difference, least_features
@@ -453,7 +453,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         names = self._frozen()[0].names
         if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
             raise InvalidInstance(
-                f"rows are {shown(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+                f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
                 "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
             )
         rows = rows.astype(np.float64)

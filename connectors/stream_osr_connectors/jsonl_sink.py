@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 
 from stream_osr.errors import ConnectorError
+from stream_osr.showing import shown
 
 from .byte_sink import ByteSink
-from .values import plain, shown
+from .values import plain
 
 
 class JsonLinesSink(ByteSink):

@@ -13,6 +13,8 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
+from stream_osr.showing import printable
+
 
 def shown(event: dict[str, Any]) -> str:
     """Say an event in a line."""
@@ -60,7 +62,7 @@ def main() -> None:
                 for record in records:
                     value = json.loads(record.value)
                     if record.topic == events:
-                        print(shown(value), flush=True)
+                        print(printable(shown(value)), flush=True)
                         continue
                     counts[str(value["label"])] += 1
                     if counts.total() % arguments.every == 0:

@@ -62,7 +62,7 @@ def test_true_classes_are_counted(run):
 
 
 def test_a_broken_event_is_named_by_its_number(run):
-    with pytest.raises(ConnectorError, match="event 2 cannot be read"):
+    with pytest.raises(ConnectorError, match="event 2 is no event"):
         from_events([run.events[0], {"type": "SubclassEmerged", "explanation": {}}])
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
+from stream_osr.showing import shown
 
 VERSIONS = "1", "2", "3", "4"
 """Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
@@ -154,17 +155,17 @@ class Progress(NamedTuple):
         LaterReleaseError
             If a later release has written it.
         """
-        shown = text if len(text) <= 40 else text[:37] + "..."
         version = text.partition(" ")[0]
         if version.isdecimal() and version not in VERSIONS:
             raise LaterReleaseError(
-                f"the committed offset carries {shown!r}, which a later release of stream-osr wrote; go on with "
+                f"the committed offset carries {shown(text)}, which a later release of stream-osr wrote; go on with "
                 "that, or with another group"
             )
         found = _FORM.fullmatch(text)
         if found is None:
             raise ConnectorError(
-                f"the committed offset carries {shown!r}, which stream-osr did not write; go on with another group"
+                f"the committed offset carries {shown(text)}, which stream-osr did not write; go on with another "
+                "group"
             )
         steps = [_STEP.fullmatch(step) for step in found["steps"].split(",") if step]
         parsed = [

@@ -13,9 +13,10 @@ import orjson
 from stream_osr.errors import ConnectorError
 from stream_osr.features import LARGEST, Name, plain_rows
 from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
+from stream_osr.showing import shown
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.values import DecodeError, shown
+from stream_osr_connectors.values import DecodeError
 
 from .messages import Decoder, Received, check_envelope
 from .settings import ServiceSettings

@@ -16,7 +16,8 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
 from stream_osr.limits import MOST_DIGITS
-from stream_osr_connectors.values import DecodeError, key_of, label_of_json, shown
+from stream_osr.showing import shown
+from stream_osr_connectors.values import DecodeError, key_of, label_of_json
 
 logger = logging.getLogger("stream_osr.kafka")
 

@@ -9,9 +9,10 @@ import orjson
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.limits import MOST_KEY_BYTES
+from stream_osr.showing import shown
 from stream_osr.unlike import NONE, check_features
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.values import DecodeError, shown
+from stream_osr_connectors.values import DecodeError
 
 from .decoding import JsonDecoder
 from .messages import ENCODING, Decoder, Received, Refusal, check_envelope
