@@ -9,6 +9,7 @@ from stream_osr.discovery.candidates import CandidateClass, NewClasses
 from stream_osr.discovery.events import (
     ClassDrifted,
     Event,
+    EventsSummed,
     NamingUndone,
     NewClassesChanged,
     RecallDropped,
@@ -38,6 +39,7 @@ __all__ = [
     "ClassDrifted",
     "Decision",
     "Event",
+    "EventsSummed",
     "NamingUndone",
     "NewClasses",
     "NewClassesChanged",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
 import time
@@ -13,7 +15,6 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperGroup
 
@@ -22,10 +23,13 @@ from stream_osr import OpenSetRecognizer
 from stream_osr import demo as demonstration
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, StreamOSRError
+from stream_osr.limits import MOST_DIGITS
 from stream_osr.report.command import report as report_command
 from stream_osr.service_commands import commands as service_commands
+from stream_osr.terminal import Terminal, guard
 from stream_osr.warmup import warm_up
 from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
+from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
 
@@ -50,6 +54,8 @@ app = typer.Typer(
 
 COMPLAINTS_SHOWN = 3
 
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
+
 Model = Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")]
 FormatOption = Annotated[
     str | None, typer.Option("--format", help="csv, tsv or jsonl, when the name of the input does not tell.")
@@ -64,28 +70,40 @@ ErrorsOption = Annotated[
 ]
 
 
-def _console() -> Console:
-    """Return standard error, for everything that is not a result."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+CsvSafeOption = Annotated[
+    bool,
+    typer.Option(
+        "--csv-safe/--csv-raw",
+        help="In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
+    ),
+]
 
 
-def _progress(console: Console, total: bool) -> Progress:
+def _progress(console: Terminal, total: bool) -> Progress:
     """Make a progress bar, silent unless a person is watching."""
     columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
     columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
-    return Progress(*columns, TimeElapsedColumn(), console=console, disable=not console.is_terminal, transient=True)
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        redirect_stdout=False,  # it would read what others write for its colours
+        redirect_stderr=False,
+    )
 
 
-def _complainer(console: Console) -> Callable[[int, str], None]:
+def _complainer(console: Terminal) -> Callable[[int, str], None]:
     """Report the first few unusable records, each in a line."""
     told = Counter[str]()
 
     def complain(row: int, reason: str) -> None:
         told["all"] += 1
         if told["all"] <= COMPLAINTS_SHOWN:
-            console.print(f"row {row} set aside: {reason}", markup=False)
+            console.say(f"row {row} set aside: {reason}")
         elif told["all"] == COMPLAINTS_SHOWN + 1:
-            console.print("(further rows are set aside without a line each)")
+            console.say("(further rows are set aside without a line each)")
 
     return complain
 
@@ -97,7 +115,7 @@ def _feature_list(features: str | None) -> list[str] | None:
 @app.callback(invoke_without_command=True)
 def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        typer.echo(f"stream-osr {stream_osr.__version__}")
+        Terminal().say(f"stream-osr {stream_osr.__version__}")
         raise typer.Exit
 
 
@@ -109,9 +127,9 @@ def warmup() -> None:
 
     Example: stream-osr warmup
     """
-    console, begin = _console(), time.perf_counter()
+    console, begin = Terminal(stderr=True), time.perf_counter()
     for covariance in warm_up():
-        console.print(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
+        console.say(f"{covariance} covariances: ready after {time.perf_counter() - begin:.0f} s")
 
 
 @app.command()
@@ -126,12 +144,12 @@ def demo(
 
     Example: stream-osr demo --seed 3
     """
-    console, out = _console(), Console(soft_wrap=True, highlight=False)
+    console, out = Terminal(stderr=True), Terminal()
     training, stream = demonstration.split(seed)
     model = demonstration.make_recognizer(seed=seed)
     output.mkdir(parents=True, exist_ok=True)
     paths = demonstration.output_paths(output)
-    out.print(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
+    out.say(f"Known classes: {', '.join(demonstration.KNOWN)}. New ones, in order: {', '.join(demonstration.NEW)}.")
     tally = demonstration.Tally(stream)
     with _progress(console, total=True) as bar:
         task = bar.add_task("training", total=len(training))
@@ -140,7 +158,7 @@ def demo(
             bar.advance(task)
         report = model.freeze()
         bar.remove_task(task)
-        out.print(str(report) + "\n")
+        out.say(*str(report).split("\n"), "")
         task = bar.add_task("streaming", total=len(stream))
         with open_sink(paths[0]) as decisions, open_sink(paths[1]) as events:
             for seq, segment in enumerate(stream):
@@ -156,8 +174,8 @@ def demo(
                 bar.advance(task)
     model.save(output / "model.osr")
     demonstration.show(tally, model, out)
-    out.print(f"\nEvery decision is in {paths[0]}, every event in {paths[1]}.")
-    out.print(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
+    out.say("", f"Every decision is in {paths[0]}, every event in {paths[1]}.")
+    out.say(f"Pictures: stream-osr report {output / 'model.osr'} {paths[0]} {paths[1]} (extra: plot)")
 
 
 @app.command()
@@ -172,6 +190,7 @@ def fit(
     features: FeaturesOption = None,
     format: FormatOption = None,
     errors: ErrorsOption = None,
+    csv_safe: CsvSafeOption = True,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
@@ -185,9 +204,9 @@ def fit(
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
-    console = _console()
+    console = Terminal(stderr=True)
     _check_distinct(input=file, output=output, errors=errors)
-    numbers_as_unknown: Any = int(unknown) if unknown is not None and unknown.lstrip("-").isdigit() else unknown
+    numbers_as_unknown: Any = int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown
     arguments: dict[str, Any] = {
         "unknown": numbers_as_unknown,
         "covariance": covariance,
@@ -203,10 +222,11 @@ def fit(
     counts = Counter[str]()
     names = _feature_list(features)
     with ExitStack() as stack:
+        stack.enter_context(sole_writer(output))
         source = stack.enter_context(
             open_source(file, format=_format(format), key=key, time=time, label=label, features=names)
         )
-        dead = stack.enter_context(open_sink(errors)) if errors is not None else None
+        dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
         bar = stack.enter_context(_progress(console, total=False))
         task = bar.add_task("reading", total=None)
         for number, record in enumerate(source, start=1):
@@ -235,12 +255,12 @@ def fit(
         total = Parameters.model_fields["training_sweeps"].default
         task = bar.add_task("training sweeps", total=total)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
-    model.save(output)
-    console.print(str(report), markup=False)
+        model.save(output)
+    console.say(*str(report).split("\n"))
     _tell_set_aside(console, counts["set aside"], errors)
     names = [str(name) for name in model.trained.names]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    console.print(f"features: {shown}\nmodel saved to {output}", markup=False)
+    console.say(f"features: {shown}", f"model saved to {output}")
 
 
 @app.command()
@@ -264,6 +284,7 @@ def run(
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    csv_safe: CsvSafeOption = True,
 ) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
 
@@ -271,7 +292,7 @@ def run(
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
-    console = _console()
+    console = Terminal(stderr=True)
     if checkpoint is None and output != "-" and input != "-":
         checkpoint = Path(f"{output}.checkpoint")
     _check_distinct(model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint)
@@ -286,12 +307,14 @@ def run(
             open_source(input, format=_format(format), key=key, time=time, label=label, features=names)
         )
         opened: list[Sink | None] = [
-            None if path is None else stack.enter_context(open_sink(path)) for path in (output, events, errors)
+            None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))
+            for path in (output, events, errors)
         ]
         sinks = Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
-        if started is not None:
-            go_on(started, source, sinks)
-            console.print(f"resuming after {started.totals['read']} records")
+        if started is not None and checkpoint is not None:
+            with sole_writer(checkpoint):
+                go_on(started, source, sinks)
+            console.say(f"resuming after {started.totals['read']} records")
         bar = stack.enter_context(_progress(console, total=False))
         task = bar.add_task("deciding", total=None)
         totals = run_loop(
@@ -305,18 +328,20 @@ def run(
             progress=lambda read: bar.update(task, completed=read),
             complain=_complainer(console),
         )
-    console.print(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    console.say(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
+    if summed := recognizer.counters["events_summed"]:
+        console.say(f"{summed} more events were summed up (EventsSummed)")
     if totals["labelled"]:
-        console.print(f"{totals['labelled']} with a label: learnt, not decided")
+        console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
-        console.print(f"{missing} missing values were filled with the feature's training mean")
-    console.print(f"signals: {recognizer.signals}")
+        console.say(f"{missing} missing values were filled with the feature's training mean")
+    console.say(f"signals: {recognizer.signals}")
     _tell_set_aside(console, totals["set_aside"], errors)
     if 0 < totals["read"] == totals["set_aside"]:
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
-        console.print(f"interrupted; {remedy}")
+        console.say(f"interrupted; {remedy}")
         raise typer.Exit(130)
 
 
@@ -332,19 +357,19 @@ def inspect(
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    recognizer = load_model(model)
-    typer.echo(str(recognizer.summary()))
+    recognizer, out = load_model(model), Terminal()
+    out.say(*str(recognizer.summary()).split("\n"))
     trained = recognizer.trained
-    typer.echo(f"signals: {recognizer.signals}")
+    out.say(f"signals: {recognizer.signals}")
     if trained.unguarded:
-        typer.echo(f"no guard: {trained.unguarded}")
+        out.say(f"no guard: {trained.unguarded}")
     else:
-        typer.echo(f"{recognizer.menu.references} reference instances guard the known classes")
-    typer.echo(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
+        out.say(f"{recognizer.menu.references} reference instances guard the known classes")
+    out.say(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:
-        typer.echo("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
-    typer.echo(f"fingerprint {trained.fingerprint}")
+        out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
+    out.say(f"fingerprint {trained.fingerprint}")
 
 
 def _streaming_model(
@@ -363,14 +388,23 @@ def _streaming_model(
 
 def _check_distinct(**paths: str | Path | None) -> None:
     """Refuse to write over something that is read, or to write two things to one file."""
-    seen: dict[Path, str] = {}
+    seen: dict[object, str] = {}
     for name, path in paths.items():
         if path is None or str(path) == "-":
             continue
-        place = Path(path).resolve()
-        if place in seen:
-            raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
-        seen[place] = name
+        for place in _places(path):
+            if place in seen:
+                raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
+        seen |= dict.fromkeys(_places(path), name)
+
+
+def _places(path: str | Path) -> list[object]:
+    """Tell a file by where its name leads and, if it is there, by what it is under any name."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return [os.path.realpath(path)]
+    return [os.path.realpath(path), (found.st_dev, found.st_ino)]
 
 
 def _until_told_to_stop() -> Callable[[], bool]:
@@ -395,20 +429,21 @@ def _row(position: Any, number: int) -> int:
     return row if isinstance(row, int) else number
 
 
-def _tell_set_aside(console: Console, count: int, errors: Path | None) -> None:
+def _tell_set_aside(console: Terminal, count: int, errors: Path | None) -> None:
     if count:
         where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
-        console.print(f"{count} set aside; {where}", markup=False)
+        console.say(f"{count} set aside; {where}")
 
 
 def main() -> None:
-    """Run the command line; errors are a line or two, and the exit code tells."""
+    """Run the command line; errors are a line, and the exit code tells."""
+    guard()
     try:
         app()
     except StreamOSRError as error:
         if isinstance(error.__context__, BrokenPipeError):
             sys.exit(141)  # whoever reads has enough, as `head` does
-        _console().print(f"error: {error}", markup=False)
+        Terminal(stderr=True).say(f"error: {error}")
         sys.exit(getattr(error, "exit_code", 1))
     except BrokenPipeError:
         sys.exit(141)

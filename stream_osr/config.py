@@ -9,6 +9,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_osr.errors import InvalidParameter
+from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
+from stream_osr.showing import typed
 
 Label = bool | int | str
 
@@ -57,6 +59,7 @@ class Parameters(BaseModel):
     decision_delay: NotNegative = 0
     min_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
     max_training: AtLeastOne = 5000
+    max_classes: AtLeastOne = 1000
     max_subclasses: AtLeastOne = 200
     max_dormant: AtLeastOne = 1000
     label_horizon: NotNegative = 10_000
@@ -71,6 +74,9 @@ class Parameters(BaseModel):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Parameters:
+        trouble = trouble_with(self.unknown, MOST_LABEL_BYTES)
+        if trouble:
+            raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}; give it a short name")
         if self.pca_components is not None and self.pca_variance is not None:
             raise ValueError("pca_components and pca_variance are both given: give one of them")
         if self.decision_delay > self.window:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from river.datasets import ImageSegments
 
@@ -17,6 +16,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event, SubclassEmerged
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.terminal import Terminal
 
 KNOWN = ("brickface", "cement", "grass", "path")
 NEW = ("sky", "foliage", "window")
@@ -80,7 +80,7 @@ class Tally:
             self.announced.append((event, truth))
 
 
-def show(tally: Tally, model: OpenSetRecognizer, console: Console) -> None:
+def show(tally: Tally, model: OpenSetRecognizer, console: Terminal) -> None:
     """Print what came of it."""
     emerged = _table("What emerged, and when", "at", "subclass", "mostly", "like", "but for", right=(0,))
     for event, truth in tally.announced:
@@ -92,7 +92,8 @@ def show(tally: Tally, model: OpenSetRecognizer, console: Console) -> None:
         console.print(_first_told(tally, label))
 
     columns = (*KNOWN, "unknown")
-    decisions = _table("\nDecisions", "truth", *columns, right=range(1, len(columns) + 1))
+    console.print()
+    decisions = _table("Decisions", "truth", *columns, right=range(1, len(columns) + 1))
     for truth in (*KNOWN, *NEW):
         name = truth if truth in KNOWN else f"{truth} (new)"
         decisions.add_row(name, *(str(tally.counts[truth, label] or ".") for label in columns))
@@ -105,8 +106,9 @@ def show(tally: Tally, model: OpenSetRecognizer, console: Console) -> None:
     console.print(confusion)
     console.print(f"micro-F over the known classes  {report.micro_f:.3f}")
     console.print(f"recall of the unknown           {report.unknown_recall:.3f}")
-    console.print(f"known instances labelled right  {report.known_accuracy:.3f}\n")
-    console.print(str(model.summary()))
+    console.print(f"known instances labelled right  {report.known_accuracy:.3f}")
+    console.print()
+    console.say(*str(model.summary()).split("\n"))
 
 
 def _table(title: str, *headings: str, right: Iterable[int]) -> Table:

@@ -20,22 +20,7 @@ from the built-in exception that a caller would expect (``ValueError``, ``OSErro
 
 from __future__ import annotations
 
-
-def shown(value: object) -> str:
-    """Show a value and its type in a message, cut where it gets long.
-
-    Examples
-    --------
-    >>> shown("high"), shown(10**5000)
-    ("'high' (str)", 'too large to show (int)')
-    """
-    try:
-        text = repr(value)
-    except ValueError:  # Python does not write out whole numbers of thousands of digits
-        text = "too large to show"
-    if len(text) > 60:
-        text = text[:57] + "..."
-    return f"{text} ({type(value).__name__})"
+from stream_osr.showing import typed
 
 
 class StreamOSRError(Exception):
@@ -70,7 +55,7 @@ class InvalidFeature(InvalidInstance):
 
     def __str__(self) -> str:
         where = f"feature {self.feature!r}" + (f" of row {self.row}" if self.row is not None else "")
-        return f"{where} is {shown(self.found)}: {self.expected}"
+        return f"{where} is {typed(self.found)}: {self.expected}"
 
 
 class InvalidLabel(StreamOSRError, ValueError):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from copy import copy
+from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.errors import InvalidFeature, InvalidInstance, shown
+from stream_osr.errors import InvalidFeature, InvalidInstance
+from stream_osr.limits import check_key, fits_as_key
+from stream_osr.showing import typed
 
 Name = Hashable
 
@@ -283,7 +286,7 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
             break
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
         raise InvalidInstance(
-            f"{name} is {shown(values)}; expected a series, array or list with one entry for each of the {n} rows"
+            f"{name} is {typed(values)}; expected a series, array or list with one entry for each of the {n} rows"
         )
     out = list(out)
     if len(out) != n:
@@ -320,17 +323,22 @@ def times_of(values: object, n: int) -> Sequence[float | None]:
     return checked(time_of, column_values(values, n, "t"))
 
 
-def keys_of(values: object, n: int) -> Sequence[Any]:
+def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
     """Check the keys of n rows, plain ones all at once.
 
     Raises
     ------
     InvalidInstance
-        If one cannot be hashed, or there are not n of them.
+        If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
     """
-    if type(values) is list and len(values) == n and _PLAIN_KEYS.issuperset(map(type, values)):
+    if (
+        type(values) is list
+        and len(values) == n
+        and _PLAIN_KEYS.issuperset(map(type, values))
+        and (not limited or all(map(fits_as_key, values)))
+    ):
         return values
-    return checked(key_of, column_values(values, n, "key"))
+    return checked(partial(key_of, limited=limited), column_values(values, n, "key"))
 
 
 def time_of(t: object) -> float | None:
@@ -354,20 +362,23 @@ def time_of(t: object) -> float | None:
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return value
     raise InvalidInstance(
-        f"t is {shown(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
+        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
     )
 
 
-def key_of(key: Any) -> Any:
+def key_of(key: Any, *, limited: bool = True) -> Any:
     """Check a key.
 
     Raises
     ------
     InvalidInstance
-        If it cannot be hashed.
+        If it cannot be hashed or, if ``limited``, is beyond the bounds (:mod:`stream_osr.limits`).
     """
     try:
         hash(key)
     except TypeError:
-        raise InvalidInstance(f"key is {shown(key)}; expected something hashable, such as a str or an int") from None
-    return key.item() if isinstance(key, np.generic) else key
+        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
+    key = key.item() if isinstance(key, np.generic) else key
+    if limited and key is not None:
+        check_key(key)
+    return key

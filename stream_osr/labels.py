@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_osr.config import Label
-from stream_osr.errors import InvalidLabel, shown
+from stream_osr.errors import InvalidLabel
+from stream_osr.showing import typed
 
 
 def clean_label(y: object) -> Label:
@@ -29,7 +30,7 @@ def clean_label(y: object) -> Label:
         return str(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise InvalidLabel(f"label is {shown(value)}; expected str, int or bool, or None for an instance without a label")
+    raise InvalidLabel(f"label is {typed(value)}; expected str, int or bool, or None for an instance without a label")
 
 
 def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
@@ -62,6 +63,6 @@ def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label
         )
     if isinstance(label, str) != isinstance(others[0], str):
         raise InvalidLabel(
-            f"label is {shown(label)}, but the known labels are like {others[0]!r}; use labels of one type"
+            f"label is {typed(label)}, but the known labels are like {others[0]!r}; use labels of one type"
         )
     return label

@@ -7,10 +7,7 @@ are plain ones, arrays, and the record types named in ``_RECORDS``; a record tha
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import fields
 from os import PathLike
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr import background, balance, engine, odds, recall, references
+from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
 from stream_osr.errors import PersistenceError
@@ -35,6 +33,7 @@ from stream_osr.hdp import (
     space,
     terms,
 )
+from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel, TrainingReport
 
 FORMAT = "stream-osr"
@@ -72,6 +71,7 @@ _RECORDS: dict[str, type[Any]] = {
         events.SubclassRefuted,
         events.RecallDropped,
         events.UnknownRateJumped,
+        events.EventsSummed,
         events.Movement,
         events.ClassDrifted,
         drift.Drift,
@@ -92,6 +92,7 @@ _RECORDS: dict[str, type[Any]] = {
         references.References,
         background.Background,
         engine.Following,
+        engine.Telling,
         engine.Labelling,
         engine.Promotion,
         engine.Muting,
@@ -179,7 +180,7 @@ class _Reader:
 
 
 def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: Any = ()) -> None:
-    """Write a value under a name that appears only when it is complete.
+    """Write a value under a name that appears only when it is complete; a new file is its owner's alone.
 
     Parameters
     ----------
@@ -196,36 +197,17 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
         If a value cannot be saved or the file cannot be written; what stood there before is untouched.
     """
     target = Path(path)
-    if target.is_dir():
-        raise PersistenceError(f"{target} is a folder; give the name of a file in it")
+    if (reason := why_irreplaceable(target)) is not None:
+        raise PersistenceError(f"{target} {reason}")
     writer = _Writer(beside)
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": writer.tree(content)}
     arrays = {"manifest": np.array(json.dumps(manifest)), **writer.arrays}
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("xb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        _flush_folder(target.parent)
+        write_whole(target, lambda file: np.savez(file, allow_pickle=False, **arrays))
     except OSError as error:
         raise PersistenceError(
             f"cannot write {target}: {error.strerror or error}; check that the folder exists and has room"
         ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)  # it is still there when something went wrong
-
-
-def _flush_folder(folder: Path) -> None:
-    """Have the name of a file on the disk, too: without, a power failure may leave the folder as it was."""
-    with suppress(OSError):  # not every file system can
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
@@ -249,7 +231,9 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
     except Exception as error:  # what a damaged archive can raise is anybody's guess
         if isinstance(error, OSError) and error.errno is not None:
-            raise PersistenceError(f"cannot read {path}: {error.strerror}") from None
+            rights = "; it holds rows and is its owner's alone until somebody widens its rights"
+            told = rights if isinstance(error, PermissionError) else ""
+            raise PersistenceError(f"cannot read {path}: {error.strerror}{told}") from None
         raise PersistenceError(f"{path} is damaged, or not a saved stream-osr model; save it again") from error
     if version > VERSION:
         raise PersistenceError(
@@ -261,7 +245,7 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
             "the model anew, or go on with the release of stream-osr that wrote it"
         )
     if held != kind:
-        raise PersistenceError(f"{path} holds a {held}, not a {kind}")
+        raise PersistenceError(f"{path} holds a {printable(str(held), 60)}, not a {kind}")
     try:
         return _Reader(arrays, beside).value(content)
     except Exception as error:  # it may name any record, with anything for its fields

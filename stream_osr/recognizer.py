@@ -46,7 +46,6 @@ from stream_osr.errors import (
     InvalidParameter,
     NotTrained,
     PersistenceError,
-    shown,
 )
 from stream_osr.features import (
     LARGEST,
@@ -65,9 +64,12 @@ from stream_osr.features import (
 from stream_osr.hdp.marginal import Statistics
 from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
+from stream_osr.limits import check_label as check_length
+from stream_osr.limits import check_names, check_room
 from stream_osr.persistence import read_archive, write_archive
 from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
+from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 from stream_osr.unlike import difference, least_features
@@ -159,6 +161,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         ``model.set_min_probability(0.9)``.
     max_training
         Training instances kept of each class (a uniform sample beyond it).
+    max_classes
+        Known classes that there may be, in training and by labels and promotions that come later: a label that would
+        open one more is refused. Time and memory of a micro-batch, and the length of each decision, grow with them.
     max_subclasses
         Emerged subclasses that are compared with every instance however long nothing arrives in them. Of the others
         the statistics are kept, and compared when something new emerges.
@@ -201,7 +206,10 @@ class OpenSetRecognizer(MiniBatchClassifier):
         ``unknown_keys`` of late labels; ``unlike``: instances of the stream that had none of the model's features, or
         fewer than half where training had nearly all, and were imputed; ``refused``: records that a connector has
         refused; ``bad_rows``: those, and rows with a missing value or one that is no finite number, whether they were
-        filled, skipped or refused.
+        filled, skipped or refused; ``events_summed``: events that only an :class:`EventsSummed` tells of.
+    limited
+        Labels, keys and names beyond the bounds (:mod:`stream_osr.limits`) are refused, and floods of events summed
+        up. ``False``, as in releases that had no bounds: for the replay of a stream that one has run. Not saved.
 
     References
     ----------
@@ -232,6 +240,8 @@ class OpenSetRecognizer(MiniBatchClassifier):
     True
     """
 
+    limited: bool = True
+
     def __init__(
         self,
         batch_size: int = 256,
@@ -257,6 +267,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         decision_delay: int = 0,
         min_probability: float = 0.0,
         max_training: int = 5000,
+        max_classes: int = 1000,
         max_subclasses: int = 200,
         max_dormant: int = 1000,
         label_horizon: int = 10_000,
@@ -292,6 +303,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         self.decision_delay = decision_delay
         self.min_probability = min_probability
         self.max_training = max_training
+        self.max_classes = max_classes
         self.max_subclasses = max_subclasses
         self.max_dormant = max_dormant
         self.label_horizon = label_horizon
@@ -356,7 +368,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         if y is None and self._training is None and self._trained is not None:
             values = self._trained.features.plain(x)
             if values is not None:
-                self._wait(values, time_of(t), key_of(key))
+                self._wait(values, time_of(t), key_of(key, limited=self.limited))
                 if len(x) > len(values):
                     self.counters["extra"] += len(x) - len(values)
                 return
@@ -392,18 +404,18 @@ class OpenSetRecognizer(MiniBatchClassifier):
         _, records = frame_rows(X)
         columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
         read: list[_Read] = []
-        first_label = None
+        earlier: list[Label] = []
         for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
             try:
-                instance = self._read(record, label, time, name, number, first_label)
+                instance = self._read(record, label, time, name, number, earlier)
             except InvalidFeature:  # it names the row
                 self.counters["bad_rows"] += 1
                 raise
             except (InvalidInstance, InvalidLabel, NotTrained) as error:
                 raise type(error)(f"row {number}: {error}") from None
             read.append(instance)
-            if first_label is None and instance.row is not None:
-                first_label = instance.label
+            if instance.row is not None and instance.label is not None and instance.label not in earlier:
+                earlier.append(instance.label)
         with self._all_or_nothing():
             for instance in read:
                 self._learn(instance)
@@ -441,7 +453,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         names = self._frozen()[0].names
         if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
             raise InvalidInstance(
-                f"rows are {shown(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+                f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
                 "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
             )
         rows = rows.astype(np.float64)
@@ -450,7 +462,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             at, column = np.argwhere(~usable)[0].tolist()
             number_of(names[column], rows[at, column], at)
             raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
-        times, keys = times_of(t, len(rows)), keys_of(key, len(rows))
+        times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
 
@@ -471,16 +483,16 @@ class OpenSetRecognizer(MiniBatchClassifier):
         t: object,
         key: object,
         number: int | None = None,
-        earlier: Label | None = None,
+        earlier: Sequence[Label] = (),
     ) -> _Read:
         """Check an instance wholly before anything changes.
 
-        ``number`` is its row in a data frame, ``earlier`` a label of an earlier row, which will have been learnt.
+        ``number`` is its row in a data frame, ``earlier`` are labels of earlier rows, which will have been learnt.
         """
-        labels = [*self._known_labels(), *([] if earlier is None else [earlier])]
+        labels = [*self._known_labels(), *earlier]
         label = None
         if y is not None:
-            label = check_label(y, labels, self._parameters.unknown)
+            label = self._label(y, labels)
         elif self._training is not None and self._parameters.freezing == "manual":
             raise NotTrained(
                 "an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first"
@@ -491,14 +503,30 @@ class OpenSetRecognizer(MiniBatchClassifier):
             features = self._frozen()[0].features
         else:
             features = self._training.features
-            if label is not None or earlier is not None:
-                features = features.joined(x)
+            if label is not None or earlier:
+                features = self._joined(features, x)
             if not features.names:
                 raise InvalidInstance("the instance has no features; give it one at least")
         row: Row | None = self._row(features, x, number)
         if row is not None and row.missing and self._parameters.on_missing == "skip":
             row = None
-        return _Read(features, row, label, time_of(t), key_of(key), x)
+        return _Read(features, row, label, time_of(t), key_of(key, limited=self.limited), x)
+
+    def _label(self, y: object, known: Sequence[Label]) -> Label:
+        """Check a label beside those of the known classes; one that opens a class has to find room for it."""
+        label = check_label(y, known, self._parameters.unknown)
+        if self.limited and label not in known:
+            check_length(label)
+            check_room(label, {*known, *(e.label for e in self._evidence)}, self._parameters.max_classes)
+        return label
+
+    def _joined(self, features: Features, x: Mapping[Any, Any]) -> Features:
+        """Add the features of an instance to those of training."""
+        joined = features.joined(x)
+        if self.limited and joined is not features:
+            there = frozenset(features.names)
+            check_names((name for name in joined.names if name not in there), len(joined.names))
+        return joined
 
     def _row(self, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
         row = features.row(x, number)
@@ -625,12 +653,12 @@ class OpenSetRecognizer(MiniBatchClassifier):
         True
         """
         _, stream = self._frozen()
-        label = self._check_label(y, stream)
-        self._evidence.append(Evidence(label, None, key_of(key), self._asked()))
+        label = self._label(y, self._expected_labels(stream))
+        self._evidence.append(Evidence(label, None, key_of(key, limited=self.limited), self._asked()))
 
-    def _check_label(self, y: object, stream: Stream) -> Label:
-        """Check a label beside those that are known, or wait to be."""
-        return check_label(y, [*stream.labels, *(e.label for e in self._evidence)], self._parameters.unknown)
+    def _expected_labels(self, stream: Stream) -> Sequence[Label]:
+        """List the labels that are known, or wait to be."""
+        return [*stream.labels, *(e.label for e in self._evidence)]
 
     def _asked(self) -> int:
         """Place of what is asked now in the order of all that can be taken back."""
@@ -680,7 +708,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         'above'
         """
         trained, stream = self._frozen()
-        name = self._check_label(label, stream)
+        name = self._label(label, self._expected_labels(stream))
         self._stream, events = promote(trained, stream, subclass_ids, name, self._parameters, self._asked())
         self._events.extend(events)
 
@@ -955,19 +983,21 @@ class OpenSetRecognizer(MiniBatchClassifier):
             rows = whiten(self._trained.space, np.array(values, dtype=float))
             arrived = list(map(Arrived, rows, times, keys))
         self._stream, batch = close_batch(
-            self._trained, self._stream, arrived, now, self._parameters, release=release
+            self._trained, self._stream, arrived, now, self._parameters, release=release, limited=self.limited
         )
         self._buffer = []
         self._evidence = later
         self._decisions.extend(batch.decisions)
         self._events.extend(batch.events)
+        if batch.summed:
+            self.counters["events_summed"] += batch.summed
         self.counters["unknown_keys"] += len(batch.unknown_keys)
 
     def flush(self) -> None:
         """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
         if self._stream is None:
             return
-        if self._buffer or self._evidence or self._stream.waiting.decisions:
+        if self._buffer or self._evidence or self._stream.waiting.decisions or self._stream.telling.counts:
             self._close(release=True)
             if self._evidence:
                 self._close(release=True)

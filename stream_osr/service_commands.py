@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from stream_osr.terminal import Terminal
+
 commands = typer.Typer()
 
 _SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -60,9 +62,9 @@ def topics(
     lines = look(config, context.args, asked if create else None)
     widths = [max(len(line[column]) for line in lines) for column in range(2)]
     for line in lines:
-        typer.echo(f"{line.role:<{widths[0]}}  {line.name:<{widths[1]}}  {line.found}")
+        Terminal().say(f"{line.role:<{widths[0]}}  {line.name:<{widths[1]}}  {line.found}")
         for problem in line.problems:
-            typer.echo(f"{'':<{widths[0]}}  {problem}")
+            Terminal().say(f"{'':<{widths[0]}}  {problem}")
     if any(line.problems for line in lines):
         raise typer.Exit(1)
 
@@ -81,7 +83,7 @@ def label(
     """
     from stream_osr_connectors.kafka.command import label as ask
 
-    typer.echo(ask(config, context.args, key=key, label=label, whole_key=whole_key))
+    Terminal().say(ask(config, context.args, key=key, label=label, whole_key=whole_key))
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -97,7 +99,7 @@ def promote(
     """
     from stream_osr_connectors.kafka.command import promote as ask
 
-    typer.echo(ask(config, context.args, subclass=subclass, label=label))
+    Terminal().say(ask(config, context.args, subclass=subclass, label=label))
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -108,7 +110,7 @@ def mute(context: typer.Context, subclass: SubclassArgument, config: ConfigOptio
     """
     from stream_osr_connectors.kafka.command import mute as ask
 
-    typer.echo(ask(config, context.args, subclass=subclass))
+    Terminal().say(ask(config, context.args, subclass=subclass))
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -123,7 +125,7 @@ def undo(
     """
     from stream_osr_connectors.kafka.command import undo as ask
 
-    typer.echo(ask(config, context.args, stream=stream))
+    Terminal().say(ask(config, context.args, stream=stream))
 
 
 @commands.command(context_settings=_SETTINGS)

@@ -6,12 +6,12 @@ they are taken, and counted.
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_osr.errors import InvalidInstance
 from stream_osr.features import Name, is_missing
+from stream_osr.showing import shown
 from stream_osr.trained import TrainedModel
 
 NEARLY_ALL = 10
@@ -91,14 +91,7 @@ def difference(trained: TrainedModel, lacking: Sequence[Name], found: Sequence[N
 
 def _few(names: Iterable[Name]) -> str:
     """Show some names."""
-    shown = [_shown(name) for name in names]
-    if not shown:
+    told = [shown(name) for name in names]
+    if not told:
         return "no field"
-    return ", ".join(shown[:FEW]) + (f" and {len(shown) - FEW} more" if len(shown) > FEW else "")
-
-
-def _shown(name: Name) -> str:
-    try:
-        return reprlib.repr(name)
-    except ValueError:  # Python does not write out whole numbers of thousands of digits
-        return f"a {type(name).__name__} too large to show"
+    return ", ".join(told[:FEW]) + (f" and {len(told) - FEW} more" if len(told) > FEW else "")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.loop import load_checkpoint, save_checkpoint
 
 COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")
 
@@ -101,6 +102,22 @@ def test_inspect_prints_the_discovery_table_of_a_model_and_of_a_checkpoint(work,
     unknown = sum(d["label"] == "unknown" for d in whole)
     assert f"{100 * unknown / 600:.2f} %" in checkpoint.stdout
     assert "600 instances of the stream decided" in checkpoint.stdout
+
+
+def test_a_run_says_how_many_events_were_summed_up(work, whole):
+    checkpoint = load_checkpoint(work / "whole.jsonl.checkpoint")
+    checkpoint.model.counters["events_summed"] = 3
+    save_checkpoint(work / "flood.checkpoint", checkpoint)
+    told = (*RUN, "-o", "whole.jsonl", "--events", "whole-events.jsonl", "--checkpoint")
+    assert "3 more events were summed up" in call(*told, "flood.checkpoint", "--resume", cwd=work).stderr
+    assert "summed up" not in call(*told, "whole.jsonl.checkpoint", "--resume", cwd=work).stderr
+    assert lines_of(work / "whole.jsonl") == whole
+
+
+def test_a_label_of_the_unknown_that_is_only_like_a_number_is_text(work):
+    done = call("fit", "train.csv", "-l", "colour", "--features", "a,b", "--unknown", "²", "-o", "two.osr", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert OpenSetRecognizer.load(work / "two.osr").unknown == "²"
 
 
 def test_an_interrupted_run_resumes_to_the_same_output(work, whole, tmp_path):

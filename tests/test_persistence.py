@@ -151,7 +151,7 @@ def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
     for i in range(60):
         x = dict(zip(names, rng.normal(size=7).tolist(), strict=True))
         model.learn_one({**x, "plain": x["plain"] + 20 * (i % 2)}, ["eins", "zwei"][i % 2])
-    keys: list[Any] = ["text", 7, ("topic", 3, 12), 2.5, None, True, "\ud800 \x00", np.int64(5), 10**40]
+    keys: list[Any] = ["text", 7, ("topic", 3, 12), 2.5, None, True, "\x00", np.int64(5), -(2**63)]
     for i, key in enumerate(keys):
         model.learn_one(
             dict(zip(names, rng.normal(size=7).tolist(), strict=True)), t=[i, 0.1 * i, None][i % 3], key=key
@@ -538,11 +538,23 @@ def test_saving_replaces_whole_files(tmp_path, model):
     assert path.read_bytes() != before
 
 
-def test_saved_file_has_the_usual_permissions(tmp_path, model):
-    usual = tmp_path / "usual"
-    usual.touch()
-    model.save(tmp_path / "model.osr")
-    assert (tmp_path / "model.osr").stat().st_mode == usual.stat().st_mode
+def test_a_saved_file_holds_rows_and_is_its_owners_alone(tmp_path, model):
+    path = tmp_path / "model.osr"
+    model.save(path)
+    assert oct(path.stat().st_mode & 0o777) == "0o600"
+    path.chmod(0o640)  # somebody means it
+    model.save(path)
+    assert oct(path.stat().st_mode & 0o777) == "0o640"
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path, model):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for path in (tmp_path / "pipe", tmp_path / "null"):
+        with pytest.raises(PersistenceError, match=f"{path} is a device or a pipe, which cannot be replaced"):
+            model.save(path)
+        assert not path.is_file()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["null", "pipe"]
 
 
 @pytest.mark.parametrize("key", [b"bytes", frozenset([1]), 1j, Path("a")], ids=repr)

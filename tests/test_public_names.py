@@ -10,6 +10,7 @@ from stream_osr import (
     CandidateClass,
     ClassDrifted,
     Decision,
+    EventsSummed,
     NamingUndone,
     NewClasses,
     NewClassesChanged,
@@ -39,6 +40,7 @@ def test_names_of_the_package():
         "ClassDrifted",
         "Decision",
         "Event",
+        "EventsSummed",
         "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
@@ -113,6 +115,7 @@ def test_arguments_of_the_constructor():
         "decision_delay": 0,
         "min_probability": 0.0,
         "max_training": 5000,
+        "max_classes": 1000,
         "max_subclasses": 200,
         "max_dormant": 1000,
         "label_horizon": 10_000,
@@ -147,6 +150,7 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_rows",
         "learn_one",
+        "limited",
         "load",
         "menu",
         "mute",
@@ -213,6 +217,7 @@ def test_fields_of_what_is_told():
     assert [f.name for f in dataclasses.fields(SubclassRefuted)] == [
         *(*about, "subclass_id", "label", "known_share", "size"),
     ]
+    assert [f.name for f in dataclasses.fields(EventsSummed)] == [*about, "counts", "since", "until", "emerged"]
     assert [f.name for f in dataclasses.fields(RecallDropped)] == [
         *(*about, "recall", "low", "high", "false_unknown", "promised"),
     ]

@@ -4,7 +4,7 @@
 output) and memory are the implementations that need nothing else.
 """
 
-from .base import BadRecord, Position, Record, Sink, Source
+from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .files import Format, open_sink, open_source
@@ -15,6 +15,7 @@ from .values import LabelType
 
 __all__ = [
     "BadRecord",
+    "CheckedSink",
     "CsvSink",
     "CsvSource",
     "Format",

@@ -133,7 +133,7 @@ class Sink(Protocol):
     Delivery: what was written before `flush` returned is durable; what was written after it may or may
     not survive a crash (at least once for a writer that repeats itself). A writer that stores `position`
     after a flush in its checkpoint, and starts again with `truncate` to it, leaves every record in the
-    output exactly once.
+    output exactly once. One that can tell beforehand what `truncate` would refuse is a `CheckedSink`, too.
     """
 
     def write(self, record: Mapping[str, object]) -> None:
@@ -183,6 +183,24 @@ class Sink(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None: ...
+
+
+@runtime_checkable
+class CheckedSink(Sink, Protocol):
+    """A sink that says whether it can go on from a position before anything is cut.
+
+    A run with several sinks that goes on from a checkpoint (`loop.go_on`) asks all of these, and the source, before
+    it cuts the first. Sinks without `check` are cut before the others, so that what they refuse costs no other.
+    """
+
+    def check(self, position: Position | None) -> None:
+        """Refuse a position that `truncate` would refuse, and change nothing.
+
+        Raises
+        ------
+        ConnectorError
+            As `truncate`.
+        """
 
 
 class Closing:

@@ -1,11 +1,13 @@
 """What a sink of records has to do besides encoding them: durable files that can be cut back.
 
 Data is only ever appended. A gzip file gets a new member with each flush, so that it, too, can be cut
-wherever a flush ended; any program that reads gzip reads the members as one file.
+wherever a flush ended; any program that reads gzip reads the members as one file. While a file is open here
+nobody else writes it through a sink (`locking`), and a position of one file cuts no other (`identity`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import zlib
@@ -14,10 +16,15 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
+from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
 from .base import Position
-from .opening import is_gzip, is_standard, open_output, why
+from .identity import identity_at, is_identified, why_not
+from .locking import Lock
+from .opening import is_gzip, is_standard, may_be_regular, open_output, why
+
+logger = logging.getLogger("stream_osr")
 
 _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
@@ -31,9 +38,16 @@ class ByteSink(ABC):
     ``with`` block after an error, or `close` without a `write` or `flush`, does not touch it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self.name = "standard output" if is_standard(path) else os.fspath(path)
-        self._file = open_output(path)
+        self._lock = Lock(path)
+        try:
+            if may_be_regular(path):
+                self._lock.take_name(needed=False)
+            self._file = open_output(path, private=private)
+        except BaseException:
+            self._lock.release()
+            raise
         self._closed = False
         self._owned = not is_standard(path)
         # pipes and devices know neither cutting nor fsync
@@ -45,6 +59,17 @@ class ByteSink(ABC):
         self._failure: str | None = None
         self._written = 0
         self._flushed = 0
+        self._listed = False
+        if self._regular:
+            try:
+                self._lock.take_file(self._file.fileno())
+                self._identity = identity_at(self._file, 0)
+            except BaseException:
+                self._file.close()
+                self._lock.release()
+                raise
+        else:
+            self._identity = {}
 
     @abstractmethod
     def write(self, record: Mapping[str, object]) -> None:
@@ -67,13 +92,40 @@ class ByteSink(ABC):
             self._file.flush()
             if self._regular:
                 os.fsync(self._file.fileno())
+                if not self._listed:
+                    flush_folder(os.path.dirname(os.path.realpath(self.name)))  # noqa: PTH120
+                    self._listed = True
+                self._identity = identity_at(self._file, self._written)
         except OSError as error:
             raise self._fail(error) from None
         self._flushed = self._written
 
     def position(self) -> Position:
-        """Say where the file ended at the last `flush`: ``{"offset": bytes}``, compressed ones for gzip."""
-        return {"offset": self._flushed}
+        """Say where the file ended at the last `flush`, and what tells this file from others.
+
+        ``{"offset": bytes before, "hashed": n, "sha256": hash of the first and the last n bytes before}``, compressed
+        bytes for gzip; ``{"offset": 0, "inode": its number}`` at the beginning; a pipe has an offset only.
+        """
+        return {"offset": self._flushed, **self._identity}
+
+    def check(self, position: Position | None) -> None:
+        """Refuse a position that `truncate` would refuse, and change nothing.
+
+        A position of an earlier release carries no identity: what is checked is that the file is long enough
+        and that a record ends there, and a warning on the logger ``stream_osr`` says so.
+
+        Raises
+        ------
+        ConnectorError
+            As `truncate`.
+        """
+        self._checked(position)
+        if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
+            logger.warning(
+                "%s: the position to go on from is of an earlier release and does not say which file it is of; "
+                "only the size and the end of a record could be checked",
+                self.name,
+            )
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.
@@ -81,12 +133,12 @@ class ByteSink(ABC):
         Raises
         ------
         ConnectorError
-            If the file is shorter than the position says, if something went to standard output or a pipe
-            already, or if the position is none of a file.
+            If the file is shorter than the position says, or another one by what stands before it; if something
+            went to standard output or a pipe already; or if the position is none of a file. Nothing is cut then.
         """
-        if position is None and not self._regular and not self._started:
-            return
-        self._cut(0 if position is None else self._offset_in(position))
+        offset = self._checked(position)
+        if self._regular:
+            self._cut(offset)
 
     def close(self) -> None:
         """Flush what was written and close the file; a second call does nothing.
@@ -105,6 +157,7 @@ class ByteSink(ABC):
             self._closed = True
             if self._owned:
                 self._file.close()
+            self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -151,23 +204,38 @@ class ByteSink(ABC):
             )
         return offset
 
-    def _cut(self, offset: int) -> None:
+    def _checked(self, position: Position | None) -> int:
+        """Return the offset of a position that the file can be cut to."""
+        offset = 0 if position is None else self._offset_in(position)
         self._check_open()
         if not self._regular:
+            if position is None and not self._started:
+                return 0
             raise ConnectorError(
                 f"{self.name} cannot take back what was written to it; to be able to resume, write to a file"
             )
-        size = os.fstat(self._file.fileno()).st_size
-        if offset > size:
-            raise ConnectorError(
-                f"{self.name} has {size} bytes and cannot be cut to {offset}: it is not the file that was "
-                "being written; put that file back, or start without a position"
-            )
+        if position is not None:
+            try:
+                reason = why_not(self._file, position, offset, compressed=self._gzip)
+            except ConnectorError:
+                raise
+            except OSError as error:
+                raise ConnectorError(f"cannot read {self.name}: {why(error)}; check the file") from None
+            if reason is not None:
+                raise ConnectorError(
+                    f"{self.name} {reason}: it is not the file that was being written; put that file back, or start "
+                    "without a position (without --resume)"
+                )
+        return offset
+
+    def _cut(self, offset: int) -> None:
+        self._check_open()
         self._pending.clear()
         self._member = None
         try:
             self._file.truncate(offset)
             os.fsync(self._file.fileno())
+            self._identity = identity_at(self._file, offset)
         except OSError as error:
             raise self._fail(error) from None
         self._failure = None

@@ -11,6 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from .base import Position
 from .byte_sink import ByteSink
+from .csv_formulas import defused
 from .csv_rows import check_delimiter
 from .jsonl_sink import json_text
 
@@ -19,11 +20,13 @@ class CsvSink(ByteSink):
     r"""Records as rows of a CSV file under a header row.
 
     ``None``, NaN and infinite numbers become empty fields; lists and mappings their JSON text. A field
-    that a record lacks stays empty; one that the header lacks is an error, since it would be lost.
+    that a record lacks stays empty; one that the header lacks is an error, since it would be lost. Text that a
+    spreadsheet would take for a formula gets an apostrophe before it (`csv_formulas`); numbers stay numbers.
 
     Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
     every record is in the file exactly once. Standard output and pipes take nothing back: at least once.
-    Positions are ``{"offset": bytes in the file, "fields": names in the header or None}``.
+    Positions are those of `ByteSink`, with ``"fields"`` (names in the header, or ``None``) and ``"safe"``.
+    While it is open, no other sink opens the same file.
 
     Parameters
     ----------
@@ -34,11 +37,16 @@ class CsvSink(ByteSink):
         Names in the header; if not given, those of the first record.
     delimiter
         The character between fields.
+    safe
+        Whether text that begins like a formula is made plain text; ``CsvSource(path, safe=True)`` reads what was
+        there before. ``False`` for what only programs read.
+    private
+        Whether a file that is made is its owner's alone; one that exists keeps its rights.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened or written, or a record does not fit the header.
+        If the file cannot be opened or written, somebody else is writing it, or a record does not fit the header.
 
     Examples
     --------
@@ -58,9 +66,12 @@ class CsvSink(ByteSink):
         *,
         fields: Sequence[str] | None = None,
         delimiter: str = ",",
+        safe: bool = True,
+        private: bool = False,
     ) -> None:
         check_delimiter(delimiter)
-        super().__init__(path)
+        super().__init__(path, private=private)
+        self._given_safe = self._safe = safe
         # a dictionary for the sake of quick look-ups; its order is that of the columns
         self._given = self._fields = None if fields is None else dict.fromkeys(fields)
         self._header_due = True
@@ -81,8 +92,8 @@ class CsvSink(ByteSink):
                 f"{self.name}: the header has no {', '.join(extra)}; name all fields when opening, "
                 "or write JSON Lines, where records may differ"
             )
-        row = self._row([_cell(record.get(name)) for name in fields])
-        self._put(self._row(list(fields)) + row if self._header_due else row)
+        row = self._row([self._cell(record.get(name)) for name in fields])
+        self._put(self._header(fields) + row if self._header_due else row)
         self._fields, self._header_due = fields, False
 
     def flush(self) -> None:
@@ -94,40 +105,58 @@ class CsvSink(ByteSink):
             If the file does not take it, for instance because the disk is full.
         """
         if self._header_due and self._fields is not None:
-            self._put(self._row(list(self._fields)))
+            self._put(self._header(self._fields))
             self._header_due = False
         super().flush()
 
     def position(self) -> Position:
         """Say where the file ended at the last `flush`, and what its header is."""
-        return {**super().position(), "fields": None if self._fields is None else list(self._fields)}
+        fields = None if self._fields is None else list(self._fields)
+        return {**super().position(), "fields": fields, "safe": self._safe}
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.
 
-        The header goes on as the position says, since that is what stands in the file.
+        Header and formulas go on as the position says, since that is what stands in the file.
 
         Raises
         ------
         ConnectorError
-            If the file is shorter than the position says, if something went to standard output or a pipe
-            already, or if the position is none of a CSV file.
+            As that of `ByteSink`, and if the position is none of a CSV file.
         """
-        inside = position is not None and position.get("offset") != 0
-        fields = position.get("fields") if position is not None and inside else None
-        if inside and not (isinstance(fields, list) and all(isinstance(name, str) for name in fields)):
+        super().truncate(position)
+        within = position if position is not None and position["offset"] else {}
+        fields = within.get("fields")
+        self._fields = dict.fromkeys(fields) if isinstance(fields, list) else self._given
+        self._safe = (
+            within.get("safe") is True if within else self._given_safe
+        )  # earlier releases wrote text as it was
+        self._header_due = not within
+
+    def _offset_in(self, position: Position) -> int:
+        offset, fields = super()._offset_in(position), position.get("fields")
+        if offset and not (isinstance(fields, list) and all(isinstance(name, str) for name in fields)):
             raise ConnectorError(
-                f"{dict(position or {})!r} is not a position of the CSV file {self.name}: 'fields' should "
+                f"{dict(position)!r} is not a position of the CSV file {self.name}: 'fields' should "
                 "be the names in its header; give what position() returned"
             )
-        super().truncate(position)
-        self._fields = dict.fromkeys(fields) if isinstance(fields, list) else self._given
-        self._header_due = not inside
+        return offset
+
+    def _header(self, fields: Mapping[str, None]) -> bytes:
+        return self._row([self._cell(name) for name in fields])
 
     def _row(self, cells: Sequence[str]) -> bytes:
         # csv quotes the characters of its line end, so the end must be both of them while it writes
         line: str = self._writer.writerow(cells)
         return (line.removesuffix("\r\n") + "\n").encode("utf-8", "backslashreplace")
+
+    def _cell(self, value: object) -> str:
+        if isinstance(value, str):
+            return defused(value) if self._safe else value
+        if isinstance(value, float) and math.isfinite(value):  # as JSON has it, too, only sooner
+            return repr(float(value))
+        text = json_text(value)
+        return "" if text == "null" else text
 
 
 class _Echo:
@@ -135,12 +164,3 @@ class _Echo:
 
     def write(self, text: str) -> str:
         return text
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and math.isfinite(value):  # as JSON has it, too, only sooner
-        return repr(float(value))
-    text = json_text(value)
-    return "" if text == "null" else text

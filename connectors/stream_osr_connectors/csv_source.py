@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Position, Record
+from .csv_formulas import restored
 from .csv_rows import RowReader, check_delimiter
 from .line_source import LineSource
 from .lines import MAX_RECORD_BYTES, raw_text
@@ -52,6 +53,9 @@ class CsvSource(LineSource):
         label: ``NA`` is a label like any other.
     delimiter
         The character between fields.
+    safe
+        Whether the file was written by `CsvSink` with ``safe``: the apostrophes that it put before text that
+        begins like a formula are taken away.
     max_record_bytes
         Longest row that is accepted.
 
@@ -87,6 +91,7 @@ class CsvSource(LineSource):
         features: Sequence[str] | None = None,
         label_type: LabelType = "auto",
         delimiter: str = ",",
+        safe: bool = False,
         max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         check_delimiter(delimiter)
@@ -100,6 +105,7 @@ class CsvSource(LineSource):
             max_record_bytes=max_record_bytes,
         )
         self._rows = RowReader(self._lines, delimiter, max_record_bytes)
+        self._safe = safe
         try:
             self._place_columns(self._read_header())
         except BaseException:
@@ -110,7 +116,7 @@ class CsvSource(LineSource):
     def __next__(self) -> Record | BadRecord:
         lines = self._rows.taken
         try:
-            row = next(self._rows)
+            row = self._plain(next(self._rows))
             return self._record(row, self._lines.position_after(lines[-1]))
         except DecodeError as error:
             position = self._lines.position_after(lines[-1])
@@ -127,10 +133,13 @@ class CsvSource(LineSource):
             position=position,
         )
 
+    def _plain(self, row: list[str]) -> list[str]:
+        return [restored(cell) for cell in row] if self._safe else row
+
     def _read_header(self) -> list[str]:
         name = self._lines.name
         try:
-            return next(self._rows)
+            return self._plain(next(self._rows))
         except StopIteration:
             raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
         except DecodeError as error:

@@ -39,6 +39,7 @@ def open_source(
     features: Sequence[str] | None = None,
     label_type: LabelType = "auto",
     max_record_bytes: int = MAX_RECORD_BYTES,
+    csv_safe: bool = False,
 ) -> Source:
     """Open a file, or standard input, as a source of records.
 
@@ -51,6 +52,8 @@ def open_source(
         ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``.
     key, time, label, features, label_type, max_record_bytes
         As for `CsvSource` and `JsonLinesSource`.
+    csv_safe
+        ``safe`` of `CsvSource`: the table was written by `open_sink`, or by `stream-osr`.
 
     Raises
     ------
@@ -83,15 +86,18 @@ def open_source(
         features=features,
         label_type=label_type,
         delimiter="\t" if chosen == "tsv" else ",",
+        safe=csv_safe,
         max_record_bytes=max_record_bytes,
     )
 
 
-def open_sink(path: str | os.PathLike[str], *, format: Format | None = None) -> Sink:
+def open_sink(
+    path: str | os.PathLike[str], *, format: Format | None = None, csv_safe: bool = True, private: bool = False
+) -> Sink:
     """Open a file, or standard output, as a sink.
 
     What the file held is replaced by the first `write` or `flush`, unless `truncate` says from where it
-    goes on.
+    goes on. Until it is closed, no other sink opens the same file, in this program or another.
 
     Parameters
     ----------
@@ -99,11 +105,15 @@ def open_sink(path: str | os.PathLike[str], *, format: Format | None = None) -> 
         The file; ``-`` is standard output.
     format
         As for `open_source`; standard output gets JSON Lines if nothing is said.
+    csv_safe
+        ``safe`` of `CsvSink`: text in a table that a spreadsheet would take for a formula is made plain text.
+    private
+        Whether a file that is made is its owner's alone, as befits what holds rows; one that exists keeps its rights.
 
     Raises
     ------
     ConnectorError
-        If the format cannot be told, or the file cannot be opened.
+        If the format cannot be told, the file cannot be opened, or somebody else is writing it.
 
     Examples
     --------
@@ -120,8 +130,8 @@ def open_sink(path: str | os.PathLike[str], *, format: Format | None = None) -> 
     """
     chosen = _format(path, format, standard="jsonl")
     if chosen == "jsonl":
-        return JsonLinesSink(path)
-    return CsvSink(path, delimiter="\t" if chosen == "tsv" else ",")
+        return JsonLinesSink(path, private=private)
+    return CsvSink(path, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, private=private)
 
 
 def _format(path: str | os.PathLike[str], format: Format | None, standard: Format | None) -> Format:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 
 from stream_osr.errors import ConnectorError
+from stream_osr.showing import shown
 
 from .byte_sink import ByteSink
-from .values import plain, shown
+from .values import plain
 
 
 class JsonLinesSink(ByteSink):
@@ -19,18 +20,20 @@ class JsonLinesSink(ByteSink):
 
     Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
     every record is in the file exactly once. Standard output and pipes take nothing back: at least once.
-    Positions are ``{"offset": bytes in the file}``.
+    Positions are those of `ByteSink`. While it is open, no other sink opens the same file.
 
     Parameters
     ----------
     path
         The file, replaced by the first `write` or `flush` unless `truncate` continues it; one that ends
         in ``.gz`` is compressed; ``-`` is standard output.
+    private
+        Whether a file that is made is its owner's alone; one that exists keeps its rights.
 
     Raises
     ------
     ConnectorError
-        If the file cannot be opened or written, or a value has no form in JSON.
+        If the file cannot be opened or written, somebody else is writing it, or a value has no form in JSON.
 
     Examples
     --------

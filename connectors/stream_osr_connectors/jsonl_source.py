@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from functools import cached_property
 
+from stream_osr.showing import shown
+
 from .base import BadRecord, Record
 from .json_fields import JsonFields
 from .line_source import LineSource
 from .lines import raw_text
-from .values import DecodeError, shown
+from .values import DecodeError
 
 
 class JsonLinesSource(LineSource):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
@@ -12,7 +13,8 @@ from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, Not
 from stream_osr.persistence import read_archive, write_archive
 from stream_osr.unlike import check_features
 
-from .base import BadRecord, Position, Record, Sink, Source
+from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
+from .locking import sole_writer
 
 
 class Sinks(NamedTuple):
@@ -90,10 +92,13 @@ def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
 def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
     """Put source and sinks where the checkpoint left them: what was written after it is taken back.
 
+    Nothing is taken back before the source and every sink that can tell (`CheckedSink`) have agreed.
+
     Raises
     ------
     ConnectorError
-        If one of them cannot, or a sink is there now that was not then.
+        If one of them cannot go on from there, is not the one of the checkpoint, or a sink is there now that was not
+        then.
     """
     for name, sink, position in zip(Sinks._fields, sinks, checkpoint.sinks, strict=True):
         if (sink is None) != (position is None):
@@ -101,9 +106,13 @@ def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
             raise ConnectorError(
                 f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
             )
-        if sink is not None:
-            sink.truncate(position)
+    given = [(sink, position) for sink, position in zip(sinks, checkpoint.sinks, strict=True) if sink is not None]
+    for sink, position in given:
+        if isinstance(sink, CheckedSink):
+            sink.check(position)
     source.seek(checkpoint.source)
+    for sink, position in sorted(given, key=lambda pair: isinstance(pair[0], CheckedSink)):
+        sink.truncate(position)
 
 
 def run(
@@ -136,7 +145,7 @@ def run(
     totals
         Counts to go on from.
     checkpoint
-        File to write checkpoints to.
+        File to write checkpoints to; no other run writes it meanwhile.
     checkpoint_every
         Records between two checkpoints.
     stop
@@ -149,6 +158,13 @@ def run(
     Returns
     -------
     Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, and of ``events``.
+
+    Raises
+    ------
+    ConnectorError
+        If the source cannot be read on, a sink does not take a record, or another run writes the checkpoint.
+    PersistenceError
+        If the checkpoint cannot be written.
 
     Examples
     --------
@@ -177,25 +193,26 @@ def run(
             places = tuple(None if sink is None else sink.position() for sink in sinks)
             save_checkpoint(checkpoint, Checkpoint(model, position, places, totals))
 
-    for record in source:
-        totals["read"] += 1
-        position = record.position
-        unsaved += 1
-        _take(model, record, sinks, totals, complain)
-        _publish(model, sinks, totals)
-        progress(totals["read"])
-        if unsaved >= checkpoint_every:
-            save()
-            unsaved = 0
-        if stop():
-            break
-    else:
-        model.flush()
-        _publish(model, sinks, totals)
-    save()
-    for sink in sinks:
-        if sink is not None:
-            sink.flush()
+    with nullcontext() if checkpoint is None else sole_writer(checkpoint):
+        for record in source:
+            totals["read"] += 1
+            position = record.position
+            unsaved += 1
+            _take(model, record, sinks, totals, complain)
+            _publish(model, sinks, totals)
+            progress(totals["read"])
+            if unsaved >= checkpoint_every:
+                save()
+                unsaved = 0
+            if stop():
+                break
+        else:
+            model.flush()
+            _publish(model, sinks, totals)
+        save()
+        for sink in sinks:
+            if sink is not None:
+                sink.flush()
     return totals
 
 

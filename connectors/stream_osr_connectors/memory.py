@@ -107,6 +107,16 @@ class MemorySink(Closing):
         """Say how many records the last `flush` covered."""
         return {"index": self._flushed}
 
+    def check(self, position: Position | None) -> None:
+        """Refuse a position that `truncate` would refuse.
+
+        Raises
+        ------
+        ConnectorError
+            If fewer records were written than the position says.
+        """
+        _index_within(position, len(self.records))
+
     def truncate(self, position: Position | None) -> None:
         """Forget everything written after a position; ``None`` is the beginning.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import stat
 import sys
 import zlib
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, Literal, TextIO, cast
 
+from stream_osr import atomic
 from stream_osr.errors import ConnectorError
 
 UNREADABLE = (OSError, EOFError, zlib.error)
@@ -37,17 +39,40 @@ def open_input(path: str | os.PathLike[str]) -> tuple[io.BufferedReader | None, 
     return file, gzip.GzipFile(fileobj=file) if is_gzip(path) else file
 
 
-def open_output(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open the file for appending, or return standard output."""
+def open_output(path: str | os.PathLike[str], *, private: bool = False) -> BinaryIO:
+    """Open the file for appending, and for reading where that is possible, or return standard output.
+
+    A file that is made is its owner's alone if it is to be private, and has the usual rights otherwise.
+    """
     if is_standard(path):
         stream = _bytes_of(sys.stdout, "standard output")
         sys.stdout.flush()  # what was printed before comes first
         return stream
     try:
-        # unbuffered: after a failed write nothing may be left that closing the file would write again
-        return Path(path).open("ab", buffering=0)
+        if not may_be_regular(path):
+            return _append(path, "ab", private)  # a pipe that is opened for both does not wait for its reader
+        try:
+            return _append(path, "a+b", private)
+        except PermissionError:
+            return _append(path, "ab", private)
     except OSError as error:
         raise ConnectorError(f"cannot open {os.fspath(path)} for writing: {why(error)}; check the path") from None
+
+
+def may_be_regular(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path names a regular file, or nothing yet: no device, pipe, folder or standard stream."""
+    if is_standard(path):
+        return False
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)  # noqa: PTH116  # a path may be text
+    except OSError:
+        return True
+
+
+def _append(path: str | os.PathLike[str], mode: Literal["ab", "a+b"], private: bool) -> BinaryIO:
+    # unbuffered: after a failed write nothing may be left that closing the file would write again
+    opener = atomic.private if private else None
+    return cast(BinaryIO, open(path, mode, buffering=0, opener=opener))
 
 
 def _bytes_of(stream: TextIO | None, name: str) -> BinaryIO:

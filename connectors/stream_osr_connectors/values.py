@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
+
+from stream_osr.showing import shown
 
 LabelType: TypeAlias = Literal["auto", "str", "int"]
 """What labels become: what they look like, always text, or always whole numbers."""
@@ -25,22 +26,6 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 class DecodeError(ValueError):
     """Why a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
-
-
-_shortening = reprlib.Repr()
-_shortening.maxstring = _shortening.maxother = _shortening.maxlong = 40
-
-
-def shown(value: object) -> str:
-    """Represent a value in a message, cut where it gets long or deep.
-
-    >>> shown("warm"), shown("x" * 100)
-    ("'warm'", "'xxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxx'")
-    """
-    try:
-        return _shortening.repr(value)
-    except ValueError:  # Python does not write out whole numbers of thousands of digits
-        return f"a {type(value).__name__} too large to show"
 
 
 def number(text: str) -> float | None:

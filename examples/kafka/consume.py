@@ -13,6 +13,8 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
+from stream_osr.showing import printable
+
 
 def shown(event: dict[str, Any]) -> str:
     """Say an event in a line."""
@@ -27,6 +29,9 @@ def shown(event: dict[str, Any]) -> str:
     if event["type"] == "NamingUndone":
         back = ", ".join(map(str, event["subclass_ids"]))
         return f"{event['subject']} {event['action']} taken back: {back} emerging again"
+    if event["type"] == "EventsSummed":
+        more = ", ".join(f"{count} {kind}" for kind, count in event["counts"].items())
+        return f"{event['subject']} more than is told one by one: {more}"
     return f"{event.get('subject', '')} {event['type']}"
 
 
@@ -57,7 +62,7 @@ def main() -> None:
                 for record in records:
                     value = json.loads(record.value)
                     if record.topic == events:
-                        print(shown(value), flush=True)
+                        print(printable(shown(value)), flush=True)
                         continue
                     counts[str(value["label"])] += 1
                     if counts.total() % arguments.every == 0:

@@ -357,6 +357,28 @@ class NewClassesChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventsSummed(Event):
+    """More has happened than is told one by one: a flood of small clusters, say. These events are told by this one.
+
+    The subclasses themselves are what they are: `OpenSetRecognizer.new_classes` and ``summary`` have them all.
+
+    Attributes
+    ----------
+    counts
+        How many events of each type.
+    since, until
+        Positions of the first and of the last of them.
+    emerged
+        Identities of the subclasses whose announcement is among them.
+    """
+
+    counts: dict[str, int]
+    since: int
+    until: int
+    emerged: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClassDrifted(Event):
     """The instances of a known class have become less usual for it, or more; told again when they have changed again.
 

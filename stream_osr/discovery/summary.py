@@ -8,6 +8,7 @@ from typing import Any
 
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.recall import ExpectedRecall
+from stream_osr.showing import printable
 
 NOTHING = Estimate()
 """Nothing new was found."""
@@ -73,7 +74,8 @@ class Summary:
     def __str__(self) -> str:
         rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
         for group in self.known:
-            rows.append((str(group.name), str(group.size), str(len(group.subclasses)), _shares(group.subclasses)))
+            name = printable(str(group.name), 60)
+            rows.append((name, str(group.size), str(len(group.subclasses)), _shares(group.subclasses)))
         emerged = [(key, size) for key, size, announced in self.emerging if announced]
         candidates = len(self.emerging) - len(emerged)
         rows.append(("stream, known", _percent(self.known_share), "", ""))

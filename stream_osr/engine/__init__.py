@@ -22,6 +22,7 @@ from stream_osr.engine.state import (
     references_of,
 )
 from stream_osr.engine.succession import carry_over, opened_since
+from stream_osr.engine.telling import Telling
 
 __all__ = [
     "Arrived",
@@ -38,6 +39,7 @@ __all__ = [
     "Promotion",
     "Stream",
     "Tables",
+    "Telling",
     "Waiting",
     "carry_over",
     "class_shifts",

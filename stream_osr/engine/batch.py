@@ -23,6 +23,7 @@ from stream_osr.engine.past import follow_moves, relabel, remember
 from stream_osr.engine.promises import follow_recall, keep_promise
 from stream_osr.engine.signals import count_outliers, follow_known, follow_unknown, tally
 from stream_osr.engine.state import Arrived, Chain, Past, Stream, references_of
+from stream_osr.engine.telling import sum_up, tell_within_budgets
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.blas import one_thread
@@ -37,11 +38,15 @@ from stream_osr.trained import TrainedModel
 
 
 class Batch(NamedTuple):
-    """What a closed batch yields: final decisions, events, and the keys of late labels that nobody remembers."""
+    """What a closed batch yields.
+
+    Final decisions, events, the keys of late labels that nobody remembers, and how many events wait to be summed up.
+    """
 
     decisions: list[Decision]
     events: list[ev.Event]
     unknown_keys: list[Any]
+    summed: int = 0
 
 
 def close_batch(
@@ -52,6 +57,7 @@ def close_batch(
     parameters: Parameters,
     *,
     release: bool = False,
+    limited: bool = True,
 ) -> tuple[Stream, Batch]:
     """Decide a micro-batch.
 
@@ -68,8 +74,11 @@ def close_batch(
     parameters
         Sampler settings and seed.
     release
-        Hold no decision back.
+        Hold no decision back, and sum up the events that wait for it.
+    limited
+        Floods of events are summed up (:mod:`stream_osr.engine.telling`).
     """
+    announced = {key for key, life in stream.life.subclasses.items() if life.emerged} if limited else set()
     with one_thread():
         stream, unknown_keys = learn_evidence(stream, evidence, parameters)
         if evidence:
@@ -78,7 +87,13 @@ def close_batch(
         if arrived:
             stream, events = _seat_batch(trained, stream, arrived, parameters)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
-    return stream, Batch(decisions, events, unknown_keys)
+    if not limited:
+        return stream, Batch(decisions, events, unknown_keys)
+    state = stream.state
+    telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
+    telling, summed = sum_up(telling, state.batches - 1, state.seen, trained.fingerprint, end=release)
+    batch = Batch(decisions, [*told, *summed], unknown_keys, len(events) - len(told))
+    return stream._replace(telling=telling), batch
 
 
 def _seat_batch(

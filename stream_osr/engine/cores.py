@@ -79,7 +79,13 @@ def least_unknown(share: float) -> float:
 
 
 def stands_out(
-    key: int, subclass: Subclass, chain: Chain, number: int, past: tuple[Past, ...], background: Background, least: float
+    key: int,
+    subclass: Subclass,
+    chain: Chain,
+    number: int,
+    past: tuple[Past, ...],
+    background: Background,
+    least: float,
 ) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
@@ -101,7 +107,9 @@ def stands_out(
     if not len(rows):
         return True
     settled = _settled(chain, background)
-    others = sum(int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum()) for chunk in recent)
+    others = sum(
+        int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum()) for chunk in recent
+    )
     odds = float(restaurant_odds(chain, len(rows), np.array(len(rows) + others)))
     return gain(rows, background, chain.known) + odds > MARGIN + GAIN * len(rows)
 
@@ -165,9 +173,7 @@ def _strangers(past: tuple[Past, ...], settled: np.ndarray, least: float) -> Str
     )
 
 
-def _densest(
-    strangers: Strangers, arrived: np.ndarray, chain: Chain, background: Background
-) -> np.ndarray | None:
+def _densest(strangers: Strangers, arrived: np.ndarray, chain: Chain, background: Background) -> np.ndarray | None:
     """Find the group around one of the arrivals that stands out most; ``None``: none does."""
     seqs, rows = strangers.seqs, strangers.rows
     groups: dict[int, list[np.ndarray]] = {size: [] for size in SIZES}

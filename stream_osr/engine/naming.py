@@ -22,7 +22,7 @@ from stream_osr.engine.following import class_shifts, without_class
 from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import all_seats, at_position, rewrite
 from stream_osr.engine.state import Chain, Past, Stream, Waiting
-from stream_osr.errors import InvalidSubclass, NothingToUndo, shown
+from stream_osr.errors import InvalidSubclass, NothingToUndo
 from stream_osr.hdp import naming as hdp
 from stream_osr.hdp import regroup
 from stream_osr.hdp import stream as sampler
@@ -30,6 +30,7 @@ from stream_osr.hdp.blas import one_thread
 from stream_osr.hdp.dishes import log_predictives, means_and_scales
 from stream_osr.hdp.known import Known, densities, log_densities
 from stream_osr.hdp.prior import homogeneous
+from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel
 
 
@@ -220,13 +221,13 @@ def _split_off(
 def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[int, ...]:
     """Check that these are ids of emerging subclasses; each once, in order."""
     if isinstance(subclass_ids, str) or not isinstance(subclass_ids, Iterable):
-        raise InvalidSubclass(f"subclass_ids is {shown(subclass_ids)}; expected a list of ids, such as [7]")
+        raise InvalidSubclass(f"subclass_ids is {typed(subclass_ids)}; expected a list of ids, such as [7]")
     keys: list[int] = []
     for key in subclass_ids:
         try:
             keys.append(index(key))
         except TypeError:
-            raise InvalidSubclass(f"subclass id is {shown(key)}; expected whole numbers, such as [7]") from None
+            raise InvalidSubclass(f"subclass id is {typed(key)}; expected whole numbers, such as [7]") from None
     if not keys:
         raise InvalidSubclass(f"no subclass id was given; name those to be {done}, such as [7]")
     known, state = stream.known, stream.state

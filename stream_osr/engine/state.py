@@ -15,6 +15,7 @@ from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
+from stream_osr.engine.telling import Telling
 from stream_osr.hdp import stream as sampler
 from stream_osr.hdp.known import Densities, Known
 from stream_osr.hdp.regroup import Aside, nobody_aside
@@ -203,6 +204,8 @@ class Stream(NamedTuple):
         Known classes that follow their instances; ``None``: they do not, or not yet.
     unknown_rate
         The share of the stream that is called unknown; ``None``: nothing was decided yet.
+    telling
+        Events that were told lately, and those that wait to be summed up.
     """
 
     labels: tuple[Label, ...]
@@ -218,6 +221,7 @@ class Stream(NamedTuple):
     called: Called | None = None
     following: Following | None = None
     unknown_rate: UnknownRate | None = None
+    telling: Telling = Telling()
 
     @property
     def known(self) -> Known:

@@ -1,12 +1,12 @@
 """A run in pictures: one page that a browser shows without a network (extra ``plot``).
 
-``told``, ``inside`` and ``files`` read; ``axes``, ``timeline``, ``emerged`` and ``tables`` work out what is shown;
-``content`` puts it together; ``charts`` draws it; ``page`` writes it.
+``records``, ``told``, ``happened``, ``inside`` and ``files`` read; ``axes``, ``timeline``, ``emerged`` and ``tables``
+work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_osr.errors import MissingExtra
@@ -22,6 +22,7 @@ def report_page(
     events: Iterable[Mapping[str, Any]] = (),
     truth: Callable[[Any, int], str | None] | None = None,
     title: str = "What the stream held",
+    notes: Sequence[str] = (),
 ) -> str:
     """Show a model, or what it decided, or both, on one self-contained HTML page.
 
@@ -36,6 +37,8 @@ def report_page(
         shows whether the probabilities are calibrated.
     title
         Heading of the page.
+    notes
+        Sentences about what was left out in reading, to stand on the page; looked at when all is read.
 
     Returns
     -------
@@ -55,4 +58,4 @@ def report_page(
         from stream_osr.report.page import render
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the report needs {error.name}; pip install 'stream-osr[plot]' brings it") from error
-    return render(collect(model, decisions, events, truth, title))
+    return render(collect(model, decisions, events, truth, title, notes))

@@ -10,6 +10,7 @@ import typer
 from stream_osr.errors import ConnectorError
 from stream_osr.report import report_page
 from stream_osr.report.files import read_inputs, read_truth
+from stream_osr.terminal import Terminal
 
 
 def report(
@@ -47,9 +48,13 @@ def report(
     decisions = inputs.decisions
     if labels is not None and decisions is not None:
         decisions = labels.beside(decisions)
-    page = report_page(inputs.model, decisions, inputs.events, None if labels is None else labels.of, title)
+    truths = None if labels is None else labels.of
+    page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes)
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConnectorError(f"cannot write {output}: {error.strerror}; check that the folder exists") from None
-    typer.echo(f"report written to {output} ({output.stat().st_size / 1e6:.1f} MB); open it in a browser", err=True)
+    for note in inputs.notes:
+        Terminal(stderr=True).say(note)
+    size = output.stat().st_size / 1e6
+    Terminal(stderr=True).say(f"report written to {output} ({size:.1f} MB); open it in a browser")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.axes import Plane, planes
-from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, with_truth
+from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, told_by_sums, with_truth
+from stream_osr.report.happened import Happened, sort_out
 from stream_osr.report.held import Held, how_it_held
 from stream_osr.report.inside import look_inside
 from stream_osr.report.tables import Group, Judged, discovery, judge
@@ -48,6 +49,12 @@ class Content(NamedTuple):
         Of the model.
     held
         Whether the known classes held.
+    summed
+        Events that were summed up instead of told one by one, by type.
+    happened
+        Events.
+    notes
+        Sentences about what was left out.
     """
 
     title: str
@@ -63,6 +70,9 @@ class Content(NamedTuple):
     told: Decided | None
     fingerprint: str | None
     held: Held
+    summed: Mapping[str, int]
+    happened: Happened
+    notes: tuple[str, ...] = ()
 
 
 def collect(
@@ -71,6 +81,7 @@ def collect(
     events: Iterable[Mapping[str, Any]] = (),
     truth: Callable[[Any, int], str | None] | None = None,
     title: str = "What the stream held",
+    notes: Sequence[str] = (),
 ) -> Content:
     """Put a report together.
 
@@ -84,6 +95,8 @@ def collect(
         Gives the true label from the key of a decision and its number, where it is known.
     title
         Heading.
+    notes
+        Sentences about what was left out, looked at when all is read.
 
     Raises
     ------
@@ -95,25 +108,28 @@ def collect(
     told = None if decisions is None else gather(decisions, truth)
     if told is not None and not len(told.seq):
         told = None
-    events = list(events)
+    happened = sort_out(events)
+    events = happened.events
     emerged, held = from_events(events), how_it_held(model, events)
+    summed, silent = told_by_sums(events)
     inside, summary, fingerprint = None, None, None
     if model is not None:
         inside, summary = look_inside(model), model.summary()
         fingerprint = inside.trained.fingerprint
-        others = {event.get("model") for event in events} - {fingerprint}
+        others = {model for event in events if isinstance(model := event.get("model"), str)} - {fingerprint}
         if others:
             raise ConnectorError(
-                f"the events are of model {str(min(map(str, others)))[:12]}, the model is {fingerprint[:12]}; "
+                f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}; "
                 "give the model, or the checkpoint, of that run"
             )
         emerged |= from_model(inside)
     if told is not None:
-        emerged = emerged or from_decisions(told)
+        found = from_decisions(told)
+        emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
         if truth is not None:
             emerged = with_truth(emerged, told)
     ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
-    deltas = [int(event["delta"]) for event in events if event.get("type") == "NewClassesChanged"]
+    deltas = [event["delta"] for event in events if event.get("type") == "NewClassesChanged"]
     n, share, delta = 0, None, deltas[-1] if deltas else None
     if told is not None:
         n, share = len(told.seq), float(told.unknown.mean())
@@ -136,4 +152,14 @@ def collect(
         told=told,
         fingerprint=fingerprint,
         held=held,
+        summed=summed,
+        happened=happened,
+        notes=(*notes, *_repeated(told, happened)),
     )
+
+
+def _repeated(told: Decided | None, happened: Happened) -> Iterator[str]:
+    if told is not None and told.repeated:
+        yield f"decisions that came more than once count once: {told.repeated:,} are left out"
+    if happened.repeated:
+        yield f"events that came more than once count once: {happened.repeated:,} are left out"

@@ -11,8 +11,9 @@ import numpy as np
 
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
-from stream_osr.errors import ConnectorError
+from stream_osr.report.happened import DRAWN
 from stream_osr.report.inside import Inside, emerged_slots
+from stream_osr.report.records import UNUSABLE, real, unreadable, whole
 from stream_osr.report.told import Decided
 
 
@@ -73,27 +74,27 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     out: dict[int, Emerged] = {}
     for number, event in enumerate(events):
         try:
-            if "explanation" in event and event["type"] != "SubclassSplit":
+            if "explanation" in event and event["type"] in DRAWN - {"SubclassSplit"}:
                 why = event["explanation"]
                 out[event["subclass_id"]] = Emerged(
-                    id=int(event["subclass_id"]),
-                    size=int(event["size"]),
-                    first=int(event["first_seen"]["seq"]),
-                    last=int(event["last_seen"]["seq"]),
+                    id=whole(event["subclass_id"], "subclass_id"),
+                    size=whole(event["size"], "size"),
+                    first=whole(event["first_seen"]["seq"], "first_seen"),
+                    last=whole(event["last_seen"]["seq"], "last_seen"),
                     nearest=str(why["nearest_class"]),
-                    distance=_number(why["distance"]),
+                    distance=_number(why["distance"], "distance"),
                     shifts=_shifts(why["shift"], why["mean"]),
                     exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
                 )
             elif event["type"] == "SubclassSplit" and event["subclass_id"] in out:
                 why, parent = event["explanation"], out[event["subclass_id"]]
-                sizes = [int(size) for size in event["sizes"]]
+                sizes = [whole(size, "sizes") for size in event["sizes"]]
                 out[event["subclass_id"]] = parent._replace(size=sizes[0])
                 out[event["new_id"]] = parent._replace(
-                    id=int(event["new_id"]),
+                    id=whole(event["new_id"], "new_id"),
                     size=sizes[1],
                     nearest=str(why["nearest_class"]),
-                    distance=_number(why["distance"]),
+                    distance=_number(why["distance"], "distance"),
                     shifts=_shifts(why["shift"], why["mean"]),
                     exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
                 )
@@ -101,13 +102,31 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
                 out[event["subclass_id"]] = out[event["subclass_id"]]._replace(alive=False)
             elif event["type"] == "SubclassRefuted" and event["subclass_id"] in out:
                 before = out[event["subclass_id"]]
-                out[event["subclass_id"]] = before._replace(size=int(event["size"]), refuted=str(event["label"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConnectorError(
-                f"event {number + 1} cannot be read ({type(error).__name__}: {error}); "
-                "give the file that `stream-osr run --events` wrote"
-            ) from None
+                size, known = whole(event["size"], "size"), str(event["label"])
+                out[event["subclass_id"]] = before._replace(size=size, refuted=known)
+        except UNUSABLE as error:
+            raise unreadable(event, f"event {number + 1}", "event", error) from None
     return out
+
+
+def told_by_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set[int]]:
+    """Count the events that are told by ``EventsSummed`` alone, by type; and which subclasses they announce.
+
+    Raises
+    ------
+    ConnectorError
+        If such an event cannot be read.
+    """
+    counts: Counter[str] = Counter()
+    emerged: set[int] = set()
+    for number, event in enumerate(events):
+        if event.get("type") == "EventsSummed":
+            try:
+                counts.update({str(kind): whole(count, "counts") for kind, count in event["counts"].items()})
+                emerged.update(whole(key, "emerged") for key in event["emerged"])
+            except UNUSABLE as error:
+                raise unreadable(event, f"event {number + 1}", "event", error) from None
+    return counts, emerged
 
 
 def from_model(inside: Inside) -> dict[int, Emerged]:
@@ -157,9 +176,9 @@ def with_truth(emerged: Mapping[int, Emerged], told: Decided) -> dict[int, Emerg
 
 
 def _shifts(shift: Mapping[Any, Any], mean: Mapping[Any, Any]) -> tuple[Shift, ...]:
-    found = [Shift(str(name), _number(value), _number(mean[name])) for name, value in shift.items()]
+    found = [Shift(str(name), _number(value, "shift"), _number(mean[name], "mean")) for name, value in shift.items()]
     return tuple(sorted(found, key=lambda s: -abs(s.shift) if math.isfinite(s.shift) else 0.0))
 
 
-def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+def _number(value: Any, name: str) -> float:
+    return math.nan if value is None or value != value else real(value, name)

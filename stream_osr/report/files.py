@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.records import Read, read_records
 from stream_osr_connectors import BadRecord, Format, open_source
-from stream_osr_connectors.lines import LineReader
 from stream_osr_connectors.loop import load_model
-from stream_osr_connectors.values import DecodeError
 
 ARCHIVE = b"PK"
 """How an archive begins."""
@@ -30,11 +27,14 @@ class Inputs(NamedTuple):
         Decisions, read while they are asked for; ``None``: there is no such file.
     events
         Events.
+    notes
+        Sentences about what is left out; complete when all is read.
     """
 
     model: OpenSetRecognizer | None
     decisions: Iterator[dict[str, Any]] | None
     events: list[dict[str, Any]]
+    notes: list[str]
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
@@ -46,17 +46,18 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         If a file cannot be read, is none of these, or there are two of a kind.
     """
     found: dict[str, Any] = {}
+    notes: list[str] = []
     for path in paths:
-        kind, content = _open(path)
+        kind, content = _open(path, notes)
         if kind == "nothing":
             continue
         if kind in found:
             raise ConnectorError(f"{path} holds {kind}, and so does another file; give one of each kind")
         found[kind] = content
-    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())))
+    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes)
 
 
-def _open(path: Path) -> tuple[str, Any]:
+def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     try:
         with path.open("rb") as file:
             archive = file.read(len(ARCHIVE)) == ARCHIVE
@@ -64,40 +65,24 @@ def _open(path: Path) -> tuple[str, Any]:
         raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
     if archive:
         return "a model", load_model(path)
-    records = _records(path)
+    records = read_records(path, notes)
     first = next(records, None)
     if first is None:
         return "nothing", None  # a run without events leaves an empty file
-    records = chain([first], records)
+    records = _after(first, records)
     if "p_unknown" in first:
         return "decisions", records
-    if "type" in first and "model" in first:
+    if "type" in first:
         return "events", records
     raise ConnectorError(
         f"{path} is no model, and its first line is neither a decision nor an event; give a saved model, "
-        "a checkpoint, or what `stream-osr run` wrote as JSON Lines"
+        "a checkpoint, or what `stream-osr run` wrote"
     )
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    lines = LineReader(path)
-    try:
-        for line in lines:
-            if line.is_blank():
-                continue
-            try:
-                record = json.loads(line.text())
-            except DecodeError as error:
-                raise ConnectorError(f"{path}, line {line.row}: {error}") from None
-            except ValueError as error:
-                raise ConnectorError(
-                    f"{path}, line {line.row} is not JSON ({error}); give a model or a file of JSON Lines"
-                ) from None
-            if not isinstance(record, dict):
-                raise ConnectorError(f"{path}, line {line.row} is no JSON object; give decisions or events")
-            yield record
-    finally:
-        lines.close()
+def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
+    yield first
+    yield from rest
 
 
 class Truth(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from stream_osr.errors import ConnectorError
 from stream_osr.recall import ExpectedRecall
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.records import UNUSABLE, real, unreadable, whole
 
 
 class Drop(NamedTuple):
@@ -67,17 +67,14 @@ def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, A
     for number, event in enumerate(events):
         try:
             if event["type"] == "RecallDropped":
-                now = ExpectedRecall(*(float(event[name]) for name in ExpectedRecall._fields))
-                drops.append(Drop(int(event["seq"]), now, float(event["promised"])))
+                now = ExpectedRecall(*(real(event[name], name) for name in ExpectedRecall._fields))
+                drops.append(Drop(whole(event["seq"], "seq"), now, real(event["promised"], "promised")))
             elif event["type"] == "SubclassRefuted":
-                share, size = float(event["known_share"]), int(event["size"])
-                told = Refuted(int(event["seq"]), int(event["subclass_id"]), str(event["label"]), share, size)
-                refuted.append(told)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConnectorError(
-                f"event {number + 1} cannot be read ({type(error).__name__}: {error}); "
-                "give the file that `stream-osr run --events` wrote"
-            ) from None
+                seq, key, size = (whole(event[name], name) for name in ("seq", "subclass_id", "size"))
+                share = real(event["known_share"], "known_share")
+                refuted.append(Refuted(seq, key, str(event["label"]), share, size))
+        except UNUSABLE as error:
+            raise unreadable(event, f"event {number + 1}", "event", error) from None
     if model is None:
         return Held(None, None, False, True, tuple(drops), tuple(refuted))
     signals, trained = model.signals, model.trained

@@ -59,7 +59,8 @@ def discovery(summary: Summary | None, told: Decided | None, emerged: Mapping[in
             groups.append(Group(str(group.name), False, group.size, None, shares))
     if told is not None and len(told.seq):
         n, n_new = len(told.seq), int(told.unknown.sum())
-        within = {name: int((~told.unknown & (told.label == code)).sum()) for code, name in enumerate(told.names)}
+        sizes_of = np.bincount(told.label[~told.unknown], minlength=len(told.names))
+        within = dict(zip(told.names, sizes_of.tolist(), strict=True))
         sizes = {key: int((told.unknown & (told.subclass == key)).sum()) for key in emerged}
     elif summary is not None and summary.stream_size:
         n = summary.stream_size

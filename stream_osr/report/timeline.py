@@ -86,7 +86,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     emerged
         Identities of the subclasses that have emerged.
     events
-        Events, as `stream_osr.Event.as_dict` makes them.
+        Events, as :func:`.happened.sort_out` gives them.
     """
     begin, end = int(told.seq.min()), int(told.seq.max()) + 1
     edges = np.unique(np.linspace(begin, end, min(BINS, end - begin) + 1).astype(np.int64))
@@ -105,11 +105,12 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     loose = told.unknown & ~np.isin(told.subclass, list(emerged))
     if loose.any():
         rows.append(Row("not grouped", True, count(loose)))
-    classes = {name: ~told.unknown & (told.label == code) for code, name in enumerate(told.names)}
-    common = sorted((name for name in classes if classes[name].any()), key=lambda name: -int(classes[name].sum()))
+    codes = {name: code for code, name in enumerate(told.names)}
+    sizes_of = np.bincount(told.label[~told.unknown], minlength=len(codes)).tolist()
+    common = sorted((name for name in codes if sizes_of[codes[name]]), key=lambda name: -sizes_of[codes[name]])
     taken = {row.name for row in rows}
     rows += [
-        Row(f"class {name}" if name in taken else name, False, count(classes[name]))
+        Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
         for name in told.known
         if name in common[:ROWS]
     ]
@@ -125,7 +126,7 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
         truly_unknown=count(told.truly_unknown),
         marks=marks,
         estimates=estimates,
-        drops=tuple(int(event["seq"]) for event in events if event.get("type") == "RecallDropped"),
+        drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
     )
 
 
@@ -135,10 +136,10 @@ def _events(
     marks, estimates = [], []
     for event in events:
         if event.get("type") == "NewClassesChanged":
-            estimates.append((int(event["seq"]), int(event["delta"])))
+            estimates.append((event["seq"], event["delta"]))
             continue
         name, kind = subclass_name(event.get("subclass_id", -1)), str(event.get("type"))
-        if name in shown:
+        if name in shown and "seq" in event:
             what = MARKS.get(kind, kind.removeprefix("Subclass").lower())
-            marks.append(Mark(name, int(event["seq"]), what, event.get("size")))
+            marks.append(Mark(name, event["seq"], what, event.get("size")))
     return tuple(marks), tuple(estimates)

@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
+from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.showing import shown
 
 NO_SUBCLASS = -1
 NO_LABEL = -1
+
+MOST_LABELS = 10_000
+"""Decided and true ones together: a page cannot show more, and a column of keys may be taken for that of labels."""
+
+SLACK = 1e-6
+"""By which an average of probabilities may leave its range."""
 
 
 class Decided(NamedTuple):
@@ -38,6 +46,8 @@ class Decided(NamedTuple):
         True label of each, ``NO_LABEL``: not told, shape (n,).
     truly_unknown
         The true label was of no class known at that moment, shape (n,).
+    repeated
+        Decisions that were read more than once, and count once.
     """
 
     names: tuple[str, ...]
@@ -49,6 +59,7 @@ class Decided(NamedTuple):
     p_unknown: NDArray[np.float64]
     truth: NDArray[np.int64]
     truly_unknown: NDArray[np.bool_]
+    repeated: int = 0
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -62,7 +73,7 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     Parameters
     ----------
     decisions
-        Decisions, in any order.
+        Decisions, in any order; one that comes again, as after a resumed run into a pipe, counts once.
     truth
         Gives the true label from the key of a decision and its number in the order of reading, if there is one.
 
@@ -81,21 +92,20 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     """
     codes: dict[str, int] = {}
     seq, label, subclass, true = array("q"), array("q"), array("q"), array("q")
-    p_unknown, unknown, truly = array("d"), array("b"), array("b")
+    p_unknown, unknown, truly, keys = array("d"), array("b"), array("b"), array("q")
     known: list[str] = []
     for number, decision in enumerate(decisions):
         try:
-            *classes, other = decision["probabilities"]
-            place, p, text = int(decision["seq"]), float(decision["p_unknown"]), str(decision["label"])
+            *classes, other = _classes(decision["probabilities"])
+            place, p = whole(decision["seq"], "seq"), _probability(decision["p_unknown"])
+            text, key = str(decision["label"]), hash(str(decision.get("key")))
             seat = decision["subclass_id"]
-            seat = NO_SUBCLASS if seat is None else int(seat)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ConnectorError(
-                f"record {number + 1} is no decision ({type(error).__name__}: {error}); "
-                "give the file that `stream-osr run --output` wrote"
-            ) from None
+            seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
+        except UNUSABLE as error:
+            raise unreadable(decision, f"record {number + 1}", "decision", error) from None
         told = truth(decision.get("key"), number) if truth is not None else None
         seq.append(place)
+        keys.append(key)
         label.append(codes.setdefault(text, len(codes)))
         unknown.append(text == other)
         subclass.append(seat)
@@ -103,14 +113,46 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
         true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
         truly.append(told is not None and told not in classes)
         known = classes
+        if len(codes) > MOST_LABELS:
+            raise ConnectorError(
+                f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different labels, "
+                "decided and true ones; name the column that has the classes as --label"
+            )
+    once = _first_times(*(np.array(column) for column in (seq, keys, label, subclass, p_unknown)))
     return Decided(
         names=tuple(codes),
         known=tuple(known),
-        seq=np.array(seq, dtype=np.int64),
-        label=np.array(label, dtype=np.int64),
-        unknown=np.array(unknown, dtype=bool),
-        subclass=np.array(subclass, dtype=np.int64),
-        p_unknown=np.array(p_unknown, dtype=np.float64),
-        truth=np.array(true, dtype=np.int64),
-        truly_unknown=np.array(truly, dtype=bool),
+        seq=np.array(seq, dtype=np.int64)[once],
+        label=np.array(label, dtype=np.int64)[once],
+        unknown=np.array(unknown, dtype=bool)[once],
+        subclass=np.array(subclass, dtype=np.int64)[once],
+        p_unknown=np.array(p_unknown, dtype=np.float64)[once],
+        truth=np.array(true, dtype=np.int64)[once],
+        truly_unknown=np.array(truly, dtype=bool)[once],
+        repeated=len(seq) - len(once),
     )
+
+
+def _classes(probabilities: object) -> list[str]:
+    """Give the known classes of a decision, and the unknown label, which comes last."""
+    if not isinstance(probabilities, Mapping) or not probabilities:
+        raise ValueError(f"probabilities is {shown(probabilities)}, which names no label")
+    return [str(name) for name in probabilities]
+
+
+def _probability(value: object) -> float:
+    p = real(value, "p_unknown")
+    if not -SLACK <= p <= 1.0 + SLACK:
+        raise ValueError(f"p_unknown is {p:.6g}, no probability")
+    return min(max(p, 0.0), 1.0)
+
+
+def _first_times(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the places of rows that are not there before."""
+    n = len(columns[0])
+    if len(np.unique(columns[0])) == n:
+        return np.arange(n)
+    order = np.lexsort(columns[::-1])  # keeps the order of equal rows
+    new = np.ones(n, dtype=bool)
+    new[1:] = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+    return np.sort(order[new])

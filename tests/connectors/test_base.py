@@ -10,6 +10,7 @@ import pytest
 import stream_osr_connectors as connectors
 from stream_osr_connectors import (
     BadRecord,
+    CheckedSink,
     CsvSink,
     CsvSource,
     JsonLinesSink,
@@ -23,6 +24,7 @@ from stream_osr_connectors import (
 
 PUBLIC_NAMES = [
     "BadRecord",
+    "CheckedSink",
     "CsvSink",
     "CsvSource",
     "Format",
@@ -89,6 +91,11 @@ def test_every_sink_keeps_the_contract(sink: Sink) -> None:
         assert sink.position() == checkpoint  # what is not flushed does not count
         sink.flush()
         assert sink.position() != checkpoint
+        assert isinstance(sink, CheckedSink)
+        before = sink.position()
+        sink.check(checkpoint)
+        sink.check(None)
+        assert sink.position() == before
         sink.truncate(checkpoint)
         assert sink.position() == checkpoint
         sink.truncate(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr_connectors import MemorySink, MemorySource, Record, open_source
+from stream_osr_connectors import MemorySink, MemorySource, Record, open_sink, open_source
 from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
 
@@ -127,3 +128,34 @@ def test_before_training_has_ended_features_may_come(tmp_path: Path) -> None:
     run(model, MemorySource([*first, *labelled, {"a": 1.0, "b": 1.0, "c": 1.0}]), Sinks(MemorySink()), totals=totals)
     assert (totals["labelled"], totals["decided"]) == (31, 1)
     assert model.counters["refused"] == 0
+
+
+BEYOND = [
+    '{"a": 1, "b": 1, "c": 1, "y": "%s"}' % ("l" * 300_000),
+    '{"a": 1, "b": 1, "c": 1, "y": "half a \\ud800"}',
+    '{"a": 1, "b": 1, "c": 1, "y": "third"}',
+    '{"a": 1, "b": 1, "c": 1, "id": "half a \\ud800"}',
+    '{"a": 1, "b": 1, "c": 1, "id": "%s"}' % ("k" * 5000),
+    '{"a": 1, "b": 1, "c": 1, "id": 9223372036854775808}',
+    '{"a": 1, "b": 1, "c": 1, "id": %s}' % ("[" * 30_000),
+    '{"a": 1, "b": 1, "c": 1, "id": %s}' % ("9" * 5000),
+]
+
+
+def test_what_is_beyond_the_bounds_is_set_aside(trained: TrainedModel, tmp_path: Path) -> None:
+    """The files are written: half of a surrogate pair in a key could not be."""
+    model = streaming(trained, max_classes=2)
+    lines = [*BEYOND, '{"a": 1, "b": 1, "c": 1, "id": "fine"}']
+    with (
+        open_source(write(tmp_path / "in.jsonl", lines), key="id", label="y", features=NAMES) as source,
+        open_sink(tmp_path / "out.jsonl") as decisions,
+        open_sink(tmp_path / "errors.jsonl") as errors,
+    ):
+        totals = run(model, source, Sinks(decisions, None, errors))
+    assert totals == {"read": 9, "set_aside": 8, "decided": 1}
+    assert model.signals.data_quality == 8
+    said = [json.loads(line)["reason"] for line in (tmp_path / "errors.jsonl").read_text().splitlines()]
+    expected = ["300000 bytes", "surrogate", "max_classes allows 2", "surrogate", "5000 bytes", "64 bits"]
+    assert [why in reason for why, reason in zip(expected, said, strict=False)] == [True] * 6
+    (decision,) = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert json.loads(decision)["key"] == "fine"

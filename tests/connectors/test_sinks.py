@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import stat
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import CsvSink, JsonLinesSink, Sink, open_sink
+from stream_osr_connectors import CsvSink, JsonLinesSink, Record, Sink, open_sink, open_source
 
 NAMES = ["out.csv", "out.csv.gz", "out.jsonl", "out.jsonl.gz"]
 
@@ -63,7 +64,7 @@ def test_gzip_starts_a_member_with_each_flush_that_has_data(tmp_path: Path) -> N
             write(sink, value)
             sink.flush()
             sink.flush()
-            assert sink.position() == {"offset": path.stat().st_size}
+            assert sink.position()["offset"] == path.stat().st_size
     assert path.read_bytes().count(b"\x1f\x8b\x08") == 2
 
 
@@ -183,6 +184,35 @@ def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
         open_sink(tmp_path / "missing" / name)
 
 
+def test_the_name_of_a_file_is_on_the_disk_before_its_position_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bool] = []
+    with open_sink(tmp_path / "out.jsonl") as sink:
+        monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+        write(sink, 1)
+        sink.flush()
+        assert synced[-1] is True
+        synced.clear()
+        write(sink, 2)
+        sink.flush()
+        assert synced == [False], "once is enough"
+
+
+@pytest.mark.parametrize(("private", "rights"), [(True, "0o600"), (False, "0o644")])
+def test_rights_of_a_file_that_is_made_and_of_one_that_is_there(tmp_path: Path, private: bool, rights: str) -> None:
+    (tmp_path / "there.jsonl").touch()
+    (tmp_path / "there.jsonl").chmod(0o640)
+    before = os.umask(0o022)
+    try:
+        for name in ("made.jsonl", "there.jsonl"):
+            open_sink(tmp_path / name, private=private).close()
+    finally:
+        os.umask(before)
+    found = [oct(stat.S_IMODE((tmp_path / name).stat().st_mode)) for name in ("made.jsonl", "there.jsonl")]
+    assert found == [rights, "0o640"]
+
+
 # --- full disks -------------------------------------------------------------------------------------
 
 
@@ -233,7 +263,7 @@ class SmallDisk(io.FileIO):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_going_on_after_a_full_disk_was_cleared(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_osr_connectors.byte_sink.open_output", lambda path: SmallDisk(path, "ab"))
+    monkeypatch.setattr("stream_osr_connectors.byte_sink.open_output", lambda path, **_: SmallDisk(path, "a+b"))
     with open_sink(tmp_path / name) as sink:
         write(sink, 1)
         sink.flush()
@@ -374,7 +404,54 @@ def test_csv_cells(tmp_path: Path) -> None:
     with (tmp_path / "out.csv").open(newline="", encoding="utf-8") as file:
         header, row = csv.reader(file)
     assert header == list(record)
-    assert row == ["", "", "", "0.1", "0.1", "0.5", "true", str(10**20), '{"x":[1,"y"]}', record["j"], "", "\rx"]
+    assert row == ["", "", "", "0.1", "0.1", "0.5", "true", str(10**20), '{"x":[1,"y"]}', record["j"], "", "'\rx"]
+
+
+RUN_BY_SPREADSHEETS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "＝1", "-"]
+AS_THEY_ARE = ["-1.5", "+49151", "-1e-3", ".5", "1-2", "a=b", "a@b", "'", "'tis", "", " x", "{}", "é", "red"]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.tsv", "out.csv.gz"])
+def test_csv_cells_that_a_spreadsheet_would_run_become_text(tmp_path: Path, name: str) -> None:
+    quoted = [f"'{word}" for word in RUN_BY_SPREADSHEETS]
+    with open_sink(tmp_path / name) as sink:
+        for word in [*RUN_BY_SPREADSHEETS, *quoted, *AS_THEY_ARE]:
+            sink.write({"@key": word, "number": -1.5, "why": {"=a": -1}})
+
+    def keys(name_of_key: str, csv_safe: bool) -> list[object]:
+        with open_source(tmp_path / name, key=name_of_key, features=["number"], csv_safe=csv_safe) as source:
+            found = [record for record in source if isinstance(record, Record)]
+        assert {record.features["number"] for record in found} == {-1.5}
+        return [record.key or "" for record in found]
+
+    assert keys("'@key", csv_safe=False) == [*quoted, *(f"'{word}" for word in quoted), *AS_THEY_ARE]
+    assert keys("@key", csv_safe=True) == [*RUN_BY_SPREADSHEETS, *quoted, *AS_THEY_ARE]
+
+
+def test_csv_as_it_is_on_demand(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "out.csv", csv_safe=False) as sink:
+        sink.write({"=key": "=1+1"})
+    assert (tmp_path / "out.csv").read_text() == "=key\n=1+1\n"
+
+
+@pytest.mark.parametrize("begun", ["safe", "raw", "by an earlier release"])
+def test_csv_goes_on_as_it_was_begun(tmp_path: Path, begun: str) -> None:
+    path, safe = tmp_path / "out.csv", begun == "safe"
+    with open_sink(path, csv_safe=safe) as sink:
+        sink.write({"key": "=1"})
+        sink.flush()
+        position = dict(sink.position())
+    if begun == "by an earlier release":
+        del position["safe"]
+    with open_sink(path, csv_safe=not safe) as sink:
+        sink.truncate(position)
+        sink.write({"key": "=2"})
+    assert path.read_text() == ("key\n'=1\n'=2\n" if safe else "key\n=1\n=2\n")
+    with open_sink(path, csv_safe=not safe) as sink:
+        sink.truncate(position)
+        sink.truncate(None)  # from the beginning by what is asked for now
+        sink.write({"key": "=3"})
+    assert path.read_text() == ("key\n=3\n" if safe else "key\n'=3\n")
 
 
 def test_csv_of_text_that_is_no_text(tmp_path: Path) -> None:
@@ -395,7 +472,7 @@ def test_csv_fields_by_the_first_record(tmp_path: Path) -> None:
 
 def test_csv_fields_by_name(tmp_path: Path) -> None:
     with CsvSink(tmp_path / "out.csv", fields=["a", "b"], delimiter="\t") as sink:
-        assert sink.position() == {"offset": 0, "fields": ["a", "b"]}
+        assert {**sink.position(), "inode": 0} == {"offset": 0, "inode": 0, "fields": ["a", "b"], "safe": True}
         sink.flush()
         assert (tmp_path / "out.csv").read_text() == "a\tb\n"  # a table although there is no row
         position = sink.position()

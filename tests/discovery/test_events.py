@@ -13,6 +13,7 @@ import pytest
 from stream_osr import (
     ClassDrifted,
     Event,
+    EventsSummed,
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
@@ -57,6 +58,7 @@ EVENTS: list[Event] = [
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20),
     RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97),
+    EventsSummed(**ABOUT, counts={"SubclassGrew": 7, "SubclassEmerged": 2}, since=3, until=90, emerged=(5, 9)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),
     ClassDrifted(
         **ABOUT,

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.engine import Menu
 from stream_osr.recall import ExpectedRecall
-from stream_osr_connectors.kafka.figures import Figures, PartitionFigures, Recall
+from stream_osr_connectors.kafka.figures import SUMMED, Figures, PartitionFigures, Recall
 from stream_osr_connectors.kafka.metrics import Overview
+from stream_osr_connectors.kafka.monitor import Monitor
 from stream_osr_connectors.kafka.settings import ServiceSettings
+from tests.kafka.test_monitor import get
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "kafka"
@@ -33,11 +34,21 @@ def exposed() -> dict[str, set[str]]:
     figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall)
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, 0)
-    for name in ("unreadable", "missing", "values", "clamped", "unaccounted"):
+    for name in (
+        "unreadable",
+        "missing",
+        "values",
+        "clamped",
+        "unaccounted",
+        "commands_left",
+        SUMMED + "SubclassGrew",
+    ):
         figures.add(name, 0)
-    registry = CollectorRegistry()
-    registry.register(Overview("in", lambda: {"w": figures}, 1.0))
-    families = text_string_to_metric_families(generate_latest(registry).decode())
+    monitor = Monitor("127.0.0.1", 0, Overview("in", lambda: {"w": figures}, 1.0))
+    try:
+        families = text_string_to_metric_families(get(f"http://{monitor.address}", "/metrics", "text/plain")[1])
+    finally:
+        monitor.close()
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}
 
 

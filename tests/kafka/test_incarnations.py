@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,11 @@ def test_a_file_that_cannot_be_read_is_no_first_life(tmp_path: Path) -> None:
     (tmp_path / "in.topic").write_text("{")
     with pytest.raises(PersistenceError, match="which says which topic in it was"):
         seen(tmp_path, "a")
+
+
+def test_what_is_written_down_is_on_the_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(stat.S_ISDIR(os.fstat(file).st_mode)))
+    seen(tmp_path, "first")
+    assert synced == [False, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["in.topic"]

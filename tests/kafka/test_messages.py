@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stream_osr import Decision, Event, OpenSetRecognizer, RecallDropped, SubclassRefuted
+from stream_osr import Decision, Event, EventsSummed, OpenSetRecognizer, RecallDropped, SubclassRefuted
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder
@@ -86,9 +86,10 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
     [
         (SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20), "in/3:9"),
         (RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97), "in/3"),
+        (EventsSummed(**ABOUT, counts={"SubclassGrew": 7}, since=3, until=9, emerged=(4, 5)), "in/3"),
     ],
 )
-def test_what_references_tell_is_as_the_schema_says(told: Event, subject: str) -> None:
+def test_what_came_later_is_as_the_schema_says(told: Event, subject: str) -> None:
     check = validator("event")
     (published,) = events_of([told])
     value = orjson.loads(published.value or b"")

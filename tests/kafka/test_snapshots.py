@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 from collections.abc import Iterator
@@ -87,6 +88,24 @@ def test_without_room_there_is_no_half_file(state: Partition, snapshots: Snapsho
             snapshots.write(*PLACE, later)
         assert set(snapshots.folder.iterdir()) == before
     assert snapshots.read(*PLACE, state.lineage, state.history.last, state.model.trained) is not None
+
+
+def test_snapshots_hold_rows_and_are_their_owners_alone(state: Partition, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        snapshots = Snapshots(tmp_path / "group", keep=2)
+        snapshots.open()
+        first = snapshots.write(*PLACE, state)
+        rights = (oct(snapshots.folder.stat().st_mode & 0o7777), oct(first.stat().st_mode & 0o777))
+        snapshots.folder.chmod(0o2770)  # for workers of several users
+        os.umask(0o007)
+        snapshots.open()
+        second = snapshots.write(*PLACE, advance(state, [records(20, begin=100)])[0])
+    finally:
+        os.umask(before)
+    assert rights == ("0o700", "0o600")
+    assert oct(snapshots.folder.stat().st_mode & 0o7777) == "0o2770"
+    assert oct(second.stat().st_mode & 0o777) == "0o660"
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.report import report_page
 from tests.blobs import around
 from tests.report.browser import open_browser
-from tests.report.conftest import KNOWN
+from tests.report.conftest import KNOWN, as_written
 
 WIDE, NARROW = 1280, 380
 
@@ -202,3 +203,118 @@ def test_a_name_in_the_plane_says_what_it_is(opened):
         assert "a known class" in tip.inner_text()
         assert page.evaluate("window.hacked === undefined")
         page.mouse.move(1, 1)
+
+
+HOSTILE = {
+    "script": "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1>",
+    "line": "a\u2028b\u2029c\nd",
+    "quotes": "\"'`\\ ${window.hacked=1} {{ 1 }} datum.x['",
+    "bidi": "\u202egnp.exe\u2066\u200b\u0000\x1b",
+    "long": "wide " + "x" * 10_000,
+    "surrogate": "\ud800half",
+}
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory) -> Path:
+    """A page whose features, labels, keys, true labels, events and title are hostile."""
+    rng = np.random.default_rng(2)
+    centres = {text: 9.0 * np.eye(6)[number] for number, text in enumerate(HOSTILE.values())}
+    new = centres.pop(HOSTILE["line"])
+    model = OpenSetRecognizer(batch_size=32, seed=4, chains=1)
+    model.limited = False  # an earlier release took any name
+    for label, centre in centres.items():
+        for x in around(tuple(centre), 60, rng, HOSTILE.values()):
+            model.learn_one(x, label)
+    model.freeze()
+    labels = []
+    for number in range(300):
+        label = list(centres)[number % 5] if number < 100 or number % 2 else HOSTILE["line"]
+        labels.append(label)
+        x = around(tuple(centres.get(label, new)), 1, rng, HOSTILE.values())[0]
+        model.learn_one(x, key=f"{list(HOSTILE.values())[number % 6]}{number}")
+    model.flush()
+    decisions, events = as_written(model.drain()), as_written(model.drain_events())
+    jump = {"type": HOSTILE["script"], "model": events[0]["model"], "seq": 9, **{text: text for text in centres}}
+    page = report_page(
+        model, decisions, [*events, jump], lambda key, number: labels[number], HOSTILE["script"], [HOSTILE["bidi"]]
+    )
+    path = tmp_path_factory.mktemp("hostile") / "report.html"
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def seen(browser, hostile) -> Iterator[Opened]:
+    page = browser.new_page(viewport={"width": WIDE, "height": 900})
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(hostile.as_uri())
+    page.wait_for_selector("html[data-drawn=yes]", timeout=30_000)
+    yield Opened(page, said, asked)
+    page.close()
+
+
+def test_hostile_text_is_drawn_as_text(seen, hostile):
+    page = seen.page
+    assert seen.said == []
+    assert seen.asked == [hostile.as_uri()]
+    assert page.evaluate("window.hacked === undefined")
+    assert page.locator("script").count() == 3
+    assert page.locator("main img").count() == 0
+    for figure in page.locator("[data-figure]").all():
+        assert figure.locator("svg").bounding_box() is not None
+        assert figure.locator("svg path, svg line").count() > 3
+    labels = page.locator("[data-figure^=shifts] .role-axis-label text").all_text_contents()
+    assert any(label.startswith("a\\u2028b") for label in labels), labels
+    text = page.evaluate("document.body.innerText")
+    assert not set(text) & set("\u202e\u2066\u200b\u2028\x1b\x00")
+    assert "\\u202egnp.exe" in text
+    assert "\\ud800half" in text
+    assert "x" * 500 not in text
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_what_is_under_the_pointer_of_a_hostile_figure_is_text(seen):
+    page = seen.page
+    band = page.locator("[data-figure=arrivals] .mark-rect path").last
+    band.scroll_into_view_if_needed()
+    band.hover(force=True)
+    page.locator("#vg-tooltip-element.visible").wait_for()
+    assert page.evaluate("window.hacked === undefined")
+    assert seen.said == []
+
+
+MADE = "const made = document.createElement('{}'); made.{}; document.body.append(made)"
+DEEDS = (
+    (MADE.format("script", "textContent = 'window.hacked = 1'"), "script-src"),
+    (MADE.format("script", "src = 'data:,window.hacked = 1'"), "script-src"),
+    ("document.body.setAttribute('onclick', 'window.hacked = 1'); document.body.click()", "script-src"),
+    ("setTimeout('window.hacked = 1')", "script-src"),
+    (MADE.format("base", "href = 'https://example.org/'"), "base-uri"),
+    (MADE.format("form", "action = 'https://example.org/'") + "; made.submit()", "form-action"),
+    ("document.body.setAttribute('style', 'display: none')", "style-src"),
+    (MADE.format("style", "textContent = 'body { display: none }'"), "style-src"),
+    (MADE.format("img", "src = 'https://example.org/x.png'"), "img-src"),
+    (MADE.format("iframe", "src = 'https://example.org/'"), "default-src"),
+    ("fetch('https://example.org/').catch(() => 0)", "default-src"),
+)
+
+
+@pytest.mark.parametrize(("deed", "refused"), DEEDS)
+def test_the_policy_of_the_page_refuses(seen, hostile, deed, refused):
+    seen.page.evaluate(f"() => {{ {deed} }}")
+    seen.page.wait_for_timeout(200)
+    assert any(refused in line for line in seen.said), seen.said
+    assert seen.page.evaluate("window.hacked === undefined")
+    assert seen.page.evaluate("getComputedStyle(document.body).display") == "block"
+    assert seen.page.url == hostile.as_uri()
+
+
+def test_the_page_reads_no_code_out_of_text(hostile):
+    policy = hostile.read_text(encoding="utf-8").partition("Content-Security-Policy")[2].partition(">")[0]
+    assert "unsafe" not in policy
+    assert policy.count("'sha256-") == 3

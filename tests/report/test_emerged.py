@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report.emerged import from_decisions, from_events, from_model, with_truth
+from stream_osr.report.emerged import from_decisions, from_events, from_model, told_by_sums, with_truth
 from stream_osr.report.inside import look_inside
 from stream_osr.report.told import gather
 from tests.report.conftest import EVIL_FEATURES, NEW
@@ -62,5 +62,18 @@ def test_true_classes_are_counted(run):
 
 
 def test_a_broken_event_is_named_by_its_number(run):
-    with pytest.raises(ConnectorError, match="event 2 cannot be read"):
+    with pytest.raises(ConnectorError, match="event 2 is no event"):
         from_events([run.events[0], {"type": "SubclassEmerged", "explanation": {}}])
+
+
+SUM = {"type": "EventsSummed", "counts": {"SubclassEmerged": 2, "SubclassGrew": 3}, "emerged": [4, 9]}
+
+
+def test_what_is_summed_up_is_counted_and_its_subclasses_are_named():
+    counts, emerged = told_by_sums([{"type": "SubclassGrew"}, SUM, {**SUM, "emerged": [5]}])
+    assert counts == {"SubclassEmerged": 4, "SubclassGrew": 6}
+    assert emerged == {4, 5, 9}
+    assert from_events([SUM]) == {}
+    for broken in ({**SUM, "counts": [1]}, {**SUM, "emerged": None}, {"type": "EventsSummed"}):
+        with pytest.raises(ConnectorError, match="event 2 cannot be read"):
+            told_by_sums([SUM, broken])

@@ -36,7 +36,8 @@ def test_a_checkpoint_holds_a_model_and_gzip_is_read(run, files, tmp_path):
     ("text", "said"),
     [
         ('{"a": 1}', "neither a decision nor an event"),
-        ("key,label\n1,red\n", "line 1 is not JSON"),
+        ("key,label\n1,red\n", "neither a decision nor an event"),
+        ("key;label\n1;red\n", "line 1 is not JSON"),
         ("[1, 2]", "line 1 is no JSON object"),
         ("PK damaged", "damaged, or not a saved stream-osr model"),
     ],

@@ -140,3 +140,20 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch, run):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingExtra, match=r"needs altair; pip install 'stream-osr\[plot\]'"):
         report_page(events=run.events)
+
+
+def test_what_was_summed_up_is_said_and_shown(run):
+    emerged = [event for event in run.events if event["type"] == "SubclassEmerged"]
+    key, model = emerged[0]["subclass_id"], emerged[0]["model"]
+    told = [event for event in run.events if event.get("subclass_id") != key]
+    summed = {
+        **{"type": "EventsSummed", "batch": 9, "seq": 900, "model": model, "since": 1, "until": 2},
+        **{"counts": {"SubclassEmerged": 1, "SubclassGrew": 1234}, "emerged": [key]},
+    }
+    silent = Page(report_page(None, run.decisions, told))
+    assert "summed up" not in silent.text
+    page = Page(report_page(None, run.decisions, [*told, summed]))
+    assert "1,235 events were summed up, not told one by one: 1 SubclassEmerged, 1,234 SubclassGrew." in page.text
+    rows = json.dumps(page.specs["arrivals"])
+    assert f'"S{key}"' in rows
+    assert f'"S{key}"' not in json.dumps(silent.specs["arrivals"])

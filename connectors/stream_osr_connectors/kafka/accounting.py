@@ -6,10 +6,10 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from stream_osr import RecallDropped
+from stream_osr import EventsSummed, RecallDropped
 from stream_osr.recall import ExpectedRecall
 
-from .figures import Figures, Recall
+from .figures import SUMMED, Figures, Recall
 from .messages import Outgoing
 from .publishing import Batch
 from .settings import ServiceSettings
@@ -42,6 +42,7 @@ def account(
         figures.add("skipped", number, outcome.skipped)
         figures.add("missing", number, outcome.missing)
         figures.add("values", number, outcome.values)
+        figures.add("commands_left", number, outcome.left)
         made = [decision for origin, decision in outcome.decisions if (number, origin.offset) not in dead]
         unknown = sum(decision.label == next(reversed(decision.probabilities)) for decision in made)
         figures.add("unknown", number, unknown)
@@ -54,6 +55,9 @@ def account(
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
             its.follow(after.model)
         for event in outcome.events:
+            if isinstance(event, EventsSummed):
+                for kind, count in event.counts.items():
+                    figures.add(f"{SUMMED}{kind}", number, count)
             if isinstance(event, RecallDropped):
                 now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
                 told = Recall(now, event.promised, dropped=True)

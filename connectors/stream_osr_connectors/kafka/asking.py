@@ -9,7 +9,8 @@ from typing import Any
 
 import orjson
 
-from stream_osr.errors import ConnectorError, InvalidParameter
+from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, InvalidParameter
+from stream_osr.limits import check_key, check_label
 from stream_osr_connectors.values import DecodeError
 
 from .client import ClientError, PlainProducer, explained, read_all, start_explained
@@ -43,10 +44,13 @@ def ask(settings: ServiceSettings, *asked: Mapping[str, Any]) -> str:
     topic = settings.labels
     if topic is None:
         raise InvalidParameter("setting labels: name the topic of labels that the service reads")
-    values = [orjson.dumps(each) for each in asked]
     try:
+        values = [orjson.dumps(each) for each in asked]
         commands = [parse(value) for value in values]
-    except DecodeError as error:
+        for command in commands:
+            check_key(command.key)
+            check_label(command.label)
+    except (TypeError, DecodeError, InvalidInstance, InvalidLabel) as error:
         raise InvalidParameter(f"the service could not do that: {error}") from None
     with start_explained(settings):
         producer = PlainProducer.of(settings, ANSWER_SECONDS)

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
+from stream_osr.showing import shown
 
-VERSIONS = "1", "2", "3"
+VERSIONS = "1", "2", "3", "4"
 """Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
 
 MOST_CHARACTERS = 4000
@@ -124,7 +125,7 @@ class Progress(NamedTuple):
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
     >>> Progress("0123abcd", "77aa", history).text()
-    '3 0123abcd 77aa 0+0f 256*2,7+1'
+    '4 0123abcd 77aa 0+0f 256*2,7+1'
     >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
     True
     """
@@ -132,7 +133,7 @@ class Progress(NamedTuple):
     model: str
     lineage: str
     history: History
-    rules: int = 3
+    rules: int = 4
 
     def text(self) -> str:
         """Write it down; see ``MOST_CHARACTERS``."""
@@ -154,17 +155,17 @@ class Progress(NamedTuple):
         LaterReleaseError
             If a later release has written it.
         """
-        shown = text if len(text) <= 40 else text[:37] + "..."
         version = text.partition(" ")[0]
         if version.isdecimal() and version not in VERSIONS:
             raise LaterReleaseError(
-                f"the committed offset carries {shown!r}, which a later release of stream-osr wrote; go on with "
+                f"the committed offset carries {shown(text)}, which a later release of stream-osr wrote; go on with "
                 "that, or with another group"
             )
         found = _FORM.fullmatch(text)
         if found is None:
             raise ConnectorError(
-                f"the committed offset carries {shown!r}, which stream-osr did not write; go on with another group"
+                f"the committed offset carries {shown(text)}, which stream-osr did not write; go on with another "
+                "group"
             )
         steps = [_STEP.fullmatch(step) for step in found["steps"].split(",") if step]
         parsed = [

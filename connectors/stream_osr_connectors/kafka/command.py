@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr.terminal import guard
 from stream_osr_connectors.values import DecodeError, label_of_text
 
 from .asking import ask, meant
@@ -220,6 +221,7 @@ def _work_together(settings: ServiceSettings, told: Told) -> None:
 def work_under_parent(order: Order, pipe: Connection) -> None:
     """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
     settings, told, figures = order.settings, Told.by_signals(), Figures()
+    guard()
     begin_logging(settings)
     report(figures, pipe, gone=told.stop.set)
     with _errors_logged(figures, order.tries):

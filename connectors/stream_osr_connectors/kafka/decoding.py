@@ -12,11 +12,13 @@ import orjson
 
 from stream_osr.errors import ConnectorError
 from stream_osr.features import LARGEST, Name, plain_rows
+from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
+from stream_osr.showing import shown
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.values import DecodeError, shown
+from stream_osr_connectors.values import DecodeError
 
-from .messages import MOST_KEY_BYTES, Decoder, Received, check_envelope
+from .messages import Decoder, Received, check_envelope
 from .settings import ServiceSettings
 
 
@@ -124,7 +126,7 @@ class JsonDecoder:
                 key = None if key_field is None else parsed.get(key_field)
                 if key is None:
                     key = _key_text(received)
-                elif not (type(key) is int or (type(key) is str and len(key) <= MOST_KEY_BYTES)):
+                elif type(key) not in (int, str) or not fits_as_key(key):
                     continue
                 time = None if time_field is None else parsed.get(time_field)
                 if time is not None:

@@ -20,6 +20,9 @@ from stream_osr.recall import ExpectedRecall
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
 
+SUMMED = "summed "
+"""How the counts of events begin that were not told one by one; their type follows."""
+
 STARTING = "starting"
 """Why a worker is not ready that has not said anything yet."""
 
@@ -144,8 +147,10 @@ class Figures:
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
         read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
         (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
-        them); by name and -1: ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``,
-        ``retried`` (transactions tried again), ``rebalances``, ``consumers`` made.
+        them), ``commands_left`` (what was asked and could not be done), ``summed`` and a type (events that were told
+        by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels that are no commands),
+        ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``, ``retried`` (tried
+        again), ``rebalances``, ``consumers`` made.
     times
         By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
     partitions

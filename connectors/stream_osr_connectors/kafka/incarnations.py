@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
 logger = logging.getLogger("stream_osr.kafka")
@@ -80,12 +80,9 @@ class Incarnations:
         content = {"ids": self._ids, "partitions": self.partitions}
         if not self._ids or content == self._read():
             return
-        new = self._path.with_name(f".{self._path.name}.{secrets.token_hex(8)}")
         try:
-            new.write_text(json.dumps(content))
-            new.replace(self._path)
+            write_whole(self._path, lambda file: file.write(json.dumps(content).encode()))
         except OSError as error:
-            new.unlink(missing_ok=True)
             raise PersistenceError(f"cannot write {self._path}: {error.strerror}") from None
 
     def tell(self, decided: Mapping[int, int], on_lost_state: str) -> None:

@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors.values import DecodeError
 
 from .client import ClientError, TopicFollower
+from .commands import Commands
+from .figures import Figures
 from .labelling import Command, parse
 from .patience import Backoff, Seldom
 from .settings import ServiceSettings
@@ -33,6 +34,12 @@ class Labels(Protocol):
 
     def between(self, begin: int, end: int) -> Sequence[Command]:
         """Return the commands from one place up to another, which has been read."""
+
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Say whether somebody has named, muted or undone something in a partition since a place.
+
+        Late labels wait for instances.
+        """
 
     def close(self) -> None:
         """Let go of the topic."""
@@ -58,12 +65,23 @@ class NoLabels:
             raise ConnectorError("labels were applied to this stream before; name their topic again as labels")
         return ()
 
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Nobody has."""
+        return False
+
     def close(self) -> None:
         """Do nothing."""
 
 
 class LabelLog:
-    """The commands of a topic, all of them in memory: people ask for little.
+    """The commands of a topic, all of them in memory, as short as they can be said.
+
+    Parameters
+    ----------
+    settings
+        Name the topic.
+    figures
+        Where it counts records that are no commands.
 
     Raises
     ------
@@ -71,9 +89,9 @@ class LabelLog:
         If the topic has not one partition.
     """
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
         self._topic = settings.labels or ""
-        self._settings = settings
+        self._settings, self._figures = settings, figures
         self._follower: TopicFollower | None = TopicFollower.of(settings, self._topic)
         count = len(self._follower.places)
         if count != 1:
@@ -85,8 +103,7 @@ class LabelLog:
         first, ends = self._follower.bounds()
         self._first = self.end = first[self._place]
         self._follower.seek(first)
-        self._places: list[int] = []
-        self._commands: list[Command] = []
+        self._commands = Commands()
         self._backoff = Backoff()
         self._seldom = Seldom(logger)
         self._looked = 0.0
@@ -121,12 +138,19 @@ class LabelLog:
         ConnectorError
             If the topic no longer holds them, or does not hold them yet.
         """
-        if begin < end and not self._first <= begin <= end <= self.end:
-            raise ConnectorError(
-                f"a replay needs the labels from {begin} to {end}, and topic {self._topic} holds {self._first} to "
-                f"{self.end}; keep labels for ever (retention.ms=-1)"
-            )
-        return [c for place, c in zip(self._places, self._commands, strict=True) if begin <= place < end]
+        self._check(begin, end)
+        return self._commands.between(begin, end)
+
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Say whether somebody has named, muted or undone something in a partition since a place.
+
+        Raises
+        ------
+        ConnectorError
+            If the topic no longer holds what was asked since then.
+        """
+        self._check(begin, self.end)
+        return self._commands.asked.get((topic, number), -1) >= begin
 
     def close(self) -> None:
         """Let go of the topic."""
@@ -135,21 +159,25 @@ class LabelLog:
             with suppress(ClientError):
                 follower.close()
 
+    def _check(self, begin: int, end: int) -> None:
+        if begin < end and not self._first <= begin <= end <= self.end:
+            raise ConnectorError(
+                f"a replay needs the labels from {begin} to {end}, and topic {self._topic} holds {self._first} to "
+                f"{self.end}; keep labels for ever (retention.ms=-1)"
+            )
+
     def _read(self, follower: TopicFollower, seconds: float) -> None:
         for received in follower.poll(seconds, most=500):
             try:
                 command = parse(received.value)
-            except DecodeError as error:
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever it is: the topic is kept for ever, and each start comes to it
                 logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
+                self._figures.add("commands_unreadable")
                 continue
-            self._places.append(received.offset)
-            self._commands.append(command)
+            self._commands.append(received.offset, command)
         self.end = follower.position(self._place)
-
-
-def asks(labels: Labels, topic: str, number: int, begin: int) -> bool:
-    """Say whether somebody has named, muted or undone something in a partition; late labels wait for instances."""
-    return any((command.topic, command.partition) == (topic, number) for command in labels.between(begin, labels.end))
 
 
 def tell_of_gap(labels: Labels, place: str, applied: int) -> None:

@@ -7,14 +7,17 @@ two micro-batches. How far it has come is written down with its offset, so that 
 from __future__ import annotations
 
 import logging
+import re
 from typing import Literal, NamedTuple
 
 import orjson
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
-from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo
-from stream_osr_connectors.values import DecodeError, key_of, label_of_json, shown
+from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
+from stream_osr.limits import MOST_DIGITS
+from stream_osr.showing import shown
+from stream_osr_connectors.values import DecodeError, key_of, label_of_json
 
 logger = logging.getLogger("stream_osr.kafka")
 
@@ -48,6 +51,10 @@ class Command(NamedTuple):
     run: str | None = None
 
 
+MOST_COMMAND_BYTES = 1 << 18
+"""Of a command: a decision of a class with so long a name never fitted into its topic."""
+
+
 def parse(value: bytes | None) -> Command:
     """Read a record of the topic.
 
@@ -63,6 +70,8 @@ def parse(value: bytes | None) -> Command:
     >>> parse(b'{"key": "a7", "label": "leak"}').action, parse(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
     """
+    if value is not None and len(value) > MOST_COMMAND_BYTES:
+        raise DecodeError(f"it has {len(value)} bytes; {MOST_COMMAND_BYTES} are allowed")
     try:
         parsed = orjson.loads(value or b"")
     except orjson.JSONDecodeError:
@@ -89,14 +98,19 @@ def parse(value: bytes | None) -> Command:
     return Command("label", key=key, label=label)
 
 
-def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int, run: str) -> None:
-    """Do what is asked of one partition's recognizer; what cannot be done is logged, and the stream goes on."""
+def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int, run: str) -> bool:
+    """Do what is asked of one partition's recognizer; what cannot be done is logged, and the stream goes on.
+
+    Returns
+    -------
+    False: it is left. True: it is done, or asked of another partition.
+    """
     if command.partition is not None and (command.topic, command.partition) != (topic, partition):
-        return
+        return True
     if command.run not in (None, run):
         why = "it was asked of an earlier run, and the partition has begun anew since"
         logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, why)
-        return
+        return False
     subclass = [] if command.subclass is None else [command.subclass]
     try:
         if command.action == "undo":
@@ -108,19 +122,29 @@ def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int
                 model.promote(subclass, command.label)
             else:
                 model.learn_label(command.key, command.label)
-    except (InvalidLabel, InvalidSubclass, NothingToUndo) as error:
+    except MemoryError:
+        raise
+    except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo) as error:
         logger.warning("%s/%d: %s was asked for and is left: %s", topic, partition, command.action, error)
-        return
+        return False
+    except Exception:  # an error of ours: the topic is kept for ever, and each start would come to it again
+        told = "%s/%d: %s was asked for and is left: it failed; nothing was changed"
+        logger.exception(told, topic, partition, command.action)
+        return False
     if command.action != "label":  # every partition hears of a label, and one knows the key
         logger.info("%s/%d: %s was asked for and is done", topic, partition, command.action)
+    return True
 
 
 def _place(value: object, whole: bool) -> tuple[str, int, int | None]:
     """Read ``topic/partition:id``, or without the id."""
     form = "topic/partition:id" if whole else "topic/partition"
-    if isinstance(value, str):
-        topic, _, rest = value.rpartition("/")
-        partition, colon, subclass = rest.partition(":")
-        if topic and partition.isdecimal() and bool(colon) == whole and (subclass.isdecimal() or not whole):
-            return topic, int(partition), int(subclass) if whole else None
-    raise DecodeError(f"{shown(value)} is not of the form {form}")
+    found = (_WHOLE if whole else _PARTITION).fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise DecodeError(f"{shown(value)} is not of the form {form}, with up to {MOST_DIGITS} digits each")
+    topic, partition, *subclass = found.groups()
+    return topic, int(partition), int(subclass[0]) if whole else None
+
+
+_PARTITION = re.compile(rf"(.+)/(\d{{1,{MOST_DIGITS}}})", re.DOTALL)
+_WHOLE = re.compile(rf"{_PARTITION.pattern}:(\d{{1,{MOST_DIGITS}}})", re.DOTALL)

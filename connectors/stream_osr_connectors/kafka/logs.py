@@ -9,11 +9,14 @@ from typing import Any
 
 import orjson
 
+from stream_osr.showing import printable
+from stream_osr.terminal import OneLine, traceback_lines
+
 from .client import quieten
 from .settings import ServiceSettings
 
 
-class JsonLines(logging.Formatter):
+class JsonLines(OneLine):
     """One JSON object a line: ``time``, ``level``, ``logger``, ``instance``, ``message``, perhaps ``error``.
 
     Examples
@@ -24,8 +27,8 @@ class JsonLines(logging.Formatter):
     """
 
     def __init__(self, instance: str) -> None:
-        super().__init__()
-        self._instance = instance
+        super().__init__("%(message)s", traces=True)
+        self._instance = printable(instance)
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as a line."""
@@ -33,22 +36,23 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "time": moment.replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "logger": record.name,
+            "logger": printable(record.name),
             "instance": self._instance,
-            "message": record.getMessage(),
+            "message": printable(record.getMessage()),
         }
         if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+            line["error"] = "\n".join(traceback_lines(record.exc_info))
+        return orjson.dumps(line).decode()
 
 
 def begin_logging(settings: ServiceSettings) -> None:
-    """Log to standard error, as the settings say."""
+    """Log to standard error, as the settings say; warnings, too."""
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format == "json":
         handler.setFormatter(JsonLines(settings.instance))
     else:
         name = settings.instance.replace("%", "%%")
-        handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {name} %(message)s"))
+        handler.setFormatter(OneLine(f"%(asctime)s %(levelname)s {name} %(message)s", traces=True))
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    logging.captureWarnings(capture=True)
     quieten()

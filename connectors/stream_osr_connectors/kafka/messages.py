@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import orjson
 
+from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
@@ -22,9 +23,8 @@ ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY
 _OURS = ("ce_", "content-type", "__connect.errors.")
 """Headers that are about the message itself: ours replace those of the input."""
 
-MOST_KEY_BYTES = 4096
 MOST_HEADER_BYTES = 1 << 16
-"""Of what is passed through: longer ones are dead letters, so that decisions and events always fit."""
+"""Of what is passed through: more is a dead letter, so that decisions and events always fit."""
 
 
 class RawName(str):

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from .figures import BOUNDS, Figures, Histogram, PartitionFigures
+from .figures import BOUNDS, SUMMED, Figures, Histogram, PartitionFigures
 
 PREFIX = "stream_osr_"
 
@@ -37,6 +37,11 @@ _PARTITION_COUNTS = {
     "unreadable": (
         "unreadable",
         "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
+    ),
+    "commands_left": (
+        "commands_left",
+        "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that cannot be "
+        "one counts in each partition.",
     ),
     "missing": (
         "features_missing",
@@ -63,6 +68,10 @@ _WORKER_COUNTS = {
     "abandoned": ("transactions_abandoned", "Transactions that never ended and were left behind."),
     "fenced": ("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
     "retried": ("transactions_retried", "Transactions tried again."),
+    "commands_unreadable": (
+        "commands_unreadable",
+        "Records of the topic of labels that are no commands, since its beginning.",
+    ),
     "rebalances": ("rebalances", "Times that partitions went to other workers."),
     "consumers": ("consumers", "Consumers made: one at the start, one more after each failure."),
 }
@@ -215,6 +224,16 @@ class Overview(Collector):
                 for partition, count in _counts(of, decided):
                     decisions.add_metric([worker, self._topic, str(partition), decided], count)
         yield decisions
+        summed = CounterMetricFamily(
+            PREFIX + "events_summed",
+            "Events that an EventsSummed told of instead of their own, by type.",
+            labels=[*_OF_PARTITION, "type"],
+        )
+        for worker, of in workers.items():
+            for (name, partition), count in sorted(of.counts.items()):
+                if name.startswith(SUMMED):
+                    summed.add_metric([worker, self._topic, str(partition), name.removeprefix(SUMMED)], count)
+        yield summed
         for name, (text, value) in _PARTITION_GAUGES.items():
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
             for worker, of in workers.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.atomic import flush_folder
 from stream_osr.errors import PersistenceError, StreamOSRError
 
 from .partition import seed_of
@@ -23,7 +24,7 @@ WITHOUT_END = 1 << 62
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change under a running group: a replay leads to the same state."""
 
-_CAME_LATER = {"references": 1000, "max_false_unknown": None, "follow_drift": False}
+_CAME_LATER = {"references": 1000, "max_false_unknown": None, "follow_drift": False, "max_classes": 1000}
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")
@@ -200,6 +201,8 @@ class Journal(NamedTuple):
                 file.write(begin + identity.encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
+            if not whole:
+                flush_folder(self.folder)
         except OSError as error:
             raise PersistenceError(
                 f"cannot write {path}: {error.strerror}; check that there is room, or set another folder as state"

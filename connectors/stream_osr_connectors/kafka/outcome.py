@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
         Of its last record, milliseconds since 1970; -1: none.
     missing, values
         Feature values that were missing, and those that were expected, over the instances taken.
+    left
+        What was asked of it and could not be done.
     """
 
     end: Boundary
@@ -43,3 +45,4 @@ class Outcome(NamedTuple):
     timestamp: int
     missing: int = 0
     values: int = 0
+    left: int = 0

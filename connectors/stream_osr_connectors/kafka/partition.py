@@ -22,8 +22,9 @@ from .taking import Taken
 
 logger = logging.getLogger("stream_osr.kafka")
 
-RULES = 3
-"""3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
+RULES = 4
+"""4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
+3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
 2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
 by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
 
@@ -99,8 +100,8 @@ def step(
         Makes instances of records.
     """
     begun = copy(partition.model)
-    for command in commands:
-        apply(command, begun, *place, partition.lineage)
+    begun.limited = partition.rules >= 4
+    left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
     model, taken = _close(partition, place, begun, records, end, decode)
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
@@ -117,6 +118,7 @@ def step(
         records[-1].timestamp if records else -1,
         taken.missing,
         taken.values,
+        left,
     )
 
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import orjson
 
 from stream_osr import Decision
+from stream_osr.limits import MOST_KEY_BYTES
 
-from .messages import ENCODING, MOST_KEY_BYTES, Origin, Outgoing, Received, Refusal, size_of
+from .messages import ENCODING, Origin, Outgoing, Received, Refusal, size_of
 from .outcome import Outcome
 from .settings import ServiceSettings
 

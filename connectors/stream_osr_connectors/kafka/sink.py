@@ -99,7 +99,11 @@ class KafkaSink(Closing):
         return {"written": self._flushed}
 
     def truncate(self, position: Position | None) -> None:
-        """Take nothing back.
+        """Take nothing back; see :meth:`check`."""
+        self.check(position)
+
+    def check(self, position: Position | None) -> None:
+        """Refuse what :meth:`truncate` cannot do.
 
         Raises
         ------

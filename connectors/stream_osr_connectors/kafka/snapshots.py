@@ -69,7 +69,7 @@ class Snapshots(NamedTuple):
     keep: int
 
     def open(self) -> None:
-        """Make the folder.
+        """Make the folder, for its owner alone; one that is there keeps its rights.
 
         Raises
         ------
@@ -77,7 +77,7 @@ class Snapshots(NamedTuple):
             If it cannot be made, or written.
         """
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             probe = self.folder / ".writable"
             probe.touch()
             probe.unlink(missing_ok=True)

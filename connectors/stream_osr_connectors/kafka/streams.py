@@ -21,7 +21,7 @@ from .figures import Figures, PartitionFigures
 from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
-from .label_log import LabelLog, Labels, NoLabels, asks, tell_of_gap
+from .label_log import LabelLog, Labels, NoLabels, tell_of_gap
 from .leaving import CLOSE_SECONDS, close
 from .messages import Decoder, Outgoing, Received
 from .models import ModelFile
@@ -95,7 +95,7 @@ class Streams:
         takes = watch.seen.takes
         check_sizes(settings, takes, largest_summary(trained))
         if settings.labels is not None:
-            self._labels = LabelLog(settings)
+            self._labels = LabelLog(settings, self._figures)
         self._watch = watch
         self.renewed(watch.topic_id)
         with suppress(ClientError):  # there is another start
@@ -260,7 +260,7 @@ class Streams:
 
     def _cut(self, number: int, owned: Owned, now: float) -> Cut | None:
         labels, place = self._labels, (self._settings.input, number)
-        asked = not owned.buffer and not owned.replay and asks(labels, *place, owned.state.history.last.labels)
+        asked = not owned.buffer and not owned.replay and labels.asks(*place, owned.state.history.last.labels)
         return owned.cut(self._batch_size, self._settings.max_wait, now, asked=asked, labels=labels.end)
 
     def _close(self, number: int, owned: Owned, cut: Cut) -> Batch:

@@ -17,7 +17,8 @@ from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
 from stream_osr.engine.summaries import Said, as_sums, describe_statistics, from_sums
 from stream_osr.hdp.marginal import Statistics, of_nobody
 from stream_osr.hdp.prior import DIAGONAL, FULL, Prior
-from stream_osr_connectors.values import DecodeError, shown
+from stream_osr.showing import shown
+from stream_osr_connectors.values import DecodeError
 
 from .messages import ENCODING, Headers, Outgoing, Received
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 import orjson
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.limits import MOST_KEY_BYTES
+from stream_osr.showing import shown
 from stream_osr.unlike import NONE, check_features
 from stream_osr_connectors.base import Record
-from stream_osr_connectors.values import DecodeError, shown
+from stream_osr_connectors.values import DecodeError
 
 from .decoding import JsonDecoder
-from .messages import ENCODING, MOST_KEY_BYTES, Decoder, Received, Refusal, check_envelope
+from .messages import ENCODING, Decoder, Received, Refusal, check_envelope
 
 
 @dataclass(slots=True)
@@ -85,11 +87,11 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rul
         if rules < 2 and any(item is None for _, item in received.headers):
             raise DecodeError("a header has no value")
         record = decode(received)
-        if isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
+        if rules < 4 and isinstance(record.key, str) and len(record.key) > MOST_KEY_BYTES:
             raise DecodeError(f"the key has {len(record.key)} characters; {MOST_KEY_BYTES} are allowed")
         stage = "VALIDATE"
+        _check_writable(record)
         if rules >= 2:
-            _check_writable(record)
             check_features(model.trained, record.features, record.found, None if rules >= 3 else NONE)
         model.learn_one(record.features, record.label, t=record.time, key=record.key)
     except MemoryError:

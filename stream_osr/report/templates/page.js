@@ -13,7 +13,7 @@ function thin(figure) {
 }
 
 async function draw(figure, spec) {
-  await vegaEmbed(figure, spec, { actions: false, renderer: "svg" });
+  await vegaEmbed(figure, spec, { actions: false, renderer: "svg", ast: true, defaultStyle: false, tooltip: { disableDefaultStyle: true } });
   if (figure.classList.contains("plane")) {
     thin(figure);
     new MutationObserver(() => requestAnimationFrame(() => thin(figure)))

@@ -1,0 +1,230 @@
+"""One writer a file: a lock that ends with its process, and a note beside the file that says whose it is.
+
+Two locks of the system (`flock`), because neither is enough. That on the note ``.NAME.lock`` holds for files that are
+replaced whole, and tells who has it; that on the file itself holds under all its names, hard links included. Nobody
+has to remove anything after a crash: the note stays, unlocked, and the next writer takes it over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from stream_osr.atomic import why_irreplaceable
+from stream_osr.errors import ConnectorError
+
+from .opening import why
+
+logger = logging.getLogger("stream_osr")
+
+MOST_BYTES = 400
+"""How much a note says."""
+
+_without: set[str] = set()  # folders that cannot lock, of which it has been said
+
+
+class Lock:
+    """The right to write a file; see :func:`sole_writer` for files that are replaced.
+
+    Where a file system cannot lock (some network drives), that is said in a line, and everything goes on without.
+
+    Parameters
+    ----------
+    path
+        The file; it need not exist. Links and relative paths are followed to where they lead.
+
+    Attributes
+    ----------
+    certain
+        Whether the file system can lock.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first, second = Lock(Path(folder, "out.jsonl")), Lock(Path(folder, ".", "out.jsonl"))
+    ...     first.take_name()
+    ...     try:
+    ...         second.take_name()
+    ...     except ConnectorError as error:
+    ...         str(error).partition(" is being written by process ")[1]
+    ...     first.release()
+    ...     os.listdir(folder)
+    ' is being written by process '
+    []
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._name = os.fspath(path)
+        target = Path(os.path.realpath(path))
+        self._note = target.with_name(f".{target.name}.lock")
+        self._held: list[int] = []
+        self._noted = False
+        self.certain = True
+
+    def take_name(self, *, needed: bool = True) -> None:
+        """Take the name of the file, and write the note.
+
+        Parameters
+        ----------
+        needed
+            Whether a folder that does not take a note is an error.
+
+        Raises
+        ------
+        ConnectorError
+            If somebody else has it, or there can be no note and it is needed.
+        """
+        while not self._noted:
+            try:
+                descriptor = _open_note(self._note)
+            except OSError as error:
+                if not needed:
+                    return
+                raise ConnectorError(
+                    f"cannot write {self._name}: {why(error)}; check that its folder exists and can be written"
+                ) from None
+            self._take(descriptor, _told_by_note)
+            self._noted = _is_at(descriptor, self._note)  # else its writer has removed it between our two steps
+            if not self._noted:
+                os.close(self._held.pop())
+        with suppress(OSError):  # somebody else's, left by a crash: it can be locked, not written
+            os.ftruncate(self._held[-1], 0)
+            os.pwrite(self._held[-1], _ourselves().encode()[:MOST_BYTES], 0)
+
+    def take_file(self, descriptor: int) -> None:
+        """Take the file itself, by whatever name it was opened.
+
+        Raises
+        ------
+        ConnectorError
+            If somebody else has it.
+        """
+        how = "under another name " if self._noted else ""
+        self._take(os.dup(descriptor), lambda file: _told_by_system(file, how))
+
+    def release(self) -> None:
+        """Let go of all of it, and remove the note; a second call does nothing."""
+        with suppress(OSError):
+            if self._noted and _is_at(self._held[0], self._note):
+                self._note.unlink()
+        self._noted = False
+        while self._held:
+            descriptor = self._held.pop()
+            with suppress(OSError):  # a child of ours may have it open, too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+    def _take(self, descriptor: int, told_by: Callable[[int], str]) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if isinstance(error, BlockingIOError):
+                holder = told_by(descriptor)
+                os.close(descriptor)
+                raise ConnectorError(
+                    f"{self._name} is being written {holder}; wait until it has ended or stop it "
+                    "(in one program: close what has it open), or give another name"
+                ) from None
+            self.certain = False
+            self._say_without(error)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._held.append(descriptor)
+
+    def _say_without(self, error: OSError) -> None:
+        folder = str(self._note.parent)
+        if folder not in _without:
+            _without.add(folder)
+            logger.warning(
+                "%s cannot be locked (%s): see to it that nothing else writes files of this folder",
+                self._name,
+                why(error),
+            )
+
+
+@contextmanager
+def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Be the only one to replace a file, and remove what one before was writing when it died.
+
+    Raises
+    ------
+    ConnectorError
+        If somebody else is, or it can be replaced by nobody.
+    """
+    if (reason := why_irreplaceable(path)) is not None:
+        raise ConnectorError(f"{os.fspath(path)} {reason}")
+    lock = Lock(path)
+    lock.take_name()
+    try:
+        if lock.certain:
+            _clear_away(Path(os.path.realpath(path)))
+        yield
+    finally:
+        lock.release()
+
+
+def _clear_away(target: Path) -> None:
+    """Remove what was to replace a file and was never finished."""
+    left = re.compile(re.escape(f".{target.name}.") + "[0-9a-f]{16}")
+    for path in target.parent.iterdir():
+        if left.fullmatch(path.name):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _open_note(path: Path) -> int:
+    """Open a note to write it, or, where it is somebody else's, to lock it at least."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except PermissionError:
+        if not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def _ourselves() -> str:
+    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    return f"process {os.getpid()} on {platform.node()} since {since}: {' '.join(sys.argv)}"
+
+
+def _told_by_note(descriptor: int) -> str:
+    try:
+        note = _line(os.pread(descriptor, MOST_BYTES, 0))
+    except OSError:
+        note = ""
+    return f"by {note}" if note else _told_by_system(descriptor)  # it is being written just now
+
+
+def _told_by_system(descriptor: int, how: str = "") -> str:
+    """Ask the system which process has locked a file: Linux tells."""
+    found = os.fstat(descriptor)
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, number, where, *_ = line.split()
+            if (kind, where) == ("FLOCK", place):
+                command = Path("/proc", number, "cmdline").read_bytes().replace(b"\0", b" ")
+                return f"{how}by " + _line(f"process {number} on {platform.node()}: ".encode() + command[:MOST_BYTES])
+    return f"{how}by another process"
+
+
+def _line(data: bytes) -> str:
+    """Make one line of what anybody may have written."""
+    return "".join(each if each.isprintable() else " " for each in data.decode(errors="replace")).strip()

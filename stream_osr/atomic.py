@@ -1,0 +1,103 @@
+"""Files that appear whole or not at all, are on the disk when they appear, and are their owner's alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
+    """Write a file under a name that appears only when it is complete; what was there before is replaced.
+
+    A new file is private (:func:`private`). One that replaces another keeps its rights, and its owner and group where
+    the system lets us: whoever has widened them meant it. A symbolic link stays one, and leads to the new file.
+
+    Parameters
+    ----------
+    path
+        Where it goes.
+    write
+        Is given the open file, and writes.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; what was there before is untouched, and nothing else is left.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "model")
+    ...     write_whole(path, lambda file: file.write(b"content"))
+    ...     path.read_bytes(), oct(stat.S_IMODE(path.stat().st_mode))
+    (b'content', '0o600')
+    """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb", opener=private) as file:  # that of Path takes no opener
+            write(file)
+            file.flush()
+            _keep_rights(file.fileno(), target)
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        flush_folder(target.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)  # it is still there when something went wrong
+
+
+def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
+    """Say why what is at a path is not to be replaced by a file; None: it is a file, or nothing.
+
+    >>> why_irreplaceable("/dev/null")
+    'is a device or a pipe, which cannot be replaced; give the name of a file'
+    """
+    place = Path(path)
+    if place.is_dir():
+        return "is a folder; give the name of a file in it"
+    if place.exists() and not place.is_file():
+        return "is a device or a pipe, which cannot be replaced; give the name of a file"
+    return None
+
+
+def private(path: str, flags: int) -> int:
+    """Open a file as `open` asks of an opener; one that is made by it is its owner's alone.
+
+    In a folder that hands down its group (``chmod g+s``), which is how people share one, it is the group's as well.
+    """
+    shared = os.stat(os.path.dirname(path) or os.curdir).st_mode & stat.S_ISGID  # noqa: PTH116, PTH120
+    return os.open(path, flags, 0o660 if shared else 0o600)
+
+
+def flush_folder(folder: str | os.PathLike[str]) -> None:
+    """Have the names of the files on the disk, too: without, a power failure may leave the folder as it was."""
+    with suppress(OSError):  # not every file system can
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _keep_rights(descriptor: int, target: Path) -> None:
+    """Give a file the rights of the one that it is going to replace."""
+    try:
+        before = target.stat()
+    except OSError:
+        return  # there is none
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    with suppress(OSError):  # only root may give a file away
+        os.fchown(descriptor, before.st_uid, -1)
+    try:
+        os.fchown(descriptor, -1, before.st_gid)
+    except OSError:
+        mode &= ~stat.S_IRWXG  # the rights of a group that it does not have
+    with suppress(OSError):  # some file systems know no rights
+        os.fchmod(descriptor, mode)

@@ -1,0 +1,191 @@
+"""How much of anything is taken from outside: the bounds, and one function that checks each at every door.
+
+``docs/limits.md`` has them in one table, with those that connectors and engine keep where they use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from stream_osr.errors import InvalidInstance, InvalidLabel
+from stream_osr.showing import typed
+
+MOST_LABEL_BYTES = 256
+"""Of a label, as UTF-8. Each decision names every class: 1000 of them are then at most a quarter of a megabyte."""
+MOST_KEY_BYTES = 4096
+"""Of a key, as UTF-8. ``label_horizon`` of them are remembered, and an event names five."""
+LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
+"""Whole numbers that are labels or keys: what JSON is written and read with everywhere."""
+MOST_NAME_BYTES = 256
+"""Of the name of a feature, as UTF-8: each event of a subclass has it four times."""
+MOST_FEATURES = 10_000
+"""Features of a model: one record of a million new names must not widen all others."""
+MOST_DIGITS = 18
+"""Of a partition or a subclass in a command: Python refuses to read 4301."""
+
+
+def trouble_with(value: object, most_bytes: int) -> str:
+    """Say why a text or a whole number is not taken; empty: it is.
+
+    Parameters
+    ----------
+    value
+        Of anything else nothing is said.
+    most_bytes
+        Of a text, as UTF-8.
+
+    Examples
+    --------
+    >>> trouble_with("sky", 256), trouble_with(2**63 - 1, 256), trouble_with("s" * 257, 256)
+    ('', '', 'it has 257 bytes as UTF-8, and 256 are allowed')
+    >>> trouble_with(2**63, 256)
+    'it is a whole number of more than 64 bits'
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            size = len(value)
+        else:
+            try:
+                size = len(value.encode())
+            except UnicodeEncodeError as error:
+                return f"character {error.start + 1} is half of a surrogate pair, which UTF-8 cannot say"
+        return "" if size <= most_bytes else f"it has {size} bytes as UTF-8, and {most_bytes} are allowed"
+    if isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
+        return "it is a whole number of more than 64 bits"
+    return ""
+
+
+def check_label(label: object) -> None:
+    """Refuse a label that could open a class and not be published.
+
+    Raises
+    ------
+    InvalidLabel
+        If it is too long, no text, or a whole number of more than 64 bits.
+
+    Examples
+    --------
+    >>> check_label("sky")
+    >>> check_label(10**30)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidLabel: label is 1000000000000000000000000000000 (int): it is a whole number of more \
+than 64 bits; give the class a short name
+    """
+    trouble = trouble_with(label, MOST_LABEL_BYTES)
+    if trouble:
+        raise InvalidLabel(f"label is {typed(label)}: {trouble}; give the class a short name")
+
+
+def check_room(label: object, others: Collection[object], most: int) -> None:
+    """Refuse a label that would open one class too many.
+
+    Parameters
+    ----------
+    label
+        Of a class that is not there yet.
+    others
+        Labels of those that are there, or will be.
+    most
+        Classes that there may be.
+
+    Raises
+    ------
+    InvalidLabel
+        If there is no room.
+
+    Examples
+    --------
+    >>> check_room("sky", {"path", "grass"}, 2)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidLabel: label is 'sky' (str): it would open a class beside 2 others, and max_classes \
+allows 2; is it the label's column? Merge classes, or train with a larger max_classes
+    """
+    if label not in others and len(others) >= most:
+        raise InvalidLabel(
+            f"label is {typed(label)}: it would open a class beside {len(others)} others, and max_classes allows "
+            f"{most}; is it the label's column? Merge classes, or train with a larger max_classes"
+        )
+
+
+def check_key(key: Any) -> None:
+    """Refuse a key that could not be published; of a tuple, all its items together.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is too long, no text, or a whole number of more than 64 bits.
+
+    Examples
+    --------
+    >>> check_key("a7"), check_key(("a", 7))
+    (None, None)
+    >>> check_key("a" * 5000)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidInstance: key is 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (str): it \
+has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
+    """
+    if not isinstance(key, tuple) and fits_as_key(key):
+        return
+    left, waiting = MOST_KEY_BYTES, [key]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, tuple):
+            waiting += value
+            left -= len(value)
+        trouble = trouble_with(value, MOST_KEY_BYTES)
+        if isinstance(value, str) and not trouble:
+            left -= len(value) if value.isascii() else len(value.encode())
+        if trouble or left < 0:
+            trouble = trouble or f"its items have more than {MOST_KEY_BYTES} bytes together"
+            raise InvalidInstance(f"key is {typed(key)}: {trouble}; give a shorter one")
+
+
+def fits_as_key(key: object) -> bool:
+    r"""Say whether :func:`check_key` takes a text or a whole number, quickly.
+
+    Examples
+    --------
+    >>> fits_as_key("a7"), fits_as_key(2**64), fits_as_key("\ud800")
+    (True, False, False)
+    """
+    if type(key) is str and len(key) <= MOST_KEY_BYTES and key.isascii():
+        return True
+    return not trouble_with(key, MOST_KEY_BYTES)
+
+
+def check_names(new: Iterable[object], count: int) -> None:
+    """Refuse names of features with which a model could not be told of, and too many of them.
+
+    Parameters
+    ----------
+    new
+        Names that come anew.
+    count
+        How many there are with them.
+
+    Raises
+    ------
+    InvalidInstance
+        If a name is too long or no text, or there are too many.
+
+    Examples
+    --------
+    >>> check_names(["width"], 10_001)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidInstance: the instance would be the first with feature 'width' (str), and there are \
+10001 features then; 10000 are allowed. Are names made up of values? Give the others as an embedding
+    """
+    for name in new:
+        trouble = trouble_with(name, MOST_NAME_BYTES)
+        if trouble:
+            raise InvalidInstance(f"the name of a feature is {typed(name)}: {trouble}; give it a short one")
+        if count > MOST_FEATURES:
+            raise InvalidInstance(
+                f"the instance would be the first with feature {typed(name)}, and there are {count} features then; "
+                f"{MOST_FEATURES} are allowed. Are names made up of values? Give the others as an embedding"
+            )

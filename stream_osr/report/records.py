@@ -1,0 +1,211 @@
+"""The records of a file that a run wrote, JSON Lines or a table, each with the place where it stood."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from stream_osr.errors import ConnectorError
+from stream_osr.showing import printable, shown
+from stream_osr_connectors.csv_rows import RowReader
+from stream_osr_connectors.lines import Line, LineReader
+from stream_osr_connectors.opening import is_gzip
+from stream_osr_connectors.values import DecodeError
+
+LONGEST_LINE = 1 << 26
+"""Bytes of a record: it has a probability for each class, and names of classes may be long."""
+
+LARGEST = 1 << 53
+"""Positions, identities and numbers of instances are below: beyond, a drawing cannot tell them apart."""
+
+FEW = 100
+"""Lines that one row of a table may have."""
+
+_STOPPED = ", as a run leaves it that was stopped or goes on: what is missing is left out"
+
+UNUSABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+"""What reading a record raises that is not what it is taken for."""
+
+_TEXT = frozenset({"type", "model", "key", "label", "first_label", "nearest_class"})
+"""Columns of a table whose cells are text, whatever they look like."""
+
+
+Kind: TypeAlias = Literal["decision", "event"]
+
+
+class Read(dict[str, Any]):
+    """A record, and the place where it stood, as a message names it."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, record: Mapping[str, Any], place: str) -> None:
+        super().__init__(record)
+        self.place = place
+
+
+def unreadable(record: Mapping[str, Any], place: str, kind: Kind, error: BaseException) -> ConnectorError:
+    """Say in a line that a record is not what it is taken for.
+
+    Parameters
+    ----------
+    record, place
+        The record, and what to call it unless it stood in a file.
+    kind
+        What it should be.
+    error
+        What reading it raised, one of ``UNUSABLE``.
+    """
+    why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
+    option = {"decision": "--output", "event": "--events"}[kind]
+    return ConnectorError(
+        f"{getattr(record, 'place', place)} is no {kind} ({printable(why, 300)}); "
+        f"give the file that `stream-osr run {option}` wrote"
+    )
+
+
+def whole(value: object, name: str) -> int:
+    """Read a position, an identity or a number of instances.
+
+    >>> whole("12", "seq"), whole(12.0, "seq")
+    (12, 12)
+    >>> whole(2**70, "seq")
+    Traceback (most recent call last):
+    ...
+    ValueError: seq is 1180591620717411303424, not a whole number from 0 to 2^53
+    """
+    number = real(value, name) if isinstance(value, float | str) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or number != number // 1:
+        raise ValueError(f"{name} is {shown(value)}, not a whole number")
+    if not 0 <= number < LARGEST:
+        raise ValueError(f"{name} is {shown(value)}, not a whole number from 0 to 2^53")
+    return int(number)
+
+
+def real(value: object, name: str) -> float:
+    """Read a finite number.
+
+    >>> real("0.25", "p_unknown")
+    0.25
+    >>> real("much", "p_unknown")
+    Traceback (most recent call last):
+    ...
+    ValueError: p_unknown is 'much', not a finite number
+    """
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            if math.isfinite(number := float(value)):
+                return number
+        except (ValueError, OverflowError):
+            pass
+    raise ValueError(f"{name} is {shown(value)}, not a finite number")
+
+
+def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
+    """Read a file record by record, whichever of the two forms it has.
+
+    Parameters
+    ----------
+    path
+        The file; one that ends in ``.gz`` is decompressed.
+    notes
+        Takes a sentence about what is left out: an end that was not written to its end.
+
+    Raises
+    ------
+    ConnectorError
+        Naming file and line, if it is of neither form.
+    """
+    lines = LineReader(path, LONGEST_LINE)
+    try:
+        first = next((line for line in _lines(lines, notes) if not line.is_blank()), None)
+        if first is None:
+            return
+        lines.give_back([first])
+        header = first.data.lstrip()[:1] not in (b"{", b"[", b"")
+        yield from _rows(lines, path, notes) if header and _is_table(first) else _objects(lines, notes)
+    finally:
+        lines.close()
+
+
+def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:
+    """Read lines, to the end of what can be decompressed."""
+    try:
+        for line in lines:  # noqa: UP028  # `yield from` would close them
+            yield line
+    except ConnectorError:
+        if not is_gzip(lines.name):
+            raise
+        notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
+
+
+def _is_table(line: Line) -> bool:
+    return b"," in line.data or b"\t" in line.data
+
+
+def _objects(lines: LineReader, notes: list[str]) -> Iterator[Read]:
+    for line in _lines(lines, notes):
+        if line.is_blank():
+            continue
+        place = f"{lines.name}, line {line.row}"
+        try:
+            record = json.loads(line.text())
+        except DecodeError as error:
+            raise ConnectorError(f"{place}: {error}") from None
+        except (ValueError, RecursionError) as error:
+            if not line.data.endswith(b"\n"):
+                notes.append(f"{place} is not whole{_STOPPED}")
+                return
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise ConnectorError(f"{place} is not JSON ({why}); give what `stream-osr run` wrote") from None
+        if not isinstance(record, dict):
+            raise ConnectorError(f"{place} is no JSON object; give decisions or events")
+        yield Read(record, place)
+
+
+def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[Read]:
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    rows = RowReader(lines, "\t" if tabs else ",", LONGEST_LINE)
+    header: list[str] | None = None
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except ConnectorError:
+            if not is_gzip(lines.name):
+                raise
+            notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
+            return
+        except DecodeError as error:
+            place = f"{lines.name}, line {rows.taken[0].row}"
+            if not _ends_open(list(_lines(lines, notes))):
+                raise ConnectorError(f"{place}: {error}") from None
+            notes.append(f"{place} is not whole{_STOPPED}")
+            return
+        place = f"{lines.name}, line {rows.taken[0].row}"
+        if header is None:
+            header = row
+        elif not rows.taken[-1].data.endswith(b"\n"):
+            notes.append(f"{place} is not whole{_STOPPED}")
+        elif len(row) != len(header):
+            raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
+        else:
+            cells = zip(header, row, strict=True)
+            yield Read({name: _cell(name, text, place) for name, text in cells}, place)
+
+
+def _ends_open(rest: Sequence[Line]) -> bool:
+    """Tell whether these lines, after the first of a row that is not closed, are the rest of it at the file's end."""
+    return not rest or (len(rest) < FEW and not rest[-1].data.endswith(b"\n"))
+
+
+def _cell(name: str, text: str, place: str) -> Any:
+    if name in _TEXT or text[:1] not in ("{", "["):
+        return text or None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ConnectorError(f"{place}: column {name!r} holds {shown(text)}, which is not JSON") from None

@@ -1,0 +1,86 @@
+"""Text of others as a person may see it: what has no shape, or would steer a terminal, stands there escaped."""
+
+from __future__ import annotations
+
+import reprlib
+
+LONGEST = 2000
+"""Characters of a line."""
+
+GAP = " ... "
+
+_shortening = reprlib.Repr()
+_shortening.maxstring = _shortening.maxother = _shortening.maxlong = 40
+
+
+def printable(text: str, most: int = LONGEST) -> str:
+    r"""Show text in one line that steers no terminal, cut in its middle where it gets long.
+
+    Control characters, marks of direction, what has no width, white space but the blank, and lone surrogates are
+    escaped as in Python.
+
+    Parameters
+    ----------
+    text
+        Whatever came from outside.
+    most
+        Characters of the result, 10 at least.
+
+    Examples
+    --------
+    >>> printable("Ärger")
+    'Ärger'
+    >>> print(printable("\x1b[2J" + chr(0x202E) + "cod.exe" + chr(10) + "error"))
+    \x1b[2J\u202ecod.exe\nerror
+    >>> printable("ab" * 50, 20)
+    'ababababab ... babab'
+    """
+    return _cut(_escaped(_cut(text, most)), most)
+
+
+def escaped_lines(text: str) -> str:
+    r"""Escape text as `printable` does, but keep its line feeds, and all of it.
+
+    >>> escaped_lines("one\x07\n\ttwo\n")
+    'one\\x07\n\\ttwo\n'
+    """
+    return "\n".join(map(_escaped, text.split("\n")))
+
+
+def shown(value: object) -> str:
+    """Represent a value in a message, cut where it gets long or deep.
+
+    Examples
+    --------
+    >>> shown("warm"), shown("x" * 100), shown(10**5000)
+    ("'warm'", "'xxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxx'", 'an int too large to show')
+    """
+    try:
+        return _escaped(_shortening.repr(value))
+    except ValueError:  # Python does not write out whole numbers of thousands of digits
+        kind = type(value).__name__
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} too large to show"
+
+
+def typed(value: object) -> str:
+    """Represent a value and its type in a message.
+
+    Examples
+    --------
+    >>> typed("high")
+    "'high' (str)"
+    """
+    return f"{shown(value)} ({type(value).__name__})"
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    end = (most - len(GAP)) // 3
+    return f"{text[: most - len(GAP) - end]}{GAP}{text[-end:]}"
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():  # as `repr` sees it: of no category Other or Separator, but for the blank
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

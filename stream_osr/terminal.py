@@ -1,0 +1,138 @@
+"""The way out: all that commands and services tell a person leaves by here, and no text of others steers a terminal.
+
+What is said goes through a :class:`Terminal`, what is logged through :class:`OneLine`: a message is
+one line. Whatever else reaches a standard stream (usage errors, warnings, other libraries) passes the net of
+:func:`guard`.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any, TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from stream_osr.showing import escaped_lines, printable
+
+logger = logging.getLogger("stream_osr")
+
+LINES = 50
+"""Of a traceback, from its beginning and from its end."""
+
+
+class Terminal(Console):
+    r"""A console that takes text for text: no markup is read, and whatever would steer the terminal is escaped.
+
+    Parameters
+    ----------
+    stderr
+        Standard error, for everything that is not a result.
+
+    Examples
+    --------
+    >>> Terminal().say("kind [b]a[/b]" + chr(27) + "[31m")
+    kind [b]a[/b]\x1b[31m
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True)
+
+    def say(self, *lines: str) -> None:
+        """Print text, each line as one."""
+        for line in lines:
+            self.print(line)
+
+    def render_str(self, text: str, **more: Any) -> Text:
+        """Render a line: whatever text is printed, in a table or by itself, comes here."""
+        return super().render_str(printable(text), **{**more, "markup": False, "emoji": False})
+
+
+class OneLine(logging.Formatter):
+    r"""A message of the log in one line; with ``traces`` its traceback follows, indented.
+
+    >>> record = logging.makeLogRecord({"msg": "topic %s", "args": ("a" + chr(10) + "b",)})
+    >>> OneLine("%(message)s", traces=False).format(record)
+    'topic a\\nb'
+    """
+
+    def __init__(self, form: str, *, traces: bool) -> None:
+        super().__init__(form)
+        self._traces = traces
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # as logging has it
+        """Write the message."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the line, and perhaps the traceback."""
+        record.message = record.getMessage()
+        if self.usesTime():
+            record.asctime = self.formatTime(record, self.datefmt)
+        lines = [self.formatMessage(record)]
+        if self._traces and record.exc_info:
+            lines += traceback_lines(record.exc_info)
+        return "\n    ".join(lines)
+
+
+def traceback_lines(error: Any) -> list[str]:
+    """Give the lines of a traceback, the first and the last ones, from what ``sys.exc_info()`` returns."""
+    lines = [printable(line) for part in traceback.format_exception(*error) for line in part.splitlines()]
+    return lines if len(lines) <= 2 * LINES else [*lines[:LINES], "...", *lines[-LINES:]]
+
+
+def guard() -> None:
+    """Guard this process: nothing that goes to a standard stream as text steers a terminal, and a defect is a line.
+
+    With ``PYTHONDEVMODE=1`` the traceback of a defect follows.
+    """
+    sys.stdout, sys.stderr = _guarded(sys.stdout), _guarded(sys.stderr)
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(OneLine("%(message)s", traces=sys.flags.dev_mode))
+    sys.excepthook = _tell
+    threading.excepthook = lambda hook: _tell(hook.exc_type, hook.exc_value, hook.exc_traceback)
+    sys.unraisablehook = lambda hook: _tell(hook.exc_type, hook.exc_value, hook.exc_traceback)
+
+
+class _Guarded:
+    """A standard stream whose text is escaped; its bytes (``buffer``) are for whoever writes data."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = stream  # where a Terminal writes, which escapes by itself, and steers
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        self.rich_proxied_file.write(escaped_lines(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+
+def _guarded(stream: TextIO) -> TextIO:
+    return stream if stream is None or isinstance(stream, _Guarded) else cast(TextIO, _Guarded(stream))
+
+
+def _tell(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """Tell of what nobody has caught."""
+    if issubclass(kind, KeyboardInterrupt):
+        logger.warning("interrupted")
+        return
+    what = " ".join("".join(traceback.format_exception_only(kind, error)).split("\n")).strip()
+    entry = (traceback.extract_tb(trace) or [None])[-1]
+    where = "" if entry is None else f" at {entry.filename.rpartition('/')[2]}:{entry.lineno} in {entry.name}"
+    logger.critical(
+        "a defect: %s%s; please report it (PYTHONDEVMODE=1 shows how it came about)",
+        printable(what, 500),
+        where,
+        exc_info=None if error is None else (kind, error, trace),
+    )

@@ -1,0 +1,309 @@
+"""Going on from a checkpoint: every file is looked at before the first is cut, and none that is another one is."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import CheckedSink, MemorySink, Sink, open_sink, open_source
+from stream_osr_connectors.base import Closing, Position
+from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, run, save_checkpoint
+from tests.connectors.test_locking import nobody
+from tests.connectors.test_loop import NAMES, streaming, trained
+
+__all__ = ["trained"]  # a fixture
+
+OUTPUTS = ["{}.jsonl", "{}.csv", "{}.jsonl.gz", "{}.csv.gz"]
+
+
+class Run(NamedTuple):
+    """A run that died: what it had written, and what it would have."""
+
+    folder: Path
+    paths: tuple[Path, Path]
+    expected: tuple[bytes, bytes]
+    checkpoint: Path
+
+
+def content(paths: tuple[Path, ...]) -> tuple[bytes, ...]:
+    return tuple(gzip.decompress(p.read_bytes()) if p.name.endswith(".gz") else p.read_bytes() for p in paths)
+
+
+def table(folder: Path) -> Path:
+    rng = np.random.default_rng(4)
+    rows = [
+        "x,y,z" if i % 9 == 5 else ",".join(f"{v:.3f}" for v in rng.normal(9 * (i % 2), 1, 3)) for i in range(400)
+    ]
+    path = folder / "in.csv"
+    path.write_text("\n".join([",".join(NAMES), *rows]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module", params=OUTPUTS)
+def died(request: Any, trained: Any, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Decisions and errors of a run that died after its checkpoint at 250 of 400, with more written after that."""
+    folder, name = tmp_path_factory.mktemp("died"), str(request.param)
+    whole = (folder / name.format("whole"), folder / name.format("whole-errors"))
+    paths = (folder / name.format("out"), folder / name.format("errors"))
+    source = table(folder)
+    for outputs, stopped in ((whole, 401), (paths, 250)):
+        read = iter(range(1, 402))
+        with open_source(source) as rows, open_sink(outputs[0]) as out, open_sink(outputs[1]) as errors:
+            run(
+                streaming(trained),
+                rows,
+                Sinks(out, None, errors),
+                checkpoint=folder / "checkpoint",
+                checkpoint_every=100,
+                stop=lambda stopped=stopped, read=read: next(read) == stopped,
+            )
+            if stopped == 250:
+                for sink in (out, errors):
+                    sink.write(dict.fromkeys(sink.position().get("fields") or ["row"], 7))
+    return Run(folder, paths, content(whole), folder / "checkpoint")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def dead(died: Run, tmp_path: Path) -> Run:
+    """What that run has left, in a folder of its own."""
+    shutil.copytree(died.folder, tmp_path, dirs_exist_ok=True)
+    out, errors = died.paths
+    return Run(tmp_path, (tmp_path / out.name, tmp_path / errors.name), died.expected, tmp_path / "checkpoint")
+
+
+def go(dead: Run, *, paths: tuple[Path, Path] | None = None, source: str = "in.csv") -> None:
+    """Go on from the checkpoint to the end."""
+    found = load_checkpoint(dead.checkpoint)
+    out, errors = paths or dead.paths
+    with open_source(dead.folder / source) as rows, open_sink(out) as decisions, open_sink(errors) as bad:
+        sinks = Sinks(decisions, None, bad)
+        go_on(found, rows, sinks)
+        run(found.model, rows, sinks, totals=found.totals, checkpoint=dead.checkpoint)
+
+
+def test_a_run_goes_on_where_it_died(dead: Run) -> None:
+    for _ in range(2):
+        go(dead)
+        assert content(dead.paths) == dead.expected
+
+
+def shorter(data: bytes) -> bytes:
+    return data[: len(data) // 3]
+
+
+def head(data: bytes) -> bytes:
+    return data[:20] + bytes([data[20] ^ 1]) + data[21:]
+
+
+def another(data: bytes) -> bytes:
+    return b"\n".join(b'{"another": "program", "wrote": %d}' % i for i in range(len(data) // 10))
+
+
+def emptied(data: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("change", [shorter, head, another, emptied])
+@pytest.mark.parametrize("which", [0, 1])
+def test_another_file_is_refused_before_anything_is_cut(
+    dead: Run, which: int, change: Callable[[bytes], bytes]
+) -> None:
+    dead.paths[which].write_bytes(change(dead.paths[which].read_bytes()))
+    before = [path.read_bytes() for path in dead.paths]
+    with pytest.raises(ConnectorError) as caught:
+        go(dead)
+    assert str(caught.value).startswith(f"{dead.paths[which]} has ")
+    assert "it is not the file that was being written; put that file back, or start without" in str(caught.value)
+    assert [path.read_bytes() for path in dead.paths] == before
+
+
+@pytest.mark.parametrize("back", [1, 100])
+def test_a_change_before_the_checkpoint_is_noticed(dead: Run, back: int) -> None:
+    """Whoever has edited what was written last before the checkpoint would otherwise get it cut in the middle."""
+    offset: Any = (load_checkpoint(dead.checkpoint).sinks[0] or {})["offset"]
+    data = bytearray(dead.paths[0].read_bytes())
+    data[offset - back] ^= 1
+    dead.paths[0].write_bytes(data)
+    with pytest.raises(ConnectorError, match=rf"has other content before byte {offset} \(its first or its last 4096"):
+        go(dead)
+    assert dead.paths[0].read_bytes() == bytes(data)
+
+
+def test_with_the_checkpoint_of_another_output_nothing_is_lost(dead: Run) -> None:
+    """Files of another run over another input, given by mistake."""
+    others = (dead.folder / f"other-{dead.paths[0].name}", dead.folder / f"other-{dead.paths[1].name}")
+    for path, other in zip(dead.paths, others, strict=True):
+        with open_sink(other) as sink:
+            for number in range(20_000):
+                sink.write({"of": path.name, "number": number})
+    before = [path.read_bytes() for path in others]
+    with pytest.raises(ConnectorError, match="has other content before byte"):
+        go(dead, paths=others)
+    assert [path.read_bytes() for path in others] == before
+
+
+def test_another_input_is_refused_before_anything_is_cut(dead: Run) -> None:
+    (dead.folder / "other.csv").write_text((dead.folder / "in.csv").read_text().replace("0.", "1."))
+    before = [path.read_bytes() for path in dead.paths]
+    with pytest.raises(ConnectorError, match=r"other.csv: this is not the file that was being read"):
+        go(dead, source="other.csv")
+    assert [path.read_bytes() for path in dead.paths] == before
+
+
+def test_a_copy_goes_on_as_the_file_itself(dead: Run) -> None:
+    copies = (dead.folder / f"copy-{dead.paths[0].name}", dead.folder / f"copy-{dead.paths[1].name}")
+    for path, copy in zip(dead.paths, copies, strict=True):
+        copy.write_bytes(path.read_bytes())
+    go(dead, paths=copies)
+    assert content(copies) == dead.expected
+
+
+# --- checkpoints of earlier releases ----------------------------------------------------------------
+
+
+def of_an_earlier_release(dead: Run) -> Checkpoint:
+    """Have the checkpoint as a release wrote it whose positions did not say of which file they were."""
+    found = load_checkpoint(dead.checkpoint)
+    known = {"offset", "fields"}
+    sinks = tuple(p and {name: value for name, value in p.items() if name in known} for p in found.sinks)
+    save_checkpoint(dead.checkpoint, found._replace(sinks=sinks))
+    return found
+
+
+def test_a_checkpoint_of_an_earlier_release_goes_on_and_says_what_it_could_not_check(
+    dead: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_an_earlier_release(dead)
+    with caplog.at_level(logging.WARNING, logger="stream_osr"):
+        go(dead)
+    assert content(dead.paths) == dead.expected
+    assert [
+        re.sub(r": the position to go on from is of an earlier release .*", "", record.getMessage())
+        for record in caplog.records
+    ] == [str(path) for path in dead.paths]
+    caplog.clear()
+    go(dead)
+    assert not caplog.records
+
+
+def test_what_can_be_checked_of_an_earlier_release_is(dead: Run) -> None:
+    found = of_an_earlier_release(dead)
+    before = [path.read_bytes() for path in dead.paths]
+    dead.paths[1].write_bytes(before[1][:30])  # the second alone: the first was cut once
+    with pytest.raises(ConnectorError, match="has 30 bytes and cannot be cut to"):
+        go(dead)
+    assert [path.read_bytes() for path in dead.paths] == [before[0], before[1][:30]]
+    offset: Any = (found.sinks[0] or {})["offset"]
+    for place in [offset] if dead.paths[0].name.endswith(".gz") else [offset - 1]:
+        data = bytearray(before[0])
+        data[place] ^= 1
+        dead.paths[0].write_bytes(data)
+        dead.paths[1].write_bytes(before[1])
+        with pytest.raises(ConnectorError, match=f"has no end of a record at byte {offset}"):
+            go(dead)
+        assert [path.read_bytes() for path in dead.paths] == [bytes(data), before[1]]
+
+
+# --- sinks without content, and sinks of others -----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["errors.jsonl", "errors.csv.gz"])
+def test_a_file_that_was_empty_is_not_any_file(tmp_path: Path, name: str) -> None:
+    """Nothing had been set aside, and the name given now is that of something else."""
+    with open_sink(tmp_path / name) as sink:
+        sink.flush()
+        position = sink.position()
+        sink.write({"row": 1})
+    other = tmp_path / f"other-{name}"
+    other.write_bytes(b"precious")
+    with open_sink(other) as sink, pytest.raises(ConnectorError, match="has 8 bytes, and there was an empty file"):
+        sink.truncate(position)
+    other.write_bytes(b"precious")
+    with open_sink(tmp_path / name) as sink:  # after a crash
+        sink.truncate(position)
+    assert (tmp_path / name).read_bytes() == b""
+    other.unlink()
+    with open_sink(other) as sink:  # as good as that one
+        sink.truncate(position)
+
+
+class PlainSink(Closing):
+    """A sink as somebody may have written it: without `check`."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        self.records: list[Mapping[str, object]] = []
+        self.refuses = refuses
+
+    def write(self, record: Mapping[str, object]) -> None:
+        self.records.append(record)
+
+    def flush(self) -> None:
+        pass
+
+    def position(self) -> Position:
+        return {"offset": len(self.records)}
+
+    def truncate(self, position: Position | None) -> None:
+        if self.refuses:
+            raise ConnectorError("not mine")
+        offset: Any = (position or {"offset": 0})["offset"]
+        del self.records[offset:]
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_sink_without_a_check_goes_on_and_what_it_refuses_costs_no_other(trained: Any, tmp_path: Path) -> None:
+    source, checkpoint, own = table(tmp_path), tmp_path / "checkpoint", PlainSink()
+    assert isinstance(own, Sink)
+    assert not isinstance(own, CheckedSink)
+    expected = MemorySink()
+    with open_source(source) as rows:
+        run(streaming(trained), rows, Sinks(expected))
+    read = iter(range(1, 402))
+    with open_source(source) as rows, open_sink(tmp_path / "events.jsonl") as events:
+        stop = lambda: next(read) == 250  # noqa: E731
+        run(streaming(trained), rows, Sinks(own, events), checkpoint=checkpoint, stop=stop)
+        own.write({})
+        events.write({"after": "the checkpoint"})
+    found = load_checkpoint(checkpoint)
+    before = (tmp_path / "events.jsonl").read_bytes()
+    own.refuses = True
+    with open_source(source) as rows, open_sink(tmp_path / "events.jsonl") as events:
+        for sinks in (Sinks(own, events), Sinks(events, own)):
+            places = found.sinks if sinks[0] is own else (found.sinks[1], found.sinks[0], None)
+            with pytest.raises(ConnectorError, match="not mine"):
+                go_on(found._replace(sinks=places), rows, sinks)
+            assert (tmp_path / "events.jsonl").read_bytes() == before
+        own.refuses = False
+        go_on(found, rows, Sinks(own, events))
+        assert b"after" not in (tmp_path / "events.jsonl").read_bytes()
+        run(found.model, rows, Sinks(own, events), totals=found.totals)
+    assert own.records == expected.records
+
+
+def test_a_file_that_may_be_written_and_not_read() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "out.jsonl")
+        with open_sink(path) as sink:
+            sink.write({"n": 1})
+        path.chmod(0o222)
+        path.parent.chmod(0o777)
+        with nobody(), open_sink(path) as sink:
+            sink.write({"n": 2})
+            sink.flush()
+            position = sink.position()
+            assert position == {"offset": 8}
+            sink.write({"n": 3})
+            sink.truncate(position)
+        assert path.read_text() == '{"n":2}\n'

@@ -1,0 +1,335 @@
+"""One writer a file: whoever comes second is told who was first, and nothing is left after a crash."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import MemorySource, open_sink
+from stream_osr_connectors import locking as module
+from stream_osr_connectors.locking import Lock, sole_writer
+from stream_osr_connectors.loop import Sinks, run
+from tests.connectors.test_loop import streaming, trained
+
+__all__ = ["trained"]  # a fixture
+
+HOLDER = """
+import sys
+from stream_osr_connectors import open_sink
+sink = open_sink(sys.argv[1])
+sink.write({"n": 1})
+sink.flush()
+print("ready", flush=True)
+sys.stdin.read()
+sink.close()
+"""
+
+
+@contextmanager
+def held(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Let another process have a file open."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=path.parent
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def other_names(path: Path) -> dict[str, Path]:
+    """Make other names of a file: links, and a way round."""
+    folder = path.parent / "folder"
+    folder.mkdir()
+    (folder / "symbolic.jsonl").symlink_to(path)
+    (folder / "hard.jsonl").hardlink_to(path)
+    (path.parent / "linked").symlink_to(path.parent)
+    return {
+        "itself": path,
+        "symbolic": folder / "symbolic.jsonl",
+        "hard": folder / "hard.jsonl",
+        "round": folder / ".." / path.name,
+        "by a linked folder": path.parent / "linked" / path.name,
+        "relative": Path(os.path.relpath(path)),
+    }
+
+
+@pytest.mark.parametrize("how", ["itself", "symbolic", "hard", "round", "by a linked folder", "relative"])
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "out.jsonl"
+    path.touch()
+    name = other_names(path)[how]
+    with held(path) as holder:
+        before = path.read_bytes()
+        with pytest.raises(ConnectorError) as caught:
+            open_sink(name)
+        said = str(caught.value)
+        assert f"{name} is being written " in said
+        assert f"by process {holder.pid} on {platform.node()}" in said
+        assert str(path) in said.partition(": ")[2], "its command"
+        assert ("under another name" in said) == (how == "hard")
+        if how != "hard":  # the system knows the process of a lock, and not since when
+            assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*: ", said)
+        assert "wait until it has ended or stop it" in said
+        assert "\n" not in said
+        assert path.read_bytes() == before
+    with open_sink(name):
+        pass
+
+
+def test_a_crash_leaves_nothing_to_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with held(path) as holder:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with open_sink(path) as sink:
+        sink.write({"n": 2})
+    assert path.read_text() == '{"n":2}\n'
+    assert names(tmp_path) == ["out.jsonl"]
+
+
+def test_two_sinks_of_one_program_do_not_write_one_file(tmp_path: Path) -> None:
+    with open_sink(tmp_path / "out.csv") as sink:
+        sink.write({"a": 1})
+        with pytest.raises(
+            ConnectorError, match=rf"is being written by process {os.getpid()} .*close what has it open"
+        ):
+            open_sink(tmp_path / "out.csv")
+        sink.write({"a": 2})
+    assert (tmp_path / "out.csv").read_text() == "a\n1\n2\n"
+
+
+@pytest.mark.parametrize("end", ["close", "error", "twice"])
+def test_the_file_is_free_when_its_sink_is_closed(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "out.jsonl"
+    sink = open_sink(path)
+    if end == "error":
+        with pytest.raises(ConnectorError):
+            sink.truncate({"offset": 100})
+    sink.close()
+    if end == "twice":
+        sink.close()
+    open_sink(path).close()
+    assert names(tmp_path) == ["out.jsonl"]
+
+
+def test_a_file_that_cannot_be_opened_leaves_no_note(tmp_path: Path) -> None:
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(ConnectorError, match=r"cannot open .*Is a directory"):
+        open_sink(tmp_path / "folder.jsonl")
+    assert names(tmp_path) == ["folder.jsonl"]
+
+
+def test_a_loop_of_links_is_an_error_in_plain_words(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "b.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(tmp_path / "a.jsonl")
+    with pytest.raises(ConnectorError, match=r"cannot open .*Too many levels of symbolic links"):
+        open_sink(tmp_path / "a.jsonl")
+
+
+@pytest.mark.skipif(not Path("/dev/null").exists(), reason="there is no null device")
+def test_devices_and_pipes_are_not_locked(tmp_path: Path) -> None:
+    with (
+        open_sink("/dev/null", format="jsonl"),
+        open_sink("/dev/null", format="jsonl"),
+        open_sink("-"),
+        open_sink("-"),
+    ):
+        pass
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    reader = os.open(tmp_path / "pipe.jsonl", os.O_RDONLY | os.O_NONBLOCK)
+    with open_sink(tmp_path / "pipe.jsonl") as one, open_sink(tmp_path / "pipe.jsonl") as two:
+        one.write({"n": 1})
+        one.flush()
+        two.write({"n": 2})
+        two.flush()
+        assert os.read(reader, 100) == b'{"n":1}\n{"n":2}\n'
+    os.close(reader)
+    assert names(tmp_path) == ["pipe.jsonl"]
+    assert not Path("/dev/.null.lock").exists()
+
+
+def test_two_runs_do_not_write_one_checkpoint(trained: Any, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    rows = [dict.fromkeys("abc", 1.0)] * 3
+    second = tmp_path / "second.jsonl"
+    second.write_text("of an earlier run\n")
+    refused = []
+
+    def try_another(read: int) -> None:
+        with pytest.raises(ConnectorError) as caught, open_sink(second) as sink:
+            run(streaming(trained), MemorySource(rows), Sinks(sink), checkpoint=checkpoint)
+        refused.append(str(caught.value))
+
+    with open_sink(tmp_path / "first.jsonl") as first:
+        run(streaming(trained), MemorySource(rows), Sinks(first), checkpoint=checkpoint, progress=try_another)
+    assert len(refused) == 3
+    assert f"{checkpoint} is being written by process {os.getpid()}" in refused[0]
+    assert second.read_text() == "of an earlier run\n"
+    with open_sink(second) as sink:
+        run(streaming(trained), MemorySource(rows), Sinks(sink), checkpoint=checkpoint)
+    assert names(tmp_path) == ["checkpoint", "first.jsonl", "second.jsonl"]
+
+
+def test_what_died_while_it_wrote_a_checkpoint_is_cleared_away(tmp_path: Path) -> None:
+    half, others = ".a[1].osr.0123456789abcdef", [".a[1].osr.backup", ".b.osr.0123456789abcdef", "a[1].osr"]
+    for name in (half, *others):
+        (tmp_path / name).touch()
+    with sole_writer(tmp_path / "a[1].osr"):
+        assert names(tmp_path) == sorted([*others, ".a[1].osr.lock"])
+    assert names(tmp_path) == sorted(others)
+
+
+def test_a_folder_that_takes_no_note(tmp_path: Path) -> None:
+    """The file itself is locked all the same; one that would have to be replaced there is refused at once."""
+    with tempfile.TemporaryDirectory() as name, nobody():
+        folder = Path(name)
+        with as_root():
+            (folder / "out.jsonl").touch()
+            (folder / "out.jsonl").chmod(0o666)
+            folder.chmod(0o555)
+        with open_sink(folder / "out.jsonl") as sink:
+            sink.write({"n": 1})
+            with pytest.raises(ConnectorError, match=rf"is being written by process {os.getpid()} on"):
+                open_sink(folder / "out.jsonl")
+        with (
+            pytest.raises(ConnectorError, match=r"cannot write .*model: Permission denied; check that its folder"),
+            sole_writer(folder / "model"),
+        ):
+            pass
+        assert names(folder) == ["out.jsonl"]
+
+
+@contextmanager
+def nobody() -> Iterator[None]:
+    """Have the rights of a user who is not root."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextmanager
+def as_root() -> Iterator[None]:
+    """Have the rights that the test has, inside of :func:`nobody`."""
+    before = os.geteuid()
+    os.seteuid(os.getuid())
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+
+
+def test_a_note_of_somebody_else_is_honoured_and_taken_over(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can be two users")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        note = folder / ".model.lock"
+        lock = Lock(folder / "model")
+        lock.take_name()
+        note.chmod(0o644)
+        with nobody(), pytest.raises(ConnectorError, match=f"is being written by process {os.getpid()}"):
+            Lock(folder / "model").take_name()
+        os.close(lock._held.pop())  # as a crash leaves it
+        assert note.exists()
+        with nobody(), sole_writer(folder / "model"):
+            assert "process" in note.read_text()
+        assert names(folder) == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_where_nothing_can_be_locked_that_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    """As on some network drives, of which there is none here."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(module, "_without", set())
+    half = tmp_path / ".checkpoint.0123456789abcdef"  # somebody may be writing it
+    half.touch()
+    with caplog.at_level(logging.WARNING, logger="stream_osr"):
+        for _ in range(2):
+            with open_sink(tmp_path / "out.jsonl") as sink, sole_writer(tmp_path / "checkpoint"):
+                sink.write({"n": 1})
+    (record,) = caplog.records
+    assert re.search(rf"out.jsonl cannot be locked \({os.strerror(number)}\): see to it", record.getMessage())
+    assert (tmp_path / "out.jsonl").read_text() == '{"n":1}\n'
+    assert names(tmp_path) == [half.name, "out.jsonl"]
+
+
+def test_a_note_is_one_plain_line_whatever_is_in_it(tmp_path: Path) -> None:
+    with sole_writer(tmp_path / "model"):
+        (tmp_path / ".model.lock").write_bytes(b"process 7\nerror: \x1b[31mred\xff" + b"x" * 5000)
+        with pytest.raises(ConnectorError) as caught:
+            Lock(tmp_path / "model").take_name()
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 800
+
+
+def test_a_note_that_is_removed_between_opening_and_locking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock would be one on a file without a name, and the next writer would have one, too."""
+    first, second, third = Lock(tmp_path / "model"), Lock(tmp_path / "model"), Lock(tmp_path / "model")
+    first.take_name()
+    open_note = module._open_note
+
+    def open_and_let_go(path: Path) -> int:
+        descriptor = open_note(path)
+        first.release()
+        return descriptor
+
+    monkeypatch.setattr(module, "_open_note", open_and_let_go)
+    second.take_name()
+    with pytest.raises(ConnectorError, match="is being written by process"):
+        third.take_name()
+    second.release()
+    assert names(tmp_path) == []
+
+
+def test_a_file_is_free_although_a_child_still_has_it_open(tmp_path: Path) -> None:
+    sink: Any = open_sink(tmp_path / "out.jsonl")
+    of_the_child = os.dup(sink._file.fileno())
+    sink.close()
+    open_sink(tmp_path / "out.jsonl").close()
+    os.close(of_the_child)
+
+
+def test_a_link_in_the_place_of_the_note_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("content")
+    (tmp_path / ".out.jsonl.lock").symlink_to("precious")
+    with open_sink(tmp_path / "out.jsonl") as sink:
+        sink.write({"n": 1})
+    with pytest.raises(ConnectorError, match="cannot write"), sole_writer(tmp_path / "out.jsonl"):
+        pass
+    assert (tmp_path / "precious").read_text() == "content"

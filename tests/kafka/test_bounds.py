@@ -1,0 +1,360 @@
+"""Bounds at the doors of the service: what is asked of it, what is read, and what older streams go on with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_osr import EventsSummed, OpenSetRecognizer
+from stream_osr.errors import InvalidParameter
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import label_log, labelling
+from stream_osr_connectors.kafka.accounting import account
+from stream_osr_connectors.kafka.asking import ask
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.commands import Commands
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.figures import Figures
+from stream_osr_connectors.kafka.label_log import LabelLog
+from stream_osr_connectors.kafka.labelling import MOST_COMMAND_BYTES, Command
+from stream_osr_connectors.kafka.messages import Message
+from stream_osr_connectors.kafka.metrics import Overview
+from stream_osr_connectors.kafka.models import ModelFile
+from stream_osr_connectors.kafka.partition import RULES, Partition, begin, step
+from stream_osr_connectors.kafka.publisher import Publisher
+from stream_osr_connectors.kafka.publishing import Batch
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.values import DecodeError
+from tests.blobs import fitted
+from tests.kafka.brokers import Broker
+from tests.kafka.streams import Stream, Worker, instances, small_model
+from tests.kafka.test_labels import Labels
+from tests.kafka.test_partition import DECODE, PLACE, advance, records
+
+PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000_000)
+MONSTERS = [
+    b'{"undo": "s/' + b"9" * 5000 + b'"}',
+    b'{"subclass": "s/' + b"9" * 5000 + b':1", "label": "a"}',
+    b'{"subclass": "s/3:' + b"9" * 5000 + b'", "mute": true}',
+    b'{"undo": "s/' + b"9" * 19 + b'"}',
+    b'{"key": ' + b"9" * 5000 + b', "label": "a"}',
+    b'{"key": "a", "label": ' + b"9" * 5000 + b"}",
+    b'{"key": "\\ud800", "label": "a"}',
+    b'{"key": "a", "label": "\\ud800"}',
+    b'{"key": "a", "label": 1e400}',
+    b"[" * 100_000,
+    b'{"key": ' + b"[" * 1000 + b"]" * 1000 + b', "label": "a"}',
+    b'{"key": "a", "label": "' + b"l" * MOST_COMMAND_BYTES + b'"}',
+    b"\xff\xfe{}",
+]
+
+
+# What is asked
+
+
+@pytest.mark.parametrize("value", MONSTERS, ids=range(len(MONSTERS)))
+def test_no_record_of_the_labels_raises_anything_else(value: bytes) -> None:
+    with pytest.raises(DecodeError):
+        labelling.parse(value)
+
+
+@given(st.one_of(st.binary(max_size=60), st.text(alphabet='{}":/,0123456789abelundosky \ud800٣²', max_size=60)))
+def test_whatever_stands_there_is_taken_or_left(value: bytes | str) -> None:
+    raw = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
+    for each in (raw, b'{"undo": ' + orjson.dumps(raw.decode(errors="replace")) + b"}"):
+        with suppress(DecodeError):
+            labelling.parse(each)
+
+
+def test_monsters_stop_no_worker_and_are_counted(
+    broker: Broker, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels_topic = "labels-" + tmp_path.name
+    stream = Stream(broker.address, tmp_path, 1, small_model(), labels=labels_topic)
+    labels = Labels(stream)
+    labels.ask(*MONSTERS, {"key": "k3", "label": "third"}, {"undo": f"{stream.topic}/0"})
+    figures = Figures()
+    with caplog.at_level(logging.WARNING, "stream_osr.kafka"):
+        log = LabelLog(ServiceSettings(**stream.settings), figures)
+    try:
+        assert log.end == len(MONSTERS) + 2
+        assert [command.action for command in log.between(0, log.end)] == ["label", "undo"]
+        assert [command.action for command in log.between(len(MONSTERS) + 1, log.end)] == ["undo"]
+        assert log.asks(stream.topic, 0, 0)
+        assert not log.asks(stream.topic, 0, log.end)
+        assert not log.asks(stream.topic, 1, 0)
+    finally:
+        log.close()
+    assert figures.counts["commands_unreadable", -1] == len(MONSTERS)
+    assert caplog.text.count("is left") == len(MONSTERS)
+
+    def fail(value: bytes) -> Command:
+        raise RecursionError("by order of the test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(label_log, "parse", fail)
+        LabelLog(ServiceSettings(**stream.settings), figures).close()
+    assert figures.counts["commands_unreadable", -1] == 2 * len(MONSTERS) + 2
+
+    worker = Worker(stream)
+    stream.send(instances(100, 1))
+    stream.wait()
+    labels.ask(MONSTERS[0])
+    stream.send(instances(100, 1, seed=1, begin=100))
+    stream.wait()
+    assert worker.stop() == 0
+
+
+def test_what_cannot_be_done_is_left_and_counted_in_its_partition(caplog: Any) -> None:
+    model = fitted(chains=1, seed=5, max_classes=2)
+    partition = begin(OpenSetRecognizer.from_trained(model.trained, chains=1, max_classes=2), Boundary(0))
+    partition, _ = advance(partition, [records(40)])
+    asked = [
+        {"subclass": "in/3:99", "label": "a"},
+        {"subclass": "in/4:99", "label": "a"},  # another's
+        {"key": "k3", "label": "l" * 300},
+        {"key": "k" * 5000, "label": "left"},
+        {"key": "k3", "label": "third"},
+        {"key": "k3", "label": 2**63},
+        {"key": "k3", "label": "left"},
+    ]
+    commands = [labelling.parse(json.dumps(each).encode()) for each in asked]
+    after, outcome = step(partition, PLACE, records(40, 40), commands, Boundary(80, 7), DECODE)
+    assert outcome.left == 5
+    assert caplog.text.count("is left") == 5
+    assert "Traceback" not in caplog.text
+    assert len(after.model.summary().known) == 2
+    figures = Figures()
+    settings = ServiceSettings(model="m", brokers="b", input="in")
+    account(figures, settings, [Batch(3, partition, after, records(40, 40), outcome)], [])
+    assert figures.counts["commands_left", 3] == 5
+
+
+def test_a_command_that_fails_by_our_fault_is_left(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    partition = begin(OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1), Boundary(0))
+
+    def fail(*_: Any) -> None:
+        raise FloatingPointError("by order of the test")
+
+    monkeypatch.setattr(OpenSetRecognizer, "promote", fail)
+    command = labelling.parse(b'{"subclass": "in/3:4", "label": "a"}')
+    _, outcome = step(partition, PLACE, records(40), [command], Boundary(40, 1), DECODE)
+    assert (outcome.left, len(outcome.decisions)) == (1, 40)
+    assert "by order of the test" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"key": "k", "label": "l" * 257},
+        {"key": "k", "label": 10**30},
+        {"key": 10**30, "label": "left"},
+        {"key": "k\ud800", "label": "left"},
+        {"key": "k" * 5000, "label": "left"},
+    ],
+    ids=["label", "large label", "large key", "half a pair", "key"],
+)
+def test_the_command_line_refuses_what_the_service_would(asked: dict[str, Any]) -> None:
+    settings = ServiceSettings(model="m", brokers="127.0.0.1:1", input="in", labels="in.labels")
+    with pytest.raises(InvalidParameter, match="the service could not do that"):
+        ask(settings, asked)
+
+
+keys = st.one_of(st.text(max_size=9).filter(lambda text: text.isprintable()), st.integers(-(2**63), 2**64 - 1))
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(keys, st.one_of(keys, st.booleans())).map(lambda of: Command("label", key=of[0], label=of[1])),
+            st.tuples(
+                st.sampled_from(["promote", "mute", "undo"]),
+                st.sampled_from(["in", "other"]),
+                st.integers(0, 3),
+                st.one_of(st.none(), st.integers(0, 10**18 - 1)),
+                st.none(),
+                st.one_of(st.none(), keys),
+                st.one_of(st.none(), st.just("77aa")),
+            ).map(Command._make),
+        ),
+        max_size=12,
+    ),
+    st.lists(st.integers(1, 5), min_size=12, max_size=12),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_the_log_keeps_what_was_asked(commands: list[Command], steps: list[int], begin: int, end: int) -> None:
+    log, places, at = Commands(), [], 0
+    for command, way in zip(commands, steps, strict=False):
+        at += way
+        places.append(at)
+        log.append(at, command)
+    expected = [c for place, c in zip(places, commands, strict=True) if begin <= place < end]
+    found = list(log.between(begin, end))
+    assert found == expected
+    assert [list(map(type, each)) for each in found] == [list(map(type, each)) for each in expected]
+    for place in (("in", 0), ("other", 3)):
+        last = max((p for p, c in zip(places, commands, strict=True) if (c.topic, c.partition) == place), default=-1)
+        assert log.asked.get(place, -1) == last
+
+
+def test_a_million_late_labels_take_less_than_a_hundred_bytes_each() -> None:
+    log = Commands()
+    command = labelling.parse(b'{"key": "k1234567", "label": "leak"}')
+    for place in range(10_000):
+        log.append(place, command)
+    size = sum(part.__sizeof__() for part in (log._places, log._ends, log._said))
+    assert size / 10_000 < 100
+    assert log.between(9_998, 20_000) == [command] * 2
+
+
+# What is read
+
+
+def labelled(value: Any, key: bytes = b"k") -> list[Message]:
+    content = orjson.dumps({"a": 1, "b": 1, "y": value}) if not isinstance(value, bytes) else value
+    return [
+        Message("in", 3, 0, 1000, key, content, []),
+        Message("in", 3, 1, 1000, b"k1", b'{"a": 1, "b": 1}', []),
+    ]
+
+
+def fresh(rules: int = RULES, **arguments: Any) -> Partition:
+    numbers = OpenSetRecognizer(chains=1, seed=5)
+    for i in range(40):
+        numbers.learn_one({"a": i % 7, "b": i % 5}, 0)
+        numbers.learn_one({"a": 20 + i % 7, "b": i % 5}, 1)
+    numbers.freeze()
+    return begin(OpenSetRecognizer.from_trained(numbers.trained, chains=1, **arguments), Boundary(0))._replace(
+        rules=rules
+    )
+
+
+@pytest.mark.parametrize("rules", range(1, RULES + 1))
+@pytest.mark.parametrize("label", [b"1e30", b'"' + b"9" * 400 + b'"'], ids=["number", "text"])
+def test_a_whole_number_that_json_cannot_say_is_a_dead_letter_by_all_rules(label: bytes, rules: int) -> None:
+    decode = JsonDecoder(JsonFields(label="y", features=["a", "b"], label_type="int"), 10_000)
+    batch = labelled(b'{"a": 1, "b": 1, "y": ' + label + b"}")
+    after, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), decode)
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    assert len(PUBLISHER.decisions(3, outcome.decisions)) == 1
+    assert after.model.counters["refused"] == 1
+
+
+READ = JsonDecoder(JsonFields(key="id", label="y", features=["a", "b"]), 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments"),
+    [
+        ({"y": "l" * 900_000}, {"unknown": "x"}),
+        ({"y": 2**63}, {}),
+        ({"y": 7}, {"max_classes": 2}),
+        ({"id": "\N{SNOWMAN}" * 1366}, {}),
+        ({"id": 2**63}, {}),
+    ],
+    ids=["long label", "large label", "third class", "long key", "large key"],
+)
+def test_beyond_the_bounds_it_is_a_dead_letter_and_older_streams_take_it(
+    value: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    if isinstance(value.get("y"), str):
+        model = OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1)
+        now = begin(model, Boundary(0))
+    else:
+        now = fresh(**arguments)
+    batch = labelled(orjson.dumps({"a": 1, "b": 1, **value}))
+    after, outcome = step(now, PLACE, batch, (), Boundary(2), READ)
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    assert after.model.signals.data_quality == 1
+    for rules in (1, 2, 3):
+        after, outcome = step(now._replace(rules=rules), PLACE, batch, (), Boundary(2), READ)
+        assert outcome.refused == []
+        assert after.model.signals.data_quality == 0
+    after, outcome = step(after._replace(rules=RULES), PLACE, batch, (), Boundary(4), READ)
+    refused_again = "y" not in value
+    assert len(outcome.refused) == refused_again, "a class that an older stream has opened is one"
+
+
+def test_one_door_says_how_long_a_key_may_be() -> None:
+    batch = labelled(b'{"a": 1, "b": 1, "id": "' + b"k" * 5000 + b'"}')
+    for rules, stage in ((3, "DECODE"), (4, "VALIDATE")):
+        _, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), READ)
+        assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, stage)]
+
+
+@pytest.mark.parametrize("rules", range(1, RULES + 1))
+def test_a_key_of_three_thousand_bytes_is_what_it_was(rules: int) -> None:
+    for key in (b"k" * 3000, "\N{SNOWMAN}".encode() * 1365):
+        _, outcome = step(fresh(rules), PLACE, labelled(None, key), (), Boundary(2), READ)
+        assert [decision.key for _, decision in outcome.decisions] == [key.decode(), "k1"]
+
+
+def test_older_streams_do_what_was_asked_of_them() -> None:
+    """A label of 300 bytes was taken by them."""
+    partition = begin(OpenSetRecognizer.from_trained(fitted(chains=1, seed=5).trained, chains=1), Boundary(0))
+    partition, _ = advance(partition, [records(40)])
+    command = labelling.parse(b'{"key": "k3", "label": "' + b"l" * 300 + b'"}')
+    for rules, known in ((3, 3), (4, 2)):
+        after, outcome = step(
+            partition._replace(rules=rules), PLACE, records(40, 40), [command], Boundary(80, 1), DECODE
+        )
+        assert (len(after.model.summary().known), outcome.left) == (known, 3 - known)
+
+
+def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
+    """``max_classes`` came later: at its default it is no other model, otherwise it is."""
+    model = fitted(chains=1, seed=5)
+    identities = []
+    for number, most in enumerate((1000, 7)):
+        model.max_classes = most
+        model.save(tmp_path / f"{number}.osr")
+        settings = ServiceSettings(model=tmp_path / f"{number}.osr", brokers="b", input="in")
+        identities.append(ModelFile.load(settings))
+    same, other = identities
+    assert same.identity != other.identity
+    shaping = {
+        name: value
+        for name, value in sorted(same.arguments.items())
+        if name
+        not in (
+            *("batch_size", "max_wait", "n_jobs", "min_probability"),
+            *("references", "max_false_unknown", "follow_drift", "max_classes"),
+        )
+    }
+    expected = hashlib.sha256(f"{same.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]
+    assert same.identity == expected
+
+
+# Events that are summed up
+
+
+def test_the_events_of_a_sum_are_counted_by_type() -> None:
+    before = fresh()
+    after, outcome = step(before, PLACE, labelled(None), (), Boundary(2), READ)
+    summed = EventsSummed(
+        counts={"SubclassEmerged": 12, "SubclassGrew": 3},
+        since=4,
+        until=9,
+        emerged=(4, 5),
+        batch=3,
+        seq=11,
+        model="m",
+    )
+    outcome.events.append(summed)
+    figures = Figures()
+    settings = ServiceSettings(model="m", brokers="b", input="in")
+    account(figures, settings, [Batch(3, before, after, labelled(None), outcome)], PUBLISHER.events(3, outcome))
+    overview = Overview("in", lambda: {"w": figures}, 300.0)
+    (family,) = [metric for metric in overview.collect() if metric.name == "stream_osr_events_summed"]
+    counts = {sample.labels["type"]: sample.value for sample in family.samples if sample.name.endswith("_total")}
+    assert counts == {"SubclassEmerged": 12, "SubclassGrew": 3}

@@ -1,0 +1,274 @@
+"""Whatever a run could have written becomes a page; what no run writes is named in a line, by file and line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stream_osr.discovery.events import Event
+from stream_osr.errors import ConnectorError, StreamOSRError
+from stream_osr.report import report_page
+from stream_osr.report.content import Content, collect
+from stream_osr.report.files import read_inputs
+from stream_osr.report.happened import DRAWN, MOST
+from stream_osr.report.told import MOST_LABELS
+from stream_osr_connectors import open_sink
+from tests.report.conftest import Run
+from tests.report.test_held import squeezed
+from tests.report.test_page import Page
+from tests.test_showing import ANY
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+def content(*paths: Path) -> Content:
+    """What a report of these files tells."""
+    inputs = read_inputs(paths)
+    with closing(inputs.decisions or (record for record in ())) as decisions:
+        given = None if inputs.decisions is None else decisions
+        return collect(inputs.model, given, inputs.events, notes=inputs.notes)
+
+
+def written(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
+    """Write records as a run does."""
+    with open_sink(path) as sink:
+        for record in records:
+            sink.write(record)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".jsonl.gz"])
+def test_tables_and_compressed_files_tell_the_same(run: Run, tmp_path: Path, suffix: str) -> None:
+    got = content(written(tmp_path / f"decisions{suffix}", run.decisions)).told
+    expected = collect(decisions=run.decisions).told
+    assert got is not None
+    assert expected is not None
+    for name, column in expected._asdict().items():
+        assert list(getattr(got, name)) == list(column) if name != "repeated" else got.repeated == 0, name
+
+
+def test_a_table_of_events_of_one_kind(run: Run, tmp_path: Path) -> None:
+    emerged = [event for event in run.events if event["type"] == "SubclassEmerged"]
+    got, expected = content(written(tmp_path / "events.csv", emerged)), collect(events=emerged)
+    assert got.emerged == expected.emerged
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz"])
+def test_a_file_that_a_killed_run_left_is_read_and_noted(run: Run, tmp_path: Path, suffix: str) -> None:
+    path = written(tmp_path / f"decisions{suffix}", run.decisions)
+    path.write_bytes(path.read_bytes()[:-9])
+    got = content(path)
+    assert len(run.decisions) - 1 <= got.n if suffix != ".jsonl.gz" else 0 < got.n < len(run.decisions) + 1
+    (note,) = got.notes
+    assert note.startswith(str(path))
+    assert "as a run leaves it that was stopped" in note
+    inputs = read_inputs([path])
+    page = Page(report_page(decisions=inputs.decisions, notes=inputs.notes))
+    assert note in page.text
+
+
+def test_a_row_cut_within_a_quoted_field_is_noted(tmp_path: Path, run: Run) -> None:
+    first, second = ({**one, "label": "two\nlines", "first_label": "a\n\nb"} for one in run.decisions[:2])
+    path = written(tmp_path / "decisions.csv", [first, second])
+    whole = path.read_bytes()
+    end = len(whole)
+    for cut in range(1, len(whole) // 3):
+        path.write_bytes(whole[: end - cut])
+        got = content(path)
+        assert (got.n, len(got.notes)) == (1, 1), cut
+
+
+def test_a_column_of_keys_that_is_taken_for_labels_is_named(run: Run) -> None:
+    many = [{**run.decisions[number % 600], "key": number, "seq": number} for number in range(MOST_LABELS + 5)]
+    assert collect(decisions=many[:2000], truth=lambda key, number: str(key)).n == 2000
+    with pytest.raises(ConnectorError, match="more than 10000 different labels"):
+        collect(decisions=many, truth=lambda key, number: str(key))
+
+
+def test_what_came_twice_counts_once_and_is_told(run: Run) -> None:
+    again = [*run.decisions, *run.decisions[500:], {**run.decisions[3], "key": "another"}]
+    got = collect(decisions=again, events=[*run.events, *run.events[:2]])
+    assert got.told is not None
+    assert (got.n, got.told.repeated) == (601, 100)
+    assert got.notes == (
+        "decisions that came more than once count once: 100 are left out",
+        "events that came more than once count once: 2 are left out",
+    )
+
+
+def test_events_that_no_drawing_shows_are_told_in_words(run: Run) -> None:
+    model = run.events[0]["model"]
+    jump = {"type": "UnknownRateJumped", "batch": 4, "seq": 159, "model": model, "rate": 0.41234567, "of": {"a": [1]}}
+    summed = {"type": "WeekSummedUp", "model": model, "size": "large", "subclass_id": [7], "text": "</td><b>"}
+    page = Page(report_page(run.model, run.decisions, [*run.events, jump, summed]))
+    text = squeezed(page)
+    assert "159UnknownRateJumpedrate 0.4123, of {'a': [1]}" in text
+    assert "WeekSummedUpsize large, subclass_id [7], text </td><b>" in text
+    assert "What was left out" not in text
+    many = [{**jump, "seq": seq} for seq in range(MOST + 7)]
+    assert "7 later ones are left out." in squeezed(Page(report_page(events=many)))
+    assert "What else was told" not in Page(report_page(events=run.events)).text
+
+
+def test_an_event_of_a_later_release_about_a_subclass_is_a_sign_on_its_row(run: Run) -> None:
+    key = next(event["subclass_id"] for event in run.events if event["type"] == "SubclassEmerged")
+    later = {"type": "SubclassTired", "model": run.events[0]["model"], "subclass_id": key, "seq": 300}
+    page = Page(report_page(decisions=run.decisions, events=[*run.events, later, {**later, "seq": "soon"}]))
+    marks = [value for values in page.specs["arrivals"]["datasets"].values() for value in values if "what" in value]
+    assert [mark["seq"] for mark in marks if mark["what"] == "tired"] == [300]
+
+
+def test_what_has_a_place_of_its_own_is_an_event() -> None:
+    assert {kind.__name__ for kind in kinds(Event)} >= DRAWN
+
+
+def kinds(kind: type[Event]) -> Iterator[type[Event]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from kinds(one)
+
+
+CHANGES = {
+    "seq": (2**63, 2**70, 10**400, -1, 0.5, "soon", True, None, [1], float("nan")),
+    "p_unknown": ("high", None, 3.0, float("inf"), {}),
+    "subclass_id": ("seven", 2**64, -3, [1]),
+    "probabilities": (None, {}, [], 3, "red", '{"red": 1'),
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field in CHANGES for value in CHANGES[field]])
+def test_a_decision_that_is_none_is_named_by_file_and_line(
+    run: Run, tmp_path: Path, field: str, value: object
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    lines = [json.dumps(one) for one in (*run.decisions[:4], {**run.decisions[4], field: value})]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(
+        ConnectorError, match=r"decisions\.jsonl, line 5 is no decision \(.*give the file that"
+    ) as told:
+        content(path)
+    assert len(str(told.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (DEEP, r"line 2 is not JSON \(nested too deeply\)"),
+        ('{"seq": 1e}', "line 2 is not JSON"),
+        ('{"seq": ' + "9" * 5000 + "}", "line 2 is not JSON"),
+        ("17", "line 2 is no JSON object"),
+        ("{}", "line 2 is no decision"),
+        (
+            json.dumps({"p_unknown": 1, "probabilities": {"a": json.loads("[" * 900 + "]" * 900)}}),
+            "line 2 is no decis",
+        ),
+    ],
+)
+def test_a_line_that_is_none_is_named_and_not_dropped(run: Run, tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text("\n".join([json.dumps(run.decisions[0]), line, json.dumps(run.decisions[1])]) + "\n")
+    with pytest.raises(ConnectorError, match=said) as told:
+        content(path)
+    assert "\n" not in str(told.value)
+
+
+def test_a_table_broken_in_its_middle_is_an_error(run: Run, tmp_path: Path) -> None:
+    path = written(tmp_path / "decisions.csv", run.decisions)
+    lines = path.read_text().split("\n")
+    for broken, said in (('"' + lines[3], "line 4: "), (lines[3] + ",1", "line 4 has 14 fields, the header 13")):
+        path.write_text("\n".join([*lines[:3], broken, *lines[4:]]))
+        with pytest.raises(ConnectorError, match=said):
+            content(path)
+
+
+EVENTS = (
+    {"type": 7, "seq": 1},
+    {"type": "SubclassGrew", "seq": 2**63, "subclass_id": 1},
+    {"type": "NewClassesChanged", "seq": 1, "delta": "many"},
+    {"type": "NewClassesChanged", "seq": 1},
+    {"type": "SubclassEmerged", "seq": 1, "subclass_id": 1, "size": 3, "explanation": []},
+    {"type": "SubclassEmerged", "seq": 1, "subclass_id": 1, "size": "many", "explanation": {}},
+    {"type": "RecallDropped", "seq": 1, "recall": "low"},
+)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: "-".join(map(str, event.values())))
+def test_an_event_that_is_none_is_named_by_file_and_line(run: Run, tmp_path: Path, event: dict[str, Any]) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (*run.events[:2], {"model": "m", **event})))
+    with pytest.raises(ConnectorError, match=r"events\.jsonl, line 3 is no event \(.*give the file that") as told:
+        content(path)
+    assert "\n" not in str(told.value)
+
+
+def test_keys_of_any_kind_and_fields_of_later_releases(run: Run) -> None:
+    keys = [None, 3, 2.5, "\ud800", ["a", {"b": None}], {"a": 1}, True, 10**30, "x" * 10**5]
+    more = [{**one, "key": key, "later": {"a": key}} for one, key in zip(run.decisions, keys, strict=False)]
+    events = [{**event, "exemplars": keys, "later": keys} for event in run.events]
+    page = Page(report_page(None, more, events, lambda key, number: "\udc80 truth"))
+    assert "\\ud800" in page.text
+    assert "\\udc80 truth" in page.text
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY, inner, max_size=3),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(
+    ["key", "seq", "label", "p_unknown", "probabilities", "subclass_id", "type", "model", "size", "delta", "sizes",
+     "explanation", "first_seen", "last_seen", "exemplars", "new_id", "recall", "promised", "known_share", "low"]
+)  # fmt: skip
+TYPES = st.sampled_from([kind.__name__ for kind in kinds(Event)] + ["SubclassEmerged", "Later"])
+DECISION = st.fixed_dictionaries(
+    {"key": JSON, "seq": st.integers(0, 99), "label": ANY, "p_unknown": st.floats(0, 1), "subclass_id": st.none(),
+     "probabilities": st.dictionaries(ANY, st.floats(0, 1), min_size=1, max_size=3)}
+)  # fmt: skip
+EVENT = st.fixed_dictionaries({"type": TYPES, "model": st.just("m"), "seq": st.integers(0, 99)})
+RECORDS = st.tuples(DECISION | EVENT, st.dictionaries(NAMES | ANY, JSON, max_size=3)).map(lambda two: two[0] | two[1])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists((RECORDS | JSON).map(json.dumps) | ANY, max_size=4), st.booleans(), st.integers(0, 30))
+def test_any_lines_become_a_report_or_an_error_in_a_line(
+    tmp_path: Path, lines: list[str], table: bool, cut: int
+) -> None:
+    path = tmp_path / ("any.csv" if table else "any.jsonl")
+    data = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+    path.write_bytes(data[: len(data) - cut])
+    try:
+        got = content(path)
+    except StreamOSRError as error:
+        told = str(error).replace(str(path), "")
+    else:
+        told = " ".join(got.notes).replace(str(path), "")
+        assert got.n <= len(lines)
+    assert "\n" not in told
+    assert len(told) < 1000
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(DECISION, min_size=1, max_size=4), st.lists(EVENT, max_size=3), ANY)
+def test_any_text_becomes_a_page_that_can_be_written(decisions: list[Any], events: list[Any], title: str) -> None:
+    try:
+        page = report_page(None, decisions, events, lambda key, number: title, title)
+    except StreamOSRError:
+        return  # an event lacks what its kind needs
+    page.encode("utf-8")
+    assert not any(mark in page.partition("<script>")[0] for mark in "\u202e\u2028\x1b\x9b\u200b\ufeff")
+
+
+def test_a_compressed_file_without_a_whole_line_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl.gz"
+    path.write_bytes(gzip.compress(b"{}")[:12])
+    got = content(path)
+    assert got.n == 0
+    assert "cannot be decompressed to its end" in got.notes[0]

@@ -1,0 +1,255 @@
+"""What `stream-osr run` and `fit` do to files: one writer, nothing half, nothing readable that holds rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from tests.blobs import around
+from tests.test_cli import call
+
+NAMES = ("a", "b", "c")
+RUN = ("run", "-m", "model.osr", "-i", "stream.jsonl", "--key", "id")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A model, as a file."""
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(chains=1, seed=5, batch_size=16)
+    for label, at in (("left", 0.0), ("right", 9.0)):
+        for x in around([at] * 3, 40, rng, NAMES):
+            model.learn_one(x, label)
+    model.freeze()
+    path = tmp_path_factory.mktemp("model") / "model.osr"
+    model.save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def work(made: bytes, tmp_path: Path) -> Path:
+    """A folder with a model and a stream of 100, one of which is no record."""
+    (tmp_path / "model.osr").write_bytes(made)
+    rng = np.random.default_rng(4)
+    lines = [json.dumps({**x, "id": f"=k{n}"}) for n, x in enumerate(around([0.0] * 3, 99, rng, NAMES))]
+    (tmp_path / "stream.jsonl").write_text("\n".join([*lines[:50], "secret, and no record", *lines[50:]]) + "\n")
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def lines_of(work: Path) -> list[str]:
+    return (work / "stream.jsonl").read_text().splitlines(keepends=True)
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the one line of error of a command that has failed."""
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@contextmanager
+def running(work: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """Have a run that has read and saved what came, and waits for more from a pipe."""
+    os.mkfifo(work / "pipe.jsonl")
+    command = [sys.executable, "-c", "from stream_osr.cli import main; main()", "run", "-m", "model.osr"]
+    command += ["-i", "pipe.jsonl", "--key", "id", "--checkpoint-every", "10", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            with (work / "pipe.jsonl").open("w") as pipe:
+                pipe.writelines(lines_of(work)[:40])
+                pipe.flush()
+                before: dict[str, bytes] = {}
+                until = time.monotonic() + 60
+                while not any(work.glob("*.checkpoint")) or before != files(work):
+                    assert process.poll() is None, process.communicate()[1]
+                    assert time.monotonic() < until
+                    before = files(work)
+                    time.sleep(1.0)
+                yield process, pipe
+        finally:
+            process.kill()
+
+
+def test_a_second_run_is_refused_before_anything_is_touched(work: Path) -> None:
+    with running(work, "-o", "out.jsonl", "-e", "events.jsonl", "--checkpoint", "c.checkpoint") as (first, pipe):
+        (work / "hard.jsonl").hardlink_to(work / "out.jsonl")
+        (work / "link.jsonl").symlink_to("out.jsonl")
+        (work / "mine.jsonl").write_text("of an earlier run\n")
+        for name in ("out.jsonl", "events.jsonl"):
+            (work / f"copy-{name}").write_bytes((work / name).read_bytes())
+        before = files(work)
+        copies = ["-o", "copy-out.jsonl", "-e", "copy-events.jsonl"]
+        for output, of_it in [
+            ([*copies, "--checkpoint", "c.checkpoint", "--resume"], "c.checkpoint"),
+            (["-o", "out.jsonl", "--checkpoint", "c.checkpoint", "-e", "events.jsonl", "--resume"], "out.jsonl"),
+            (["-o", "hard.jsonl"], "hard.jsonl"),
+            (["-o", "mine.jsonl", "-e", "link.jsonl"], "link.jsonl"),
+            (["-o", "mine.jsonl", "--checkpoint", "c.checkpoint"], "c.checkpoint"),
+        ]:
+            said = refused(call(*RUN, *output, cwd=work))
+            assert f"{of_it} is being written " in said
+            assert f"by process {first.pid} on " in said
+            assert "-i pipe.jsonl" in said, "its command"
+            assert files(work) == before
+        pipe.writelines(lines_of(work)[40:])
+        pipe.close()
+        assert first.wait(60) == 0
+    assert len((work / "out.jsonl").read_text().splitlines()) == 99
+    assert not list(work.glob(".*")), "nothing is left"
+
+
+def test_a_run_that_was_killed_leaves_nothing_to_be_removed(work: Path) -> None:
+    with running(work, "-o", "out.jsonl") as (first, _):
+        first.kill()
+        first.wait()
+    (work / "pipe.jsonl").unlink()
+    done = call(*RUN, "-o", "out.jsonl", "--resume", cwd=work)
+    assert done.returncode == 1, "a pipe is no file to go on from"
+    done = call(*RUN, "-o", "out.jsonl", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert not list(work.glob(".*"))
+
+
+def test_fit_does_not_write_what_somebody_writes_and_what_a_run_has_read_may_change(work: Path) -> None:
+    rng = np.random.default_rng(1)
+    rows = [f"{x['a']},{x['b']},{y}" for y in ("up", "down") for x in around([0.0] * 3, 30, rng, NAMES)]
+    (work / "train.csv").write_text("a,b,y\n" + "\n".join(rows) + "\n")
+    with running(work, "-o", "out.jsonl") as (first, pipe):
+        before = files(work)
+        for taken in ("out.jsonl", "out.jsonl.checkpoint"):
+            said = refused(call("fit", "train.csv", "-l", "y", "-o", taken, cwd=work))
+            assert f"{taken} is being written by process {first.pid}" in said
+        assert files(work) == before
+        done = call("fit", "train.csv", "-l", "y", "-o", "model.osr", cwd=work)  # read whole when the run began
+        assert done.returncode == 0, done.stderr
+        pipe.writelines(lines_of(work)[40:])
+        pipe.close()
+        assert first.wait(60) == 0
+    assert len((work / "out.jsonl").read_text().splitlines()) == 99
+    (work / "pipe.jsonl").unlink()
+    said = refused(call(*RUN, "-o", "out.jsonl", "--resume", cwd=work))
+    assert "model.osr is not the model of the checkpoint" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("stream.jsonl", "-o"), ("model.osr", "-o"), ("out.jsonl", "-e"), ("model.osr", "--checkpoint")],
+)
+def test_one_file_under_two_names_is_refused(work: Path, name: str, option: str) -> None:
+    (work / "out.jsonl").write_text("of an earlier run\n")
+    (work / "alias.jsonl").hardlink_to(work / name)
+    before = files(work)
+    arguments = ["-o", "alias.jsonl"] if option == "-o" else ["-o", "out.jsonl", option, "alias.jsonl"]
+    assert "are the same file, alias.jsonl; give each its own" in refused(call(*RUN, *arguments, cwd=work))
+    assert files(work) == before
+
+
+def test_a_checkpoint_of_another_run_cuts_nothing(work: Path) -> None:
+    assert call(*RUN, "-o", "out.jsonl", cwd=work).returncode == 0
+    (work / "precious.jsonl").write_text("".join(f'{{"precious":{n}}}\n' for n in range(20_000)))
+    before = files(work)
+    said = refused(call(*RUN, "-o", "precious.jsonl", "--checkpoint", "out.jsonl.checkpoint", "--resume", cwd=work))
+    assert "precious.jsonl has other content before byte " in said
+    assert files(work) == before
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [("folder.jsonl", "Is a directory"), ("missing/e.jsonl", "No such file or directory")],
+)
+def test_an_output_that_cannot_be_opened_costs_no_other(work: Path, events: str, says: str) -> None:
+    (work / "folder.jsonl").mkdir()
+    (work / "out.jsonl").write_text("of an earlier run\n")
+    before = files(work)
+    said = refused(call(*RUN, "-o", "out.jsonl", "-e", events, cwd=work))
+    assert f"cannot open {events} for writing: {says}; check the path" in said
+    assert files(work) == before
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "says"),
+    [
+        ("missing/c", "cannot write missing/c: No such file or directory; check that its folder exists"),
+        ("folder", "folder is a folder; give the name of a file in it"),
+        ("null", "null is a device or a pipe, which cannot be replaced"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_is_said(work: Path, checkpoint: str, says: str) -> None:
+    (work / "folder").mkdir()
+    (work / "null").symlink_to("/dev/null")
+    (work / "out.jsonl").write_text("of an earlier run\n")
+    assert says in refused(call(*RUN, "-o", "out.jsonl", "--checkpoint", checkpoint, cwd=work))
+    assert (work / "out.jsonl").read_text() == "of an earlier run\n", "before anything is touched"
+
+
+def test_a_disk_that_is_full_at_the_checkpoint_leaves_the_one_before(work: Path) -> None:
+    with running(work, "-o", "out.jsonl") as (first, pipe):
+        kept = (work / "out.jsonl.checkpoint").read_bytes()
+        resource.prlimit(first.pid, resource.RLIMIT_FSIZE, (len(kept) - 1000, len(kept) - 1000))
+        pipe.writelines(lines_of(work)[40:])
+        pipe.close()
+        said = first.communicate(timeout=60)[1]
+    assert first.returncode == 1
+    assert said.splitlines()[-1].startswith("error: cannot write out.jsonl.checkpoint: File too large; check that")
+    assert "Traceback" not in said
+    assert (work / "out.jsonl.checkpoint").read_bytes() == kept
+    assert not list(work.glob(".*"))
+
+
+def test_a_checkpoint_of_a_later_release_changes_nothing(work: Path) -> None:
+    assert call(*RUN, "-o", "out.jsonl", cwd=work).returncode == 0
+    with np.load(work / "out.jsonl.checkpoint") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    manifest = json.loads(str(arrays["manifest"])) | {"version": 99}
+    with (work / "out.jsonl.checkpoint").open("wb") as file:
+        np.savez(file, allow_pickle=False, **{**arrays, "manifest": np.array(json.dumps(manifest))})
+    before = files(work)
+    said = refused(call(*RUN, "-o", "out.jsonl", "--resume", cwd=work))
+    assert "has format version 99, this program reads up to" in said
+    assert "upgrade stream-osr" in said
+    assert files(work) == before
+
+
+def test_what_holds_rows_is_its_owners_alone(work: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        done = call(*RUN, "-o", "out.csv", "-e", "events.jsonl", "--errors", "bad.jsonl", cwd=work)
+        assert done.returncode == 0, done.stderr
+        rights = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in work.iterdir()}
+        assert {name: mode for name, mode in rights.items() if mode != "0o644"} == {
+            "out.csv.checkpoint": "0o600",
+            "bad.jsonl": "0o600",
+        }
+        for name in ("out.csv.checkpoint", "bad.jsonl"):
+            (work / name).chmod(0o640)  # somebody means it
+        assert call(*RUN, "-o", "out.csv", "-e", "events.jsonl", "--errors", "bad.jsonl", cwd=work).returncode == 0
+    finally:
+        os.umask(before)
+    for name in ("out.csv.checkpoint", "bad.jsonl"):
+        assert oct(stat.S_IMODE((work / name).stat().st_mode)) == "0o640"
+
+
+@pytest.mark.parametrize(("option", "first"), [((), "'=k0,"), (("--csv-safe",), "'=k0,"), (("--csv-raw",), "=k0,")])
+def test_keys_that_a_spreadsheet_would_run(work: Path, option: tuple[str, ...], first: str) -> None:
+    done = call(*RUN, "-o", "out.csv", "--errors", "bad.csv", *option, cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert (work / "out.csv").read_text().splitlines()[1].startswith(first)

@@ -1,0 +1,241 @@
+"""Floods of events: beyond a budget they are summed up, none is lost from the counts, and what matters is told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import (
+    ClassDrifted,
+    Event,
+    EventsSummed,
+    OpenSetRecognizer,
+    RecallDropped,
+    SubclassEmerged,
+    SubclassForgotten,
+    SubclassMerged,
+)
+from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
+from stream_osr.engine import telling as rules
+from stream_osr.engine.telling import BUDGETS, Telling, sum_up, tell_within_budgets
+from tests.blobs import around
+
+AT = Moment(0, None, None)
+WHY = Explanation({}, {}, {}, (), "left", 0, 1.0)
+NAMES = [f"f{i}" for i in range(8)]
+
+
+def about(seq: int) -> dict[str, Any]:
+    return {"batch": seq // 64, "seq": seq, "model": "m"}
+
+
+def forgotten(key: int, seq: int = 63) -> Event:
+    return SubclassForgotten(subclass_id=key, last_seen=AT, **about(seq))
+
+
+def emerged(key: int, seq: int = 63) -> Event:
+    return SubclassEmerged(
+        subclass_id=key,
+        first_seen=AT,
+        last_seen=AT,
+        size=5,
+        share=0.1,
+        support=1.0,
+        trend=1.0,
+        exemplars=(),
+        explanation=WHY,
+        **about(seq),
+    )
+
+
+def drifted(seq: int = 63) -> Event:
+    moved = Movement({}, {}, {})
+    return ClassDrifted(
+        label="left",
+        direction="sparser",
+        since=0,
+        size=9,
+        rank_before=0.5,
+        rank_now=0.1,
+        movement=moved,
+        **about(seq),
+    )
+
+
+def dropped(seq: int = 63) -> Event:
+    return RecallDropped(recall=0.8, low=0.7, high=0.9, false_unknown=0.1, promised=0.97, **about(seq))
+
+
+def kinds(events: Iterable[Event]) -> Counter[str]:
+    return Counter(type(event).__name__ for event in events)
+
+
+def test_one_kind_does_not_drown_another() -> None:
+    flood = [forgotten(key) for key in range(5000)]
+    last = [emerged(1), drifted(), dropped()]
+    after, told = tell_within_budgets(Telling(), [*flood, *last], 64, ())
+    assert kinds(told)["SubclassForgotten"] == 300
+    assert told[-3:] == last
+    assert after.counts == {"SubclassForgotten": 4700}
+    _, again = tell_within_budgets(after, [forgotten(1, 69), emerged(2, 69)], 70, ())
+    assert again == [emerged(2, 69)], "its budget has nothing to do with the other, which is spent"
+
+
+def test_in_the_long_run_so_many_with_each_thousand_instances() -> None:
+    telling, told = Telling(), Counter[str]()
+    for seen in range(100, 20_001, 100):
+        events = [*map(emerged, range(50)), *map(forgotten, range(50)), *[drifted()] * 50]
+        telling, now = tell_within_budgets(telling, events, seen, ())
+        told += kinds(now)
+    for (kind, *_), at_once, rate in BUDGETS:
+        name = {"SubclassGrew": "SubclassForgotten"}.get(kind.__name__, kind.__name__)
+        assert told[name] == pytest.approx(at_once + 20 * rate, abs=rate)
+        assert told[name] + telling.counts[name] == 10_000
+    assert telling.emerged.count(7) > 100
+
+
+def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
+    merges: list[Event] = [SubclassMerged(subclass_id=key, into=1, size=9, **about(63)) for key in range(2, 1002)]
+    _, told = tell_within_budgets(Telling(), merges, 64, announced=range(900, 2000))
+    assert [event.subclass_id for event in told[300:]] == list(range(900, 1002))  # type: ignore[attr-defined]
+
+
+def test_sums_come_seldom_and_say_from_where_to_where() -> None:
+    budget = 300
+    telling, _ = tell_within_budgets(Telling(), [forgotten(1)] * budget, 64, ())
+    assert sum_up(telling, 0, 5000, "m") == (telling, []), "nothing waits"
+    telling, told = tell_within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
+    telling, more = tell_within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
+    assert not told
+    assert not more
+    assert sum_up(telling, 1, 999, "m") == (telling, []), "too soon"
+    after, (summed,) = sum_up(telling, 15, 1000, "m")
+    assert summed == EventsSummed(
+        counts={"SubclassForgotten": 14}, since=64, until=65, emerged=(), batch=15, seq=999, model="m"
+    )
+    assert not after.counts
+    after, _ = tell_within_budgets(after, [forgotten(1, 1000)] * 500, 1001, ())
+    assert sum_up(after, 16, 1999, "m")[1] == [], "1000 instances after the last one"
+    assert len(sum_up(after, 16, 2000, "m")[1]) == 1
+    assert len(sum_up(after, 16, 1999, "m", end=True)[1]) == 1
+    assert summed.as_dict()["counts"] == {"SubclassForgotten": 14}
+
+
+def test_every_kind_of_event_is_in_one_budget_or_rare() -> None:
+    budgeted = [kind for budget in BUDGETS for kind in budget.kinds]
+    assert len(budgeted) == len(set(budgeted))
+    asked_for = {"SubclassPromoted", "SubclassMuted", "NamingUndone"}
+    rare = {"RecallDropped", "EventsSummed"}
+    kinds = [*Event.__subclasses__(), *SubclassEvent.__subclasses__()]
+    left = {kind.__name__ for kind in kinds if kind not in budgeted and kind is not SubclassEvent}
+    assert left - asked_for <= rare | {"UnknownRateJumped"}
+
+
+# A stream
+
+CENTRES = np.random.default_rng(1).normal(0, 20, size=(1200, 8))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Any:
+    rng = np.random.default_rng(2)
+    model = OpenSetRecognizer(chains=1, seed=3)
+    for number, centre in enumerate(CENTRES[:12]):
+        for x in around(centre, 40, rng, NAMES):
+            model.learn_one(x, f"c{number}")
+    model.freeze()
+    return model.trained
+
+
+def flood(
+    model: OpenSetRecognizer, clusters: range, save_to: Path | None = None
+) -> tuple[OpenSetRecognizer, list[Event]]:
+    """Clusters of ten, one after the other; ``save_to``: saved and loaded in between."""
+    events: list[Event] = []
+    for number in clusters:
+        for x in around(CENTRES[12 + number], 10, np.random.default_rng(number), NAMES):
+            model.learn_one(x)
+        if save_to is not None and number % 29 == 7:
+            model.save(save_to / "m.osr")
+            model = OpenSetRecognizer.load(save_to / "m.osr")
+        events += model.drain_events()
+    return model, events
+
+
+def streaming(trained: Any) -> OpenSetRecognizer:
+    return OpenSetRecognizer.from_trained(trained, chains=1, seed=3, batch_size=64, window=64)
+
+
+def test_a_flood_of_clusters_is_told_within_the_budgets_and_counted_whole(trained: Any, tmp_path: Path) -> None:
+    free = streaming(trained)
+    free.limited = False
+    _, everything = flood(free, range(500))
+    model, events = flood(streaming(trained), range(500))
+    model.flush()
+    events += model.drain_events()
+    free.flush()
+    everything += free.drain_events()
+    summed = [event for event in events if isinstance(event, EventsSummed)]
+    counts = Counter[str]()
+    for event in summed:
+        counts.update(event.counts)
+    assert counts["SubclassEmerged"] > 100, "it is a flood"
+    own = [event for event in events if not isinstance(event, EventsSummed)]
+    assert kinds(own) + counts == kinds(everything)
+    assert model.counters["events_summed"] == counts.total()
+    assert model.signals == free.signals
+    assert model.signals.novelty == kinds(everything)["SubclassEmerged"]
+    assert own == [event for event in everything if event in own]
+    silent = {key for event in summed for key in event.emerged}
+    assert len(silent) == counts["SubclassEmerged"]
+    assert silent <= {key for key, _, announced in model.summary().emerging if announced}
+    assert silent & {key for candidate in model.new_classes().candidates for key in candidate.subclasses}
+    gaps = np.diff([event.seq for event in summed])
+    assert (gaps[:-1] >= rules.SUMMED_EVERY).all()
+
+    again, told = flood(streaming(trained), range(500), save_to=tmp_path)
+    again.flush()
+    assert [*told, *again.drain_events()] == events
+
+
+def test_an_ordinary_stream_tells_everything(trained: Any) -> None:
+    free = streaming(trained)
+    free.limited = False
+    _, expected = flood(free, range(60))
+    model, events = flood(streaming(trained), range(60))
+    assert events == expected
+    assert kinds(events)["SubclassEmerged"] > 40
+    assert not model.counters["events_summed"]
+
+
+def test_what_waits_to_be_summed_up_is_told_at_the_end(trained: Any) -> None:
+    model, _ = flood(streaming(trained), range(500))
+    stream = model._stream
+    assert stream is not None
+    waiting = stream._replace(telling=stream.telling._replace(counts={"SubclassGrew": 3}))
+    model.flush()
+    model._stream = waiting
+    list(model.drain_events())
+    model.flush()
+    (summed,) = model.drain_events()
+    assert isinstance(summed, EventsSummed)
+    assert summed.counts == {"SubclassGrew": 3}
+    model.flush()
+    assert not list(model.drain_events())
+
+
+def test_a_stream_of_a_release_without_budgets_goes_on(trained: Any) -> None:
+    model, _ = flood(streaming(trained), range(20))
+    state = model.as_state()
+    assert state["stream"] is not None
+    older = {**state, "stream": type(state["stream"])(*state["stream"][:-1])}
+    older["arguments"] = {name: value for name, value in state["arguments"].items() if name != "max_classes"}
+    back = OpenSetRecognizer.from_state(older)
+    _, events = flood(back, range(20, 40))
+    _, expected = flood(model, range(20, 40))
+    assert events == expected

@@ -1,0 +1,239 @@
+"""What reaches a terminal or a log, from real processes: whatever texts of others hold, it steers nothing."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.persistence import write_archive
+from stream_osr.terminal import OneLine
+from stream_osr_connectors.kafka.logs import JsonLines
+from tests.test_cli import call
+from tests.test_showing import ANY, harmless
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp\u2066\u200b\u2028[red]b[/red]\nerror: a forged line"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose classes and features have hostile names."""
+    trained = OpenSetRecognizer(seed=1, chains=1)
+    for i in range(60):
+        trained.learn_one({EVIL: i % 7 + 9 * (i % 2), "b": i % 5}, f"{EVIL}{i % 2}")
+    trained.freeze()
+    path = tmp_path_factory.mktemp("hostile") / "model.osr"
+    trained.save(path)
+    return path
+
+
+def test_the_kind_of_a_crafted_archive_steers_nothing(tmp_path: Path) -> None:
+    write_archive(tmp_path / "crafted.osr", EVIL, {})
+    done = call("inspect", "crafted.osr", cwd=tmp_path)
+    assert done.returncode == 1
+    assert len(lines(done.stderr)) == 1
+    assert "holds a \\x1b]0;owned" in done.stderr
+
+
+def test_a_long_kind_is_cut(tmp_path: Path) -> None:
+    write_archive(tmp_path / "crafted.osr", "x" * 10**6, {})
+    done = call("inspect", "crafted.osr", cwd=tmp_path)
+    assert (done.returncode, len(lines(done.stderr))) == (1, 1)
+    assert done.stderr.endswith("xxx, not a recognizer\n")
+    assert len(done.stderr) < 200
+
+
+def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
+    done = call("inspect", model)
+    assert done.returncode == 0, done.stderr
+    table = lines(done.stdout)
+    assert sum(line.startswith("\\x1b]0;owned\\x07") for line in table) == 2
+    assert not any(line.startswith("error: a forged") for line in table)
+
+
+def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path, tmp_path: Path) -> None:
+    name = EVIL.replace("/", "|")
+    (tmp_path / name).write_text(json.dumps({EVIL: "high", "y": "a"}) + "\n" + json.dumps({"y": EVIL}) + "\n")
+    for arguments in (
+        ("fit", name, "--format", "jsonl", "--label", "y", "-o", "m.osr"),
+        ("fit", name, "--format", "jsonl", "--label", EVIL, "-o", "m.osr"),
+        ("fit", "--label", "y", "-o", "m.osr", "--format", EVIL, name),
+        ("run", "-m", model, "-i", name, "--format", "jsonl", "-o", "out.jsonl"),
+        ("run", "-m", model, "-i", "missing" + name),
+        ("report", name, "missing" + name),
+        ("inspect", name),
+        ("inspect", model, name),
+        (EVIL,),
+        ("run", f"--{name}"),
+        ("run", "-m", model, "-i", "x", "--checkpoint-every", EVIL),
+        ("serve", "--config", name),
+        ("serve", f"--{name}=1"),
+        ("topics", "--input", "a", "--group", "g", "--brokers", "127.0.0.1:1", "--batch-size", EVIL),
+    ):
+        done = call(*arguments, cwd=tmp_path)
+        assert done.returncode != 0, arguments
+        assert not any(line.startswith("error: a forged") for line in lines(done.stderr)[:1]), arguments
+        assert done.stdout == ""
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "raise KeyError(EVIL)",
+        "import threading; thread = threading.Thread(target=lambda: 1 / 0, name=EVIL); thread.start(); thread.join()",
+        "import warnings; warnings.warn(EVIL)",
+        "import logging; logging.getLogger('stream_osr').warning('about %s', EVIL)",
+        "class C:\n    def __del__(self): raise ValueError(EVIL)\nC()",
+        "print(EVIL); print(EVIL, file=sys.stderr)",
+    ],
+)
+def test_whatever_nobody_thought_of_is_escaped_and_a_defect_is_one_line(fault: str) -> None:
+    done = python(fault)
+    told = lines(done.stdout) + lines(done.stderr)
+    assert told
+    assert "Traceback" not in done.stderr
+    if "warn" not in fault and "print" not in fault:
+        assert len(told) == 1
+        assert "a defect: " in told[0]
+        assert "PYTHONDEVMODE=1" in told[0]
+    if "logging" in fault:
+        assert told == ["about " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in EVIL)]
+
+
+def test_the_traceback_of_a_defect_is_there_for_who_asks() -> None:
+    done = python("raise KeyError(EVIL)", PYTHONDEVMODE="1")
+    assert "    Traceback (most recent call last):" in lines(done.stderr)
+    assert done.returncode == 1
+
+
+def test_text_that_the_terminal_cannot_write_is_escaped() -> None:
+    done = python(
+        "from stream_osr.terminal import Terminal; Terminal().say('\\xe4\\u4e00')", PYTHONIOENCODING="ascii"
+    )
+    assert (done.stdout, done.stderr) == ("\\xe4\\u4e00\n", "")
+
+
+def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model: Path) -> None:
+    """With one there, progress is drawn by escape sequences, and text of others still is text."""
+    write_archive(tmp_path / "crafted.osr", "kind \x1b]0;owned\x07", {})
+    (tmp_path / "in.jsonl").write_text(json.dumps({EVIL: "\x1b]0;owned\x07"}) + "\n")
+    said = f"from stream_osr.terminal import Terminal, guard; guard(); Terminal(stderr=True).say({EVIL!r})"
+    main = "from stream_osr.cli import main; main()"
+    for program, *arguments in (
+        (said,),
+        (main, "inspect", "crafted.osr"),
+        (main, "inspect", model),
+        (main, "run", "-m", model, "-i", "in.jsonl"),
+    ):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-c", program, *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TERM": "xterm-256color"}
+        streams = {"stdout": theirs, "stderr": theirs, "stdin": theirs}
+        with subprocess.Popen(command, cwd=tmp_path, env=environment, **streams) as process:
+            os.close(theirs)
+            got = b""
+            with suppress(OSError):  # so ends what a process leaves in a terminal
+                while part := os.read(ours, 65536):
+                    got += part
+        os.close(ours)
+        assert process.returncode == (0 if arguments in ([], ["inspect", model]) else 1)
+        assert b"\\x1b]0;owned\\x07" in got
+        assert b"\x1b]" not in got
+        assert b"\x07" not in got
+        assert "\u202e".encode() not in got
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "import threading; thread = threading.Thread(target=lambda: 1 / 0, name=EVIL); thread.start(); thread.join()",
+        "import warnings; warnings.warn(EVIL)",
+        "raise ValueError(EVIL)",
+        "logging.getLogger('a').error(EVIL + chr(0xd800))",
+    ],
+)
+def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
+    begin = (
+        "import logging\nfrom stream_osr_connectors.kafka.logs import begin_logging\n"
+        "from stream_osr_connectors.kafka.settings import load_settings\n"
+        "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
+        "begin_logging(load_settings(None, [], model='m', **given))\n"
+    )
+    done = python(begin + fault)
+    (told,) = lines(done.stderr)
+    line = json.loads(told)
+    assert line["level"] in {"warning", "error", "critical"}
+    assert line["instance"] == "w"
+    for value in line.values():
+        for part in value.split("\n"):
+            harmless(part)
+
+
+def test_bytes_on_standard_output_are_left_alone(model: Path, tmp_path: Path) -> None:
+    row = json.dumps({EVIL: 1.0, "b": 2.0, "id": "\x1b\u202e"}, ensure_ascii=False)
+    (tmp_path / "in.jsonl").write_text(row + "\n", encoding="utf-8")
+    done = call("run", "-m", model, "-i", "in.jsonl", "--key", "id", "-o", "-", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["key"] == "\x1b\u202e"
+
+
+@given(ANY, ANY, st.sampled_from([OneLine("%(levelname)s w %(message)s", traces=True), JsonLines("w" + EVIL)]))
+def test_any_message_of_the_log_is_a_line(text: str, name: str, formatter: logging.Formatter) -> None:
+    made = logging.makeLogRecord(
+        {"name": name, "levelname": "ERROR", "msg": "about %s", "args": (text,), "created": 0}
+    )
+    harmless(formatter.format(made))
+    if isinstance(formatter, JsonLines):
+        line: dict[str, Any] = orjson.loads(formatter.format(made))
+        for value in line.values():
+            harmless(value)
+
+
+@given(ANY)
+def test_a_traceback_in_the_log_forges_no_line(text: str) -> None:
+    try:
+        raise ValueError(text + "\nERROR forged")
+    except ValueError:
+        made = logging.makeLogRecord({"name": "a", "msg": "it failed", "exc_info": sys.exc_info()})
+    first, *rest = OneLine("%(message)s", traces=True).format(made).split("\n")
+    assert first == "it failed"
+    assert all(line.startswith("    ") for line in rest)
+    for line in rest:
+        harmless(line)
+    told = JsonLines("w").format(made)
+    assert "\n" not in told
+    for line in orjson.loads(told)["error"].split("\n"):
+        harmless(line)
+
+
+def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program after the guard is up."""
+    begin = f"import sys; from stream_osr.terminal import guard; guard(); EVIL = {EVIL!r}\n"
+    return subprocess.run(
+        [sys.executable, "-c", begin + program],
+        capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+    )  # fmt: skip
+
+
+def lines(text: str) -> list[str]:
+    """The lines of what was told, each of them harmless."""
+    found = text.removesuffix("\n").split("\n") if text else []
+    for line in found:
+        harmless(line)
+    assert not re.search(r"\x1b|\r", text)
+    return found
