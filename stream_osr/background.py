@@ -76,7 +76,7 @@ def log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray, narr
     square = float((solve_triangular(lower, (rows - mean).T, lower=True, check_finite=False) ** 2).sum())
     wider = max(square / (n * d), narrowest)
     log_det = 2.0 * float(np.log(np.diag(lower)).sum()) + d * math.log(wider)
-    return -0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider)
+    return float(-0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider))
 
 
 def gain(rows: np.ndarray, background: Background, known: Known) -> float:
