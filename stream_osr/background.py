@@ -12,12 +12,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from stream_osr.hdp.dishes import Dishes
 from stream_osr.hdp.known import Known
-from stream_osr.hdp.marginal import log_marginals, of_rows
-from stream_osr.hdp.prior import FULL, TIED, Prior, homogeneous
+from stream_osr.hdp.marginal import Statistics, log_marginals, of_nobody
+from stream_osr.hdp.prior import DIAGONAL, FULL, TIED, Prior
 from stream_osr.hdp.space import Space
 
 NARROWEST = 0.25
@@ -71,18 +70,40 @@ def log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray, narr
     narrowest
         Its covariance is taken at least so many times.
     """
-    n, d = rows.shape
-    lower = np.linalg.cholesky(covariance)
-    square = float((solve_triangular(lower, (rows - mean).T, lower=True, check_finite=False) ** 2).sum())
+    centred = rows - mean
+    return _log_density(len(rows), centred.T @ centred, covariance, narrowest)
+
+
+def _log_density(n: int, scatter: np.ndarray, covariance: np.ndarray, narrowest: float) -> float:
+    """Do that for the sum of products of n rows, less the mean, shape (d, d)."""
+    d = len(covariance)
+    square = float(np.trace(np.linalg.solve(covariance, scatter)))
     wider = max(square / (n * d), narrowest)
-    log_det = 2.0 * float(np.log(np.diag(lower)).sum()) + d * math.log(wider)
-    return float(-0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider))
+    log_det = float(np.linalg.slogdet(covariance)[1]) + d * math.log(wider)
+    return -0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider)
 
 
-def gain(rows: np.ndarray, background: Background, known: Known) -> float:
-    """Log likelihood that whitened rows, shape (n, d), gain as one subclass over instances of the background."""
-    together = float(log_marginals(of_rows(homogeneous(rows), known.prior), known.prior, known.location)[0])
-    return together - log_density(rows, background.mean, background.covariance, NARROWEST)
+def gain(one: Statistics, background: Background, known: Known) -> float:
+    """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
+
+    Parameters
+    ----------
+    one
+        What sums them up; with full or diagonal covariances.
+    background
+        What instances that resemble nothing look like.
+    known
+        Known classes, whose base measure it is.
+    """
+    d, n, mean = known.prior.n_features, int(one.size[0]), background.mean
+    products = one.matrix[0] - of_nobody(known.prior)
+    together = float(log_marginals(one, known.prior, known.location)[0])
+    if known.prior.covariance == DIAGONAL:
+        scatter = np.diag(products[1] - 2.0 * mean * products[0] + n * mean**2)
+        return together - _log_density(n, scatter, np.diag(np.diag(background.covariance)), NARROWEST)
+    crossed = np.outer(products[d, :d], mean)
+    scatter = products[:d, :d] - crossed - crossed.T + n * np.outer(mean, mean)
+    return together - _log_density(n, scatter, background.covariance, NARROWEST)
 
 
 def is_broad(dishes: Dishes, prior: Prior, background: Background) -> np.ndarray:

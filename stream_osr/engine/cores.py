@@ -19,12 +19,12 @@ from scipy.special import gammaln
 from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
 from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
-from stream_osr.engine.past import members, remembered, reseat, since
+from stream_osr.engine.past import members, reseat, since
 from stream_osr.engine.state import Chain, Past
 from stream_osr.hdp import regroup
 from stream_osr.hdp.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
-from stream_osr.hdp.marginal import Statistics, log_marginals, of_rows
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.hdp.marginal import Statistics, log_marginals, of_rows, statistics_of
+from stream_osr.hdp.prior import TIED, homogeneous
 
 SIZES = (8, 16)
 """Instances that are looked at together: one that has arrived and its nearest neighbours, ..."""
@@ -43,8 +43,8 @@ GAIN = 0.5
 """... and as much more for each of its instances: no noise is quite as the background has it."""
 PASSES = 5
 """Times that a core may grow."""
-LOOKED = math.log(len(SIZES) * len(LATELY))
-"""What the choice among them costs."""
+LOOKED = math.log(len(SIZES) * len(LATELY)) + math.log(1000.0)
+"""What the choice among them costs, and that it is made for each arrival anew."""
 MOST = 1024
 """Instances that they are compared with, the latest."""
 
@@ -102,16 +102,16 @@ def stands_out(
     least
         p_unknown of a stranger at least.
     """
-    recent = since(past, subclass.first.seq)
-    rows = remembered(recent, number, key)[1]
-    if not len(rows):
-        return True
-    settled = _settled(chain, background)
-    others = sum(
-        int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum()) for chunk in recent
-    )
-    odds = float(restaurant_odds(chain, len(rows), np.array(len(rows) + others)))
-    return gain(rows, background, chain.known) + odds > MARGIN + GAIN * len(rows)
+    if chain.known.prior.covariance == TIED:
+        return True  # a width that is given says nothing
+    recent, state = since(past, subclass.first.seq), chain.state
+    one = statistics_of(state.dishes, np.array([regroup.slot_of(state, key)]))
+    settled, others = _settled(chain, background), 0
+    for chunk in recent:
+        others += int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum())
+    size = int(one.size[0])
+    odds = float(restaurant_odds(chain, size, np.array(size + others)))
+    return gain(one, background, chain.known) + odds > MARGIN + GAIN * size
 
 
 def find_core(followed: Followed, background: Background, least: float) -> Followed:

@@ -54,6 +54,8 @@ def keep_identities(chain: Chain, state: StreamState, result: sampler.BatchResul
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:
             continue
+        if key not in sizes and int((result.moved_from == key).sum()) < before[key]:
+            continue  # the rest has left the model with it
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
