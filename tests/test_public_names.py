@@ -29,6 +29,7 @@ from stream_osr import (
     SubclassSplit,
     Summary,
     TrainingReport,
+    UnknownRateJumped,
     evaluation,
 )
 from stream_osr.recall import ExpectedRecall
@@ -60,6 +61,7 @@ def test_names_of_the_package():
         "Summary",
         "TrainedModel",
         "TrainingReport",
+        "UnknownRateJumped",
     ]
     assert all(hasattr(stream_osr, name) for name in stream_osr.__all__)
     assert isinstance(stream_osr.__version__, str)
@@ -221,9 +223,11 @@ def test_fields_of_what_is_told():
     assert [f.name for f in dataclasses.fields(RecallDropped)] == [
         *(*about, "recall", "low", "high", "false_unknown", "promised"),
     ]
+    assert [f.name for f in dataclasses.fields(UnknownRateJumped)] == [*about, "rate", "before", "since", "size"]
     assert ExpectedRecall._fields == ("recall", "low", "high", "false_unknown")
     assert Signals._fields == (
         *("novelty", "drift", "outliers", "data_quality", "recall_drops", "expected_recall", "recall_dropped"),
+        "rate_jumps",
     )
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),

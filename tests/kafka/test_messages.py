@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stream_osr import Decision, Event, EventsSummed, OpenSetRecognizer, RecallDropped, SubclassRefuted
+from stream_osr import Decision, Event, EventsSummed, OpenSetRecognizer, RecallDropped, SubclassRefuted, UnknownRateJumped
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder
@@ -85,6 +85,7 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
     ("told", "subject"),
     [
         (SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20), "in/3:9"),
+        (UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64), "in/3"),
         (RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97), "in/3"),
         (EventsSummed(**ABOUT, counts={"SubclassGrew": 7}, since=3, until=9, emerged=(4, 5)), "in/3"),
     ],

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 
-from stream_osr import EventsSummed, RecallDropped
+from stream_osr import EventsSummed, RecallDropped, UnknownRateJumped
 from stream_osr.recall import ExpectedRecall
 
 from .figures import SUMMED, Figures, Recall
@@ -62,6 +62,10 @@ def account(
                 now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
                 told = Recall(now, event.promised, dropped=True)
                 logger.warning("%s/%d: %s; look at data quality and drift", settings.input, number, told)
+            if isinstance(event, UnknownRateJumped):
+                figures.add("rate_jumps", number, 1)
+                said = (event.rate, event.size, event.before)
+                logger.warning("%s/%d: %.3f of the last %d called unknown, usually %.3f", settings.input, number, *said)
         for received, refusal in outcome.refused:
             why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
             logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)
