@@ -33,6 +33,8 @@ def shown(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python does not write out whole numbers of thousands of digits
         text = "too large to show"
+    except RecursionError:
+        text = "nested too deeply to show"
     if len(text) > 60:
         text = text[:57] + "..."
     return f"{text} ({type(value).__name__})"

@@ -43,6 +43,18 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} too large to show"
 
 
+def written(value: object) -> str:
+    """Write out a value that was set aside: in full, or as :func:`shown` does where Python cannot.
+
+    >>> written({"a": "x" * 50}), written({"a": 10**5000})
+    ("{'a': 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'}", 'a dict too large to show')
+    """
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return shown(value)
+
+
 def number(text: str) -> float | None:
     """Read a number; ``None`` if it is missing.
 
