@@ -1,4 +1,4 @@
-"""Hostile records by the thousands, among good ones, through a real service: it counts them, and goes on as it was."""
+"""Hostile records by the thousands, among good ones, through a real service: all are counted, and it goes on."""
 
 from __future__ import annotations
 
@@ -59,12 +59,26 @@ class Feed:
 
     def good(self, truth: str) -> Sent:
         """Ordinary, but for its key, its headers and what else it holds."""
-        keys: tuple[bytes | None, ...] = (b"k%d" % self.rng.integers(10_000), None, b"", b"\xff\xfe", b"\0", b"k" * 4096)
-        headers: tuple[tuple[tuple[str, bytes], ...], ...] = ((), (), (("ce_id", b"x"), ("", b"")), (("h", b"x" * 60_000),))
+        keys: tuple[bytes | None, ...] = (
+            b"k%d" % self.rng.integers(10_000),
+            None,
+            b"",
+            b"\xff\xfe",
+            b"\0",
+            b"k" * 4096,
+        )
+        headers: tuple[tuple[tuple[str, bytes], ...], ...] = (
+            (),
+            (),
+            (("ce_id", b"x"), ("", b"")),
+            (("h", b"x" * 60_000),),
+        )
         more: tuple[dict[str, Any], ...] = ({}, {}, {"note": "=1+1\u2028\0"}, {"c": [[[]]]}, {"": None, "a ": 1e308})
         value = json.dumps({**self.instance(truth), **self.one_of(more, (0.4, 0.3, 0.1, 0.1, 0.1))}).encode()
         return Sent(
-            self.one_of(keys, (0.9, 0.05, 0.02, 0.01, 0.01, 0.01)), value, self.one_of(headers, (0.5, 0.3, 0.19, 0.01))
+            self.one_of(keys, (0.9, 0.05, 0.02, 0.01, 0.01, 0.01)),
+            value,
+            self.one_of(headers, (0.5, 0.3, 0.19, 0.01)),
         )
 
     def labelled(self) -> Sent:
@@ -123,7 +137,10 @@ class Feed:
                 lambda: self.one_of(MONSTERS),
                 lambda: self.rng.bytes(30),
                 lambda: {"key": "nobody's", "label": "left"},
-                lambda: {"key": f"k{self.rng.integers(10_000)}", "label": self.one_of(("unknown", "l" * 300, 2**63, 1.5))},
+                lambda: {
+                    "key": f"k{self.rng.integers(10_000)}",
+                    "label": self.one_of(("unknown", "l" * 300, 2**63, 1.5)),
+                },
                 lambda place=place: {"undo": place},
                 lambda subclass=subclass: {"subclass": subclass, "mute": True},
                 lambda subclass=subclass: {"subclass": subclass, "label": f"c{self.rng.integers(40)}"},
@@ -170,7 +187,7 @@ def found_in(stream: Stream) -> list[Found]:
     ("records", "portions"), [(3_000, 10), pytest.param(100_000, 50, marks=pytest.mark.long)], ids=["few", "many"]
 )
 def test_a_flood_of_hostile_records(broker: Broker, tmp_path: Path, records: int, portions: int) -> None:
-    """Memory is compared where the books that have a bound (keys, rows, subclasses) are full: not with few records."""
+    """Memory is compared once the books that have a bound (keys, rows, subclasses) are full: not of few records."""
     model = small_model(max_classes=12, label_horizon=1000)
     labels_topic = "labels-" + tmp_path.name
     stream = Stream(broker.address, tmp_path, PARTITIONS, model, labels=labels_topic, label="y", metrics_port=0)
