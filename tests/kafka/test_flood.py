@@ -106,8 +106,8 @@ class Feed:
             self.rng.bytes(int(self.rng.integers(1, 60))),
             text[: int(self.rng.integers(1, len(text)))],
             b"[" * depth,
-            b'{"a":' * depth + b"1" + b"}" * depth,
-            b'{"a": 1, "b": ' + b"9" * depth + b"}",
+            b'{"a":' * (1 + depth) + b"1" + b"}" * (1 + depth),
+            b'{"a": 1, "b": ' + b"9" * (100 + depth) + b"}",
             b'{"a": 1, "b": -1e%d}' % self.rng.integers(101, 9999),
             b'{"a": "1", "b": 2}',
             b'{"a": {"a": 1}, "b": [2]}',
@@ -213,13 +213,14 @@ def test_a_flood_of_hostile_records(broker: Broker, tmp_path: Path, records: int
 
     assert not [line for line in log if "Traceback" in line or "CRITICAL" in line]
     fates, right = Counter[tuple[str, str]](), []
-    for expected, found in zip(feed.fates, found_in(stream), strict=True):
+    for number, (expected, found) in enumerate(zip(feed.fates, found_in(stream), strict=True)):
         dead = set(found.dead)
         assert len(dead) == len(found.dead)
         assert not dead & found.decided.keys(), "both"
+        sent = stream.sent[number]
         for offset, (fate, truth) in enumerate(expected):
             became = GOOD if offset in found.decided else POISON if offset in dead else "evidence"
-            assert became == fate or (fate == LABELLED and became != GOOD), (offset, fate, became)
+            assert became == fate or (fate == LABELLED and became != GOOD), (sent[offset], fate, became)
             fates[fate, became] += 1
             if truth in KNOWN and offset > 0.9 * len(expected):
                 right.append(found.decided[offset] == truth)
