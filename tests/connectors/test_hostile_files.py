@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors import open_sink, open_source
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
-from tests.hostile import NAMES, check_alive, documents, fresh, numbers, objects, texts
+from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
 few = settings(max_examples=120, deadline=None)
 many = settings(max_examples=4000, deadline=None)
@@ -118,6 +118,13 @@ def rows_of(path: Path) -> list[Any]:
 
 
 suffixes, whichever = st.sampled_from([".csv", ".jsonl"]), st.booleans()
+
+
+@pytest.mark.parametrize("all_fields", [True, False])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_depths(depth: int, all_fields: bool) -> None:
+    """By themselves: hypothesis widens the stack."""
+    check_file("data.jsonl", b"\n".join(nested_everywhere(depth)), ".jsonl", all_fields=all_fields)
 
 
 @few

@@ -22,7 +22,20 @@ from stream_osr_connectors.kafka.partition import begin, step
 from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.kafka.snapshots import Snapshots
 from stream_osr_connectors.values import DecodeError
-from tests.hostile import as_json, check_alive, documents, fresh, json_values, nowhere_near_json, texts
+from tests.hostile import (
+    DEPTHS,
+    as_json,
+    check_alive,
+    documents,
+    fresh,
+    json_values,
+    mostly,
+    nested_everywhere,
+    new_ids,
+    new_labels,
+    nowhere_near_json,
+    texts,
+)
 from tests.kafka.test_bounds import MONSTERS
 
 few = settings(max_examples=100, deadline=None)
@@ -31,15 +44,13 @@ many = settings(max_examples=4000, deadline=None)
 PLACE = ("in", 3)
 PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 1_000_000)
 LARGEST = 10_000
-DECODERS = st.sampled_from(
-    [
-        JsonDecoder(JsonFields(features=["a", "b"]), LARGEST),
-        JsonDecoder(JsonFields("id", "t", "y", ["a", "b"]), LARGEST),
-        JsonDecoder(JsonFields("id", "t", "y"), LARGEST),
-        JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "int"), LARGEST),
-        JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "str"), LARGEST),
-    ]
-)
+DECODERS = [
+    JsonDecoder(JsonFields(features=["a", "b"]), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"]), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y"), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "int"), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "str"), LARGEST),
+]
 
 encoded = texts.map(lambda text: text.encode("utf-8", "surrogatepass"))
 keys = st.one_of(st.none(), st.binary(max_size=5), encoded, st.sampled_from([b"k" * 4096, b"k" * 4097]))
@@ -52,27 +63,24 @@ header_names = st.one_of(
 )
 headers = st.lists(st.tuples(header_names, st.none() | st.binary(max_size=5)), max_size=3)
 times = st.sampled_from([-1, 0, 1, 1_700_000_000_000, 253_402_300_799_999, 253_402_300_800_000, 2**62, 2**63 - 1])
-messages = st.lists(st.tuples(times, keys, st.none() | documents, headers), max_size=10)
+anything = st.tuples(times, keys, st.none() | documents, headers)
+usual = st.tuples(times, st.just(b"k"), documents, st.just([("trace", b"1")]))
+messages = st.lists(mostly(usual, anything), max_size=16)
 
-places = st.sampled_from(
-    ["in/3", "in/3:7", "in/3:0", "in/03:1", "in/4:1", "in/3:" + "9" * 18, "in/3:\u0663", "a/b/3:1"]
-)
+places = st.sampled_from(["in/3:" + "9" * 18, "in/3:0", "in/03:1", "in/4:1", "in/3:\u0663", "a/b/3:1", "in/3"])
+subclasses = st.integers(2, 12).map("in/3:{}".format) | places
+optional = {"run": texts, "mute": st.booleans(), "key": texts, "label": new_labels, "undo": places}
 asked = st.one_of(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "key": texts | json_values,
-            "label": texts | json_values,
-            "subclass": places | json_values,
-            "undo": places | json_values,
-            "mute": st.booleans() | json_values,
-            "run": texts | json_values,
-        },
-    ).filter(lambda command: command.get("label") not in ("left", "right")),
-    json_values,
-)
+    st.fixed_dictionaries({"key": new_ids, "label": new_labels}),
+    st.fixed_dictionaries({"subclass": subclasses, "label": new_labels}),
+    st.fixed_dictionaries({"subclass": subclasses, "mute": st.just(True)}),
+    st.just({"undo": "in/3"}),
+    st.fixed_dictionaries({}, optional=optional),
+    st.dictionaries(st.sampled_from([*optional, "subclass"]), json_values),
+).filter(lambda command: command.get("label") not in ("left", "right"))
 commands = st.lists(
-    st.builds(as_json, asked, ascii_only=st.booleans()) | nowhere_near_json | st.sampled_from(MONSTERS), max_size=5
+    mostly(st.builds(as_json, asked, ascii_only=st.booleans()), nowhere_near_json | st.sampled_from(MONSTERS)),
+    max_size=5,
 )
 feeds = st.lists(st.tuples(messages, commands), min_size=1, max_size=3)
 
@@ -128,18 +136,26 @@ def check_sendable(message: Outgoing) -> None:
         assert value is None or isinstance(value, bytes)
 
 
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_depths(depth: int) -> None:
+    """By themselves: hypothesis widens the stack."""
+    deep = nested_everywhere(depth)
+    for decode in DECODERS:
+        check_feed([([(-1, None, value, []) for value in deep], deep)], decode, 4)
+
+
 any_rules = st.sampled_from([2, 3, 4, 4, 4])
 
 
 @few
-@given(feeds, DECODERS, any_rules)
+@given(feeds, st.sampled_from(DECODERS), any_rules)
 def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int) -> None:
     check_feed(feed, decode, rules)
 
 
 @pytest.mark.long
 @many
-@given(feeds, DECODERS, any_rules)
+@given(feeds, st.sampled_from(DECODERS), any_rules)
 def test_messages_of_anything_at_length(
     feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int
 ) -> None:
