@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import tempfile
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import open_sink, open_source
+from stream_osr_connectors import MemorySink, MemorySource, open_sink, open_source
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
@@ -125,6 +126,18 @@ suffixes, whichever = st.sampled_from([".csv", ".jsonl"]), st.booleans()
 def test_depths(depth: int, all_fields: bool) -> None:
     """By themselves: hypothesis widens the stack."""
     check_file("data.jsonl", b"\n".join(nested_everywhere(depth)), ".jsonl", all_fields=all_fields)
+
+
+@pytest.mark.parametrize(
+    "value", [functools.reduce(lambda inner, _: [inner], range(1024), 1), 10**5000], ids=["deep", "long"]
+)
+def test_values_that_python_does_not_write_out(value: Any) -> None:
+    """They come from sources that are no files, such as a topic."""
+    model, errors = fresh(), MemorySink()
+    source = MemorySource([{"a": value, "b": 1.0}, {"a": 1.0, "b": value}, {"a": 1.0, "b": 2.0}])
+    assert run(model, source, Sinks(MemorySink(), errors=errors)) == {"read": 3, "set_aside": 2, "decided": 1}
+    assert [record["raw"] for record in errors.records if "..." in record["raw"] or "too large" in record["raw"]]
+    assert all("to show" in record["reason"] for record in errors.records)
 
 
 @few

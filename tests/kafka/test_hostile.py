@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import tempfile
 from contextlib import suppress
@@ -17,7 +18,7 @@ from stream_osr_connectors.kafka import labelling
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.commands import Commands
 from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName
+from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Refusal
 from stream_osr_connectors.kafka.partition import begin, step
 from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.kafka.snapshots import Snapshots
@@ -112,6 +113,7 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, r
         assert [json.loads(message.value or b"")["offset"] for message in told[0]] == decided
         for (message, _), letter in zip(outcome.refused, PUBLISHER.dead_letters(outcome.refused), strict=True):
             check_sendable(letter)
+            assert b"cannot be told" not in (dict(letter.headers)["__connect.errors.exception.message"] or b"")
             assert (letter.key, letter.value) == (message.key, message.value) or letter.headers[-1][
                 0
             ] == "stream-osr.value"
@@ -142,6 +144,13 @@ def test_depths(depth: int) -> None:
     deep = nested_everywhere(depth)
     for decode in DECODERS:
         check_feed([([(-1, None, value, []) for value in deep], deep)], decode, 4)
+
+
+def test_an_error_that_fails_when_it_is_told() -> None:
+    """Of a decoder of the user's own."""
+    message, deep = Message(*PLACE, 0, -1, None, b"x", []), functools.reduce(lambda inner, _: [inner], range(2000), 1)
+    (letter,) = PUBLISHER.dead_letters([(message, Refusal("DECODE", KeyError(deep)))])
+    assert dict(letter.headers)["__connect.errors.exception.message"] == b"it cannot be told: RecursionError"
 
 
 any_rules = st.sampled_from([2, 3, 4, 4, 4])
