@@ -22,7 +22,7 @@ from stream_osr_connectors.loop import Sinks, load_checkpoint, run
 from tests.hostile import DEPTHS, NAMES, check_alive, documents, fresh, nested_everywhere, numbers, objects, texts
 
 few = settings(max_examples=120, deadline=None)
-many = settings(max_examples=4000, deadline=None)
+many = settings(max_examples=2000, deadline=None)
 
 
 @pytest.fixture(scope="module", autouse=True)

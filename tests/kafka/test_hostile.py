@@ -40,7 +40,7 @@ from tests.hostile import (
 from tests.kafka.test_bounds import MONSTERS
 
 few = settings(max_examples=100, deadline=None)
-many = settings(max_examples=4000, deadline=None)
+many = settings(max_examples=2000, deadline=None)
 
 PLACE = ("in", 3)
 PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 1_000_000)
