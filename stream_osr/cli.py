@@ -32,6 +32,7 @@ from stream_osr_connectors import BadRecord, Sink, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint, load_model
 from stream_osr_connectors.loop import run as run_loop
+from stream_osr_connectors.values import written
 
 
 class _Commands(TyperGroup):
@@ -235,7 +236,7 @@ def fit(
             if isinstance(record, BadRecord):
                 row, reason, raw = record.row, record.reason, record.raw
             elif record.label is None:
-                row, raw = _row(record.position, number), repr(record.features)
+                row, raw = _row(record.position, number), written(record.features)
                 reason = f"it has no label; give column {label!r} a value"
             else:
                 try:
@@ -243,7 +244,7 @@ def fit(
                     counts["learnt"] += 1
                     continue
                 except (InvalidInstance, InvalidLabel) as error:
-                    row, reason, raw = _row(record.position, number), str(error), repr(record.features)
+                    row, reason, raw = _row(record.position, number), str(error), written(record.features)
             counts["set aside"] += 1
             model.count_refused(counted=model.counters["bad_rows"] - bad)
             complain(row, reason)

@@ -7,6 +7,7 @@ are plain ones, arrays, and the record types named in ``_RECORDS``; a record tha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from os import PathLike
@@ -216,10 +217,13 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
     Raises
     ------
     PersistenceError
-        If the file is missing, damaged, of another kind or of another version.
+        If the file is missing, damaged, of another kind or of another version, or holds more than its own size.
     """
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            unpacked = sum(entry.file_size for entry in archive.zip.infolist())
+            if unpacked > (size := os.fstat(file.fileno()).st_size):  # nothing is compressed in what we write
+                raise ValueError(f"{size} bytes would unpack to {unpacked}")
             arrays = {name: archive[name] for name in archive.files}
         manifest = json.loads(str(arrays["manifest"]))
         if manifest["format"] != FORMAT:

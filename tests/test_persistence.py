@@ -5,12 +5,15 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import io
 import json
 import os
 import pickle
+import re
 import resource
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -464,6 +467,19 @@ def test_manifest_that_does_not_fit_is_refused(tmp_path, model, change):
     with_manifest(path, change)
     with pytest.raises(PersistenceError, match=r"is damaged|cannot be used"):
         OpenSetRecognizer.load(path)
+
+
+def test_a_file_that_would_unpack_to_more_than_it_is_is_refused_unread(tmp_path, saved):
+    """Of the same arrays: only the packing is another, as in a bomb."""
+    with (
+        zipfile.ZipFile(io.BytesIO(saved)) as before,
+        zipfile.ZipFile(tmp_path / "b.osr", "w", zipfile.ZIP_DEFLATED) as after,
+    ):
+        for name in before.namelist():
+            after.writestr(name, before.read(name))
+    with pytest.raises(PersistenceError, match="damaged") as refused:
+        OpenSetRecognizer.load(tmp_path / "b.osr")
+    assert re.fullmatch(r"\d+ bytes would unpack to \d+", str(refused.value.__cause__))
 
 
 def test_loading_executes_nothing(tmp_path):

@@ -15,6 +15,7 @@ from stream_osr.unlike import check_features
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
 from .locking import sole_writer
+from .values import written
 
 
 class Sinks(NamedTuple):
@@ -234,7 +235,7 @@ def _take(
         except (InvalidInstance, InvalidLabel) as error:
             place = (record.position or {}).get("row", totals["read"])
             row, reason = place if isinstance(place, int) else totals["read"], str(error)
-            raw = repr(record.features if record.key is None else (record.key, record.features))
+            raw = written(record.features if record.key is None else (record.key, record.features))
         else:
             if record.label is not None:
                 totals["labelled"] += 1

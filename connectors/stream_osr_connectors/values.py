@@ -28,6 +28,18 @@ class DecodeError(ValueError):
     """Why a record cannot be decoded, in plain words; becomes the reason of a `BadRecord`."""
 
 
+def written(value: object) -> str:
+    """Write out a value that was set aside: in full, or as :func:`shown` does where Python cannot.
+
+    >>> written({"a": "x" * 50}), written({"a": 10**5000})
+    ("{'a': 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx'}", 'a dict too large to show')
+    """
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):
+        return shown(value)
+
+
 def number(text: str) -> float | None:
     """Read a number; ``None`` if it is missing.
 

@@ -127,7 +127,7 @@ class Publisher(NamedTuple):
             "stage": refusal.stage,
             "class.name": "stream_osr_connectors.kafka",
             "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
-            "exception.message": str(error)[:2000],
+            "exception.message": _said(error)[:2000],
         }
         ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]
         headers: list[tuple[str, bytes | None]] = [*received.headers, *ours]
@@ -149,6 +149,16 @@ class Publisher(NamedTuple):
         source = f"/{self.group}/{self.input}/{number}"
         id = f"{self.name or self.input}-{number}-"
         return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says; one of a decoder of the user's own may fail at that, too."""
+    try:
+        return str(error)
+    except MemoryError:
+        raise
+    except Exception as failure:
+        return f"it cannot be told: {type(failure).__name__}"
 
 
 def _with_text_labels(decision: Decision) -> bytes:

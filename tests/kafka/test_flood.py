@@ -1,0 +1,239 @@
+"""Hostile records by the thousands, among good ones, through a real service: all are counted, and it goes on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from stream_osr_connectors.kafka.messages import RawName
+from tests.blobs import KNOWN, NEW
+from tests.kafka.brokers import Broker
+from tests.kafka.scraping import metrics, status, total
+from tests.kafka.streams import Sent, Stream, Worker, small_model
+from tests.kafka.test_bounds import MONSTERS
+from tests.kafka.test_labels import Labels
+
+CENTRES = {**KNOWN, "new": NEW}
+GOOD, POISON, LABELLED = "decided", "dead letter", "evidence or dead letter"
+PARTITIONS = 2
+
+
+class Feed:
+    """Records and commands at random, and what has to become of each record.
+
+    Attributes
+    ----------
+    fates
+        By partition, in order: what may become of the record, and the class that it is of (None: of none).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.fates: list[list[tuple[str, str | None]]] = [[] for _ in range(PARTITIONS)]
+
+    def records(self, n: int) -> Iterator[tuple[int, Sent]]:
+        """``n`` of them: half are good."""
+        for _ in range(n):
+            kind = self.rng.random()
+            number = int(self.rng.integers(PARTITIONS))
+            if kind < 0.5:
+                truth = str(self.rng.choice(list(CENTRES), p=[0.4, 0.4, 0.2]))
+                fate, sent = GOOD, self.good(truth)
+            elif kind < 0.6:
+                truth, fate, sent = None, LABELLED, self.labelled()
+            elif kind < 0.601:
+                truth, fate, sent = None, *self.large()
+            else:
+                truth, fate, sent = None, POISON, self.poison()
+            self.fates[number].append((fate, truth))
+            yield number, sent
+
+    def instance(self, truth: str) -> dict[str, Any]:
+        return dict(zip("ab", self.rng.normal(CENTRES[truth]).tolist(), strict=True))
+
+    def good(self, truth: str) -> Sent:
+        """Ordinary, but for its key, its headers and what else it holds."""
+        keys: tuple[bytes | None, ...] = (
+            b"k%d" % self.rng.integers(10_000),
+            None,
+            b"",
+            b"\xff\xfe",
+            b"\0",
+            b"k" * 4096,
+        )
+        headers: tuple[tuple[tuple[str, bytes], ...], ...] = (
+            (),
+            (),
+            (("ce_id", b"x"), ("", b"")),
+            (("h", b"x" * 60_000),),
+        )
+        more: tuple[dict[str, Any], ...] = ({}, {}, {"note": "=1+1\u2028\0"}, {"c": [[[]]]}, {"": None, "a ": 1e308})
+        value = json.dumps({**self.instance(truth), **self.one_of(more, (0.4, 0.3, 0.1, 0.1, 0.1))}).encode()
+        return Sent(
+            self.one_of(keys, (0.9, 0.05, 0.02, 0.01, 0.01, 0.01)),
+            value,
+            self.one_of(headers, (0.5, 0.3, 0.19, 0.01)),
+        )
+
+    def labelled(self) -> Sent:
+        """True ones of classes that are known, and what cannot be a label."""
+        if self.rng.random() < 0.5:
+            truth = str(self.rng.choice(list(KNOWN)))
+            return Sent(None, json.dumps({**self.instance(truth), "y": truth}).encode())
+        labels = ("unknown", "l" * 300, "\ud800", 2**63, 10**400, 1.5, 1e300, [], {"y": "left"}, "\0", -1)
+        return Sent(b"l", json.dumps({**self.instance("new"), "y": self.one_of(labels)}).encode())
+
+    def large(self) -> tuple[str, Sent]:
+        """Near a mebibyte: below `max_instance_bytes` it is decided, above it is not."""
+        text = "x" * int(self.one_of((999_000, 1_000_000, 1_048_000)))
+        return (
+            GOOD if len(text) < 1_000_000 else POISON,
+            Sent(b"large", json.dumps({**self.instance("left"), "note": text}).encode()),
+        )
+
+    def poison(self) -> Sent:
+        """What can be no instance."""
+        depth = int(self.rng.integers(1, 20_000))
+        text = b'{"a": 1.0, "b": 2.0, "c": "\xc3\xa4"}'
+        values: tuple[bytes | None, ...] = (
+            *(None, b"", b"{", b"null", b"1", b'"', b"\xef\xbb\xbf{}", b"{}", b"[1, 2]", b'{"a": NaN, "b": 1}'),
+            self.rng.bytes(int(self.rng.integers(1, 60))),
+            text[: int(self.rng.integers(1, len(text)))],
+            b"[" * depth,
+            b'{"a":' * (1 + depth) + b"1" + b"}" * (1 + depth),
+            b'{"a": 1, "b": ' + b"9" * (100 + depth) + b"}",
+            b'{"a": 1, "b": -1e%d}' % self.rng.integers(101, 9999),
+            b'{"a": "1", "b": 2}',
+            b'{"a": {"a": 1}, "b": [2]}',
+            b'{"features": [1, 2]}',
+            b'{"features": {"a": "=cmd()", "b": "\\ud800"}}',
+            b'{"A": 1, "B": 2, "\\u0000": 3}',
+        )
+        keys, headers = (b"p", None, b"\xff", b"k" * 4096), ((), (), (("h", b""), ("h", b"\xff")))
+        if self.rng.random() < 0.1:
+            return self.one_of(
+                (
+                    Sent(b"k" * int(self.rng.integers(4097, 50_000)), b'{"a": 1, "b": 2}'),
+                    Sent(b"p", b'{"a": 1, "b": 2}', (("h", b"x" * 66_000),)),
+                    Sent(b"p", b'{"a": 1, "b": 2}', ((RawName("\udcff"), b"1"),)),
+                )
+            )
+        key, value = self.one_of(keys), self.one_of(values)
+        return Sent(b"tombstone" if key is value is None else key, value, self.one_of(headers))
+
+    def commands(self, n: int, topic: str) -> list[Any]:
+        """What may be asked, and what may not: nothing of it may teach a known class what is not so."""
+        out = []
+        for _ in range(n):
+            place = f"{topic}/{self.rng.integers(PARTITIONS + 1)}"
+            subclass = f"{place}:{self.rng.integers(30)}"
+            asked: tuple[Callable[[], Any], ...] = (
+                lambda: self.one_of(MONSTERS),
+                lambda: self.rng.bytes(30),
+                lambda: {"key": "nobody's", "label": "left"},
+                lambda: {
+                    "key": f"k{self.rng.integers(10_000)}",
+                    "label": self.one_of(("unknown", "l" * 300, 2**63, 1.5)),
+                },
+                lambda place=place: {"undo": place},
+                lambda subclass=subclass: {"subclass": subclass, "mute": True},
+                lambda subclass=subclass: {"subclass": subclass, "label": f"c{self.rng.integers(40)}"},
+                lambda subclass=subclass: {"subclass": subclass, "label": "third", "run": "77aa"},
+            )
+            out.append(self.one_of(asked)())
+        return out
+
+    def one_of(self, choices: Any, p: Any = None) -> Any:
+        return choices[int(self.rng.choice(len(choices), p=p))]
+
+
+class Found(NamedTuple):
+    """What the outputs hold of a partition: offsets decided, with the label, and offsets that are dead letters."""
+
+    decided: dict[int, str]
+    dead: list[int]
+
+
+def resident(process: int) -> int:
+    """Bytes that a process and its children have in memory."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    own = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return own + sum(map(resident, map(int, children)))
+
+
+def found_in(stream: Stream) -> list[Found]:
+    """Read the outputs; every decision and every event is JSON."""
+    for record in (record for partition in stream.read("events") for record in partition):
+        json.loads(record.value)
+    out = []
+    for decisions, dead in zip(stream.read("decisions"), stream.read("dlq"), strict=True):
+        values = [json.loads(record.value) for record in decisions]
+        refused = [int(dict(record.headers)["__connect.errors.offset"]) for record in dead]
+        assert [value["offset"] for value in values] == sorted(value["offset"] for value in values)
+        found = Found({value["offset"]: value["label"] for value in values}, refused)
+        assert len(found.decided) == len(values)
+        out.append(found)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("records", "portions"), [(3_000, 10), pytest.param(100_000, 50, marks=pytest.mark.long)], ids=["few", "many"]
+)
+def test_a_flood_of_hostile_records(broker: Broker, tmp_path: Path, records: int, portions: int) -> None:
+    """Memory is compared once the books that have a bound (keys, rows, subclasses) are full: not of few records."""
+    model = small_model(max_classes=12, label_horizon=1000)
+    labels_topic = "labels-" + tmp_path.name
+    stream = Stream(broker.address, tmp_path, PARTITIONS, model, labels=labels_topic, label="y", metrics_port=0)
+    stream.settings["log_level"] = "info"
+    labels, feed = Labels(stream), Feed(records)
+    worker = Worker(stream)
+    memory = []
+    for _ in range(portions):
+        labels.ask(*feed.commands(records // portions // 20, stream.topic))
+        stream.send(feed.records(records // portions))
+        stream.wait(seconds=120)
+        memory.append(resident(worker.process.pid))
+    assert worker.process.poll() is None
+    assert (status(worker, "/healthz"), status(worker, "/readyz")) == (200, 200)
+    said = metrics(worker)
+    assert worker.stop() == 0
+    then, end = memory[3 * portions // 10 - 1], memory[-1]
+    log = worker.lines()
+    print(
+        f"\n{records} records, {len(labels.sent)} commands; resident after 30 % {then >> 20} MiB, at the end "
+        f"{end >> 20} MiB ({end / then - 1:+.1%}), most {max(memory) >> 20} MiB; log {len(log)} lines"
+    )
+
+    assert not [line for line in log if "Traceback" in line or "CRITICAL" in line]
+    fates, right = Counter[tuple[str, str]](), []
+    for number, (expected, found) in enumerate(zip(feed.fates, found_in(stream), strict=True)):
+        dead = set(found.dead)
+        assert len(dead) == len(found.dead)
+        assert not dead & found.decided.keys(), "both"
+        sent = stream.sent[number]
+        for offset, (fate, truth) in enumerate(expected):
+            became = GOOD if offset in found.decided else POISON if offset in dead else "evidence"
+            assert became == fate or (fate == LABELLED and became != GOOD), (sent[offset], fate, became)
+            fates[fate, became] += 1
+            if truth in KNOWN and offset > 0.9 * len(expected):
+                right.append(found.decided[offset] == truth)
+    print(dict(fates), f"{np.mean(right):.3f} of the last {len(right)} known ones are right")
+    assert all(fates[kind] for kind in ((GOOD, GOOD), (POISON, POISON), (LABELLED, POISON), (LABELLED, "evidence")))
+    assert np.mean(right) > 0.95
+    made = Counter(became for (_, became), count in fates.items() for _ in range(count))
+    assert total(said, "stream_osr_records_total") == records
+    assert total(said, "stream_osr_decisions_total") == made[GOOD]
+    assert total(said, "stream_osr_dead_letters_total") == made[POISON]
+    assert total(said, "stream_osr_labelled_total") == made["evidence"]
+    assert total(said, "stream_osr_unaccounted_records_total") == 0
+    assert total(said, "stream_osr_commands_left_total") > 0
+    assert total(said, "stream_osr_commands_unreadable_total") > 0
+    if records >= 100_000:
+        assert end < 1.05 * then

@@ -1,0 +1,171 @@
+"""Messages of anything, and commands of anything, through a partition: counted, published as JSON, and kept."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.kafka import labelling
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.commands import Commands
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Refusal
+from stream_osr_connectors.kafka.partition import begin, step
+from stream_osr_connectors.kafka.publisher import Publisher
+from stream_osr_connectors.kafka.snapshots import Snapshots
+from stream_osr_connectors.values import DecodeError
+from tests.hostile import (
+    DEPTHS,
+    as_json,
+    check_alive,
+    documents,
+    fresh,
+    json_values,
+    mostly,
+    nested_everywhere,
+    new_ids,
+    new_labels,
+    nowhere_near_json,
+    texts,
+)
+from tests.kafka.test_bounds import MONSTERS
+
+few = settings(max_examples=100, deadline=None)
+many = settings(max_examples=2000, deadline=None)
+
+PLACE = ("in", 3)
+PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 1_000_000)
+LARGEST = 10_000
+DECODERS = [
+    JsonDecoder(JsonFields(features=["a", "b"]), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"]), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y"), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "int"), LARGEST),
+    JsonDecoder(JsonFields("id", "t", "y", ["a", "b"], "str"), LARGEST),
+]
+
+encoded = texts.map(lambda text: text.encode("utf-8", "surrogatepass"))
+keys = st.one_of(st.none(), st.binary(max_size=5), encoded, st.sampled_from([b"k" * 4096, b"k" * 4097]))
+header_names = st.one_of(
+    st.sampled_from(
+        ["", "ce_id", "ce_time", "content-type", "__connect.errors.offset", "stream-osr.value", "x" * 70_000]
+    ),
+    st.text(max_size=3).filter(lambda text: text.isprintable()),
+    st.just(RawName("gr\udcf6")),
+)
+headers = st.lists(st.tuples(header_names, st.none() | st.binary(max_size=5)), max_size=3)
+times = st.sampled_from([-1, 0, 1, 1_700_000_000_000, 253_402_300_799_999, 253_402_300_800_000, 2**62, 2**63 - 1])
+anything = st.tuples(times, keys, st.none() | documents, headers)
+usual = st.tuples(times, st.just(b"k"), documents, st.just([("trace", b"1")]))
+messages = st.lists(mostly(usual, anything), max_size=16)
+
+places = st.sampled_from(["in/3:" + "9" * 18, "in/3:0", "in/03:1", "in/4:1", "in/3:\u0663", "a/b/3:1", "in/3"])
+subclasses = st.integers(2, 12).map("in/3:{}".format) | places
+optional = {"run": texts, "mute": st.booleans(), "key": texts, "label": new_labels, "undo": places}
+asked = st.one_of(
+    st.fixed_dictionaries({"key": new_ids, "label": new_labels}),
+    st.fixed_dictionaries({"subclass": subclasses, "label": new_labels}),
+    st.fixed_dictionaries({"subclass": subclasses, "mute": st.just(True)}),
+    st.just({"undo": "in/3"}),
+    st.fixed_dictionaries({}, optional=optional),
+    st.dictionaries(st.sampled_from([*optional, "subclass"]), json_values),
+).filter(lambda command: command.get("label") not in ("left", "right"))
+commands = st.lists(
+    mostly(st.builds(as_json, asked, ascii_only=st.booleans()), nowhere_near_json | st.sampled_from(MONSTERS)),
+    max_size=5,
+)
+feeds = st.lists(st.tuples(messages, commands), min_size=1, max_size=3)
+
+
+def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int) -> None:
+    """Take it as a worker does: micro-batch by micro-batch, with what the topic of labels holds by then."""
+    partition = begin(fresh(), Boundary(0))._replace(rules=rules)
+    log, end = Commands(), 0
+    for batch, values in feed:
+        if not batch and not values:
+            continue  # there is no such micro-batch
+        for value in values:
+            with suppress(DecodeError):
+                log.append(end, labelling.parse(value))
+            end += 1
+        last = partition.history.last
+        received = [Message(*PLACE, last.offset + place, *each) for place, each in enumerate(batch)]
+        due = Boundary(last.offset + len(received), end)
+        after, outcome = step(partition, PLACE, received, log.between(last.labels, end), due, decode)
+        decided = [origin.offset for origin, _ in outcome.decisions]
+        refused = [message.offset for message, _ in outcome.refused]
+        assert len(received) == len(decided) + len(refused) + outcome.labelled
+        assert not {*decided} & {*refused}
+        assert "PROCESS" not in {refusal.stage for _, refusal in outcome.refused}
+        told = PUBLISHER.decisions(PLACE[1], outcome.decisions), PUBLISHER.events(PLACE[1], outcome)
+        for message in (*told[0], *told[1]):
+            assert json.loads(message.value or b"")["partition"] == PLACE[1]
+            check_sendable(message)
+        assert [json.loads(message.value or b"")["offset"] for message in told[0]] == decided
+        for (message, _), letter in zip(outcome.refused, PUBLISHER.dead_letters(outcome.refused), strict=True):
+            check_sendable(letter)
+            assert b"cannot be told" not in (dict(letter.headers)["__connect.errors.exception.message"] or b"")
+            assert (letter.key, letter.value) == (message.key, message.value) or letter.headers[-1][
+                0
+            ] == "stream-osr.value"
+        partition = after
+    with tempfile.TemporaryDirectory() as folder:
+        snapshots = Snapshots(Path(folder), keep=2)
+        snapshots.open()
+        snapshots.write(*PLACE, partition)
+        back = snapshots.read(*PLACE, partition.lineage, partition.history.last, partition.model.trained)
+    assert back is not None
+    assert back.waiting == partition.waiting
+    check_alive(back.model)
+    check_alive(partition.model)
+
+
+def check_sendable(message: Outgoing) -> None:
+    """What the client asks of a message: bytes, a time, and names that can be encoded."""
+    assert message.key is not None or message.value is not None
+    assert message.timestamp is None or 0 <= message.timestamp < 2**63
+    for name, value in message.headers:
+        assert isinstance(name.encode(), bytes)
+        assert value is None or isinstance(value, bytes)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_depths(depth: int) -> None:
+    """By themselves: hypothesis widens the stack."""
+    deep = nested_everywhere(depth)
+    for decode in DECODERS:
+        check_feed([([(-1, None, value, []) for value in deep], deep)], decode, 4)
+
+
+def test_an_error_that_fails_when_it_is_told() -> None:
+    """Of a decoder of the user's own."""
+    message, deep = Message(*PLACE, 0, -1, None, b"x", []), functools.reduce(lambda inner, _: [inner], range(2000), 1)
+    (letter,) = PUBLISHER.dead_letters([(message, Refusal("DECODE", KeyError(deep)))])
+    assert dict(letter.headers)["__connect.errors.exception.message"] == b"it cannot be told: RecursionError"
+
+
+any_rules = st.sampled_from([2, 3, 4, 4, 4])
+
+
+@few
+@given(feeds, st.sampled_from(DECODERS), any_rules)
+def test_messages_of_anything(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int) -> None:
+    check_feed(feed, decode, rules)
+
+
+@pytest.mark.long
+@many
+@given(feeds, st.sampled_from(DECODERS), any_rules)
+def test_messages_of_anything_at_length(
+    feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, rules: int
+) -> None:
+    check_feed(feed, decode, rules)
