@@ -226,7 +226,9 @@ def test_nothing_but_plain_lines_when_nobody_watches(work):
     first, second = done.stderr.splitlines()
     counted, _, expected = second.partition("; ")
     assert re.fullmatch(r"600 read, 600 decided, \d+ events", first)
-    assert re.fullmatch(r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0, recall drops 0, rate jumps \d+", counted)
+    assert re.fullmatch(
+        r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0, recall drops 0, rate jumps \d+", counted
+    )
     assert re.fullmatch(r"expected recall [\d.]+ \([\d.]+ to [\d.]+\), [\d.]+ % called unknown", expected)
 
 

@@ -18,7 +18,6 @@ from stream_osr import (
     NewClassesChanged,
     OpenSetRecognizer,
     RecallDropped,
-    UnknownRateJumped,
     SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
@@ -29,6 +28,7 @@ from stream_osr import (
     SubclassRecurred,
     SubclassRefuted,
     SubclassSplit,
+    UnknownRateJumped,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement
 

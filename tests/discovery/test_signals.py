@@ -226,4 +226,6 @@ def test_the_order_of_signals_is_that_of_the_line_that_is_printed():
     assert str(model.signals) == "novelty 0, drift 0, outliers 0, data quality 1, recall drops 0, rate jumps 0"
     model.flush()
     told, now = str(model.signals), model.expected_recall
-    assert told == f"novelty 0, drift 0, outliers 0, data quality 1, recall drops 0, rate jumps 0; expected recall {now}"
+    assert (
+        told == f"novelty 0, drift 0, outliers 0, data quality 1, recall drops 0, rate jumps 0; expected recall {now}"
+    )

@@ -41,6 +41,7 @@ def exposed() -> dict[str, set[str]]:
         "clamped",
         "unaccounted",
         "commands_left",
+        "rate_jumps",
         SUMMED + "SubclassGrew",
     ):
         figures.add(name, 0)

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stream_osr import Decision, Event, EventsSummed, OpenSetRecognizer, RecallDropped, SubclassRefuted, UnknownRateJumped
+from stream_osr import (
+    Decision,
+    Event,
+    EventsSummed,
+    OpenSetRecognizer,
+    RecallDropped,
+    SubclassRefuted,
+    UnknownRateJumped,
+)
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.decoding import JsonDecoder

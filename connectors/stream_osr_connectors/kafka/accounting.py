@@ -65,7 +65,9 @@ def account(
             if isinstance(event, UnknownRateJumped):
                 figures.add("rate_jumps", number, 1)
                 said = (event.rate, event.size, event.before)
-                logger.warning("%s/%d: %.3f of the last %d called unknown, usually %.3f", settings.input, number, *said)
+                logger.warning(
+                    "%s/%d: %.3f of the last %d called unknown, usually %.3f", settings.input, number, *said
+                )
         for received, refusal in outcome.refused:
             why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
             logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)

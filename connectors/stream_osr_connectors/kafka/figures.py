@@ -147,8 +147,9 @@ class Figures:
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
         read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
         (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
-        them), ``commands_left`` (what was asked and could not be done), ``summed`` and a type (events that were told
-        by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels that are no commands),
+        them), ``commands_left`` (what was asked and could not be done), ``rate_jumps`` (of the share called unknown),
+        ``summed`` and a type (events that were told by a sum); by name and -1: ``commands_unreadable`` (records of
+        the topic of labels that are no commands),
         ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``, ``retried`` (tried
         again), ``rebalances``, ``consumers`` made.
     times

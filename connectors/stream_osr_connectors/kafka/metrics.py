@@ -38,6 +38,7 @@ _PARTITION_COUNTS = {
         "unreadable",
         "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
     ),
+    "rate_jumps": ("unknown_rate_jumps", "Jumps of the share called unknown (UnknownRateJumped)."),
     "commands_left": (
         "commands_left",
         "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that cannot be "

@@ -1,0 +1,114 @@
+"""Noise is announced as nothing, and hides nothing; a rare class is told in the end, and so is a jump of the rate."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
+from stream_osr import OpenSetRecognizer, SubclassEmerged, UnknownRateJumped
+from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
+from stream_osr.hdp.marginal import of_rows
+from stream_osr.hdp.prior import homogeneous
+
+
+@pytest.fixture(scope="module")
+def given():
+    return source("Gaussians 4", 0)
+
+
+def recognizer(given, **arguments):
+    return OpenSetRecognizer.from_trained(given.trained, seed=0, batch_size=64, **arguments)
+
+
+def test_noise_alone_is_no_class_and_its_jump_is_told(given):
+    rows, kind = stream(given, 1500, 0.0, 0.2, np.random.default_rng(5))
+    model = recognizer(given)
+    events = listen(model, rows)
+    assert judge(model, events, kind)["told noise"] == 0
+    (jump,) = [event for event in events if isinstance(event, UnknownRateJumped)]
+    assert jump.before < 0.05 < 0.12 < jump.rate < 0.4
+    assert (jump.since, jump.size <= 128) == (0, True)
+    assert model.signals.rate_jumps == 1
+
+
+def test_a_model_without_a_background_announces_noise_as_it_did(given):
+    rows, _ = stream(given, 1500, 0.0, 0.2, np.random.default_rng(5))
+    earlier = dataclasses.replace(given.trained, background=None)
+    events = listen(OpenSetRecognizer.from_trained(earlier, seed=0, batch_size=64), rows)
+    assert any(isinstance(event, SubclassEmerged) for event in events)
+    assert not any(isinstance(event, UnknownRateJumped) for event in events)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_a_new_class_beside_noise_is_announced(given, noise):
+    rows, kind = stream(given, 700, SHARE, noise, np.random.default_rng(6))
+    model = recognizer(given)
+    told = judge(model, listen(model, rows), kind)
+    assert 0 < (told["late"] or 0) <= 40
+
+
+def test_a_class_that_begins_after_a_burst_of_noise_is_announced():
+    given = source("Gaussians 2", 0)
+    rng = np.random.default_rng(7)
+    burst, of_burst = stream(given, BURST, 0.0, 1.0, rng)
+    rows, kind = stream(given, 600, SHARE, 0.0, rng)
+    model = recognizer(given)
+    events = listen(model, np.concatenate([burst, rows]))
+    told = judge(model, events, np.concatenate([of_burst, kind]))
+    assert 0 < (told["late"] or 0) <= 40
+    seats = [key for past in model._stream.past for key in past.subclass[0].tolist()]
+    for key, size in zip(model._stream.state.ids.tolist(), model._stream.state.dishes.size.tolist(), strict=True):
+        assert seats.count(key) == size
+
+
+def test_a_class_of_one_in_four_hundred_is_announced_in_the_end(given):
+    rows, kind = stream(given, RARE_LENGTH, RARE, 0.0, np.random.default_rng([0, 3]))
+    model = recognizer(given)
+    events = listen(model, rows)
+    told = judge(model, events, kind)
+    assert 0 < (told["late"] or 0) <= 40
+    assert told["told known"] == 0
+    assert not any(isinstance(event, UnknownRateJumped) for event in events)
+
+
+def test_the_same_stream_in_two_runs_and_through_a_saved_model(given, tmp_path):
+    rows, _ = stream(given, LENGTH, SHARE, 0.2, np.random.default_rng(8))
+    whole = recognizer(given)
+    told = listen(whole, rows)
+    first = recognizer(given)
+    before = listen(first, rows[:640])
+    list(first.drain())
+    first.save(tmp_path / "model.osr")
+    second = OpenSetRecognizer.load(tmp_path / "model.osr")
+    after = listen(second, rows[640:])
+    assert [*before, *after] == told
+    assert list(whole.drain())[640:] == list(second.drain())
+
+
+def test_what_a_subclass_gains_over_the_background(given):
+    known, background = given.trained.known, given.trained.background
+    rng = np.random.default_rng(0)
+    compact = rng.normal(background.mean, 1.0, size=(60, 4))
+    wide = rng.multivariate_normal(background.mean, background.covariance, size=60)
+    sums = [of_rows(homogeneous(rows), known.prior) for rows in (compact, wide)]
+    assert gain(sums[0], background, known) > 10 > 0 > gain(sums[1], background, known)
+    one = log_density(wide, background.mean, background.covariance, NARROWEST)
+    wider = max(
+        np.mean([(r - background.mean) @ np.linalg.solve(background.covariance, r - background.mean) for r in wide])
+        / 4,
+        NARROWEST,
+    )
+    assert one == pytest.approx(
+        multivariate_normal(background.mean, wider * background.covariance).logpdf(wide).sum(), rel=1e-9
+    )
+
+
+def test_a_subclass_is_broad_from_halfway_to_the_background_on(given):
+    known = given.trained.known
+    narrow = Background(np.zeros(4), np.eye(4) * 1e-4)
+    assert not is_broad(known.dishes, known.prior, given.trained.background).any()
+    assert not is_broad(known.dishes, known.prior, narrow).any()
