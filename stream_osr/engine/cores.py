@@ -138,14 +138,14 @@ def find_core(followed: Followed, background: Background, least: float) -> Follo
 
 
 def _settled(chain: Chain, background: Background) -> np.ndarray:
-    """Identities of the subclasses whose instances are strangers no longer: announced, or a known class's.
+    """Identities of the subclasses whose instances are strangers no longer: announced, set aside, or a known class's.
 
-    One that noise has widened since it was announced is no home.
+    One that noise has widened since it was announced is no home, and a muted one hides others.
     """
     state, lives = chain.state, chain.life.subclasses.items()
     broad = set(state.ids[is_broad(state.dishes, chain.known.prior, background)].tolist())
     told = [key for key, one in lives if one.owned or (one.emerged and not one.muted and key not in broad)]
-    return np.array(told, np.int64)
+    return np.array([*told, *chain.aside.ids.tolist()], np.int64)
 
 
 def _of_chunk(chunk: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
@@ -248,11 +248,12 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
     mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
     if odds <= log_density(own, mean[0], covariance[0], 1.0):
         return False
-    state, seat = chain.state, strangers.seat[group]
+    state, lives, seat = chain.state, chain.life.subclasses, strangers.seat[group]
     for at in np.flatnonzero(np.isin(state.ids, seat)):
-        inside = seat == state.ids[at]
-        count, among = int(inside.sum()), int((strangers.seat == state.ids[at]).sum())
-        if 2 * count < state.dishes.size[at]:
+        key = int(state.ids[at])
+        inside = seat == key
+        count, among = int(inside.sum()), int((strangers.seat == key).sum())
+        if lives[key].emerged or 2 * count < state.dishes.size[at]:
             dish = keep_slots(state.dishes, np.array([at]))
             there = float(log_predictives(rows[inside], dish, known.prior).sum())
             odds = float(_together(np.flatnonzero(inside)[None], own, chain)[0]) - LOOKED
