@@ -81,8 +81,9 @@ class TimeToDetection:
         self._next = begin
         self._positions: dict[Hashable, array[int]] = {}
         self._announced: dict[int, int] = {}
-        self._parts: set[int] = set()
-        self._members: dict[int, Counter[Hashable]] = {}
+        self._sizes: dict[int, int] = {}
+        self._before: dict[int, Counter[Hashable]] = {}
+        self._after: dict[int, Counter[Hashable]] = {}
 
     def __repr__(self) -> str:
         return f"TimeToDetection(median={self.median:g}, classes={len(self._positions)})"
@@ -96,24 +97,28 @@ class TimeToDetection:
     def decided(self, decision: Decision, y_true: Hashable) -> None:
         """Note a final decision; with ``decision_delay`` it may come after the announcement."""
         number = decision.subclass_id
-        if number is not None and (
-            number in self._parts or decision.seq <= self._announced.get(number, decision.seq)
-        ):
-            self._members.setdefault(number, Counter())[y_true] += 1
+        if number is not None:
+            early = decision.seq <= self._announced.get(number, decision.seq)
+            (self._before if early else self._after).setdefault(number, Counter())[y_true] += 1
 
     def happened(self, event: Event) -> None:
         """Note an event; only announcements matter."""
         if isinstance(event, SubclassEmerged):
-            self._announced[event.subclass_id] = event.seq
+            self._announced[event.subclass_id], self._sizes[event.subclass_id] = event.seq, event.size
         elif isinstance(event, SubclassSplit):
-            self._announced[event.new_id] = event.seq
-            self._parts.add(event.new_id)
+            self._announced[event.new_id], self._sizes[event.new_id] = event.seq, event.sizes[1]
 
     @property
     def classes(self) -> dict[int, Hashable]:
         """Announced subclasses in the order of their announcement, and the class that each is of."""
-        announced = [number for number in self._announced if number in self._members]
-        return {number: self._members[number].most_common(1)[0][0] for number in announced}
+        found = {number: self._members(number) for number in self._announced}
+        return {number: members.most_common(1)[0][0] for number, members in found.items() if members}
+
+    def _members(self, number: int) -> Counter[Hashable]:
+        before = self._before.get(number, Counter[Hashable]())
+        if 2 * before.total() >= self._sizes[number]:
+            return before
+        return before + self._after.get(number, Counter[Hashable]())
 
     @property
     def detections(self) -> dict[Hashable, Detection]:

@@ -16,8 +16,8 @@ def decision(seq: int, subclass_id: int | None) -> Decision:
     return Decision(seq, None, "unknown", "unknown", 0.9, 0.9, probabilities, subclass_id, "a", 9.0, 0.0, 0, seq)
 
 
-def emerged(subclass_id: int, seq: int) -> SubclassEmerged:
-    told = {"size": 8, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": EXPLANATION}
+def emerged(subclass_id: int, seq: int, size: int = 3) -> SubclassEmerged:
+    told = {"size": size, "share": 0.1, "support": 8.0, "trend": 1.0, "exemplars": (), "explanation": EXPLANATION}
     moment = Moment(seq, None, None)
     return SubclassEmerged(
         batch=0, seq=seq, model="", subclass_id=subclass_id, first_seen=moment, last_seen=moment, **told
@@ -51,6 +51,16 @@ def test_subclass_is_of_the_class_that_most_of_it_is_of():
     assert times.detections["z"] == Detection(first=1, announced=3, instances=2)
     assert times.share_within(1000) == 0.5
     assert math.isinf(times.median)
+
+
+def test_what_was_found_among_others_is_of_those_that_come_to_it():
+    times = TimeToDetection("ab")
+    for seq, y_true in enumerate("azzz"):
+        times.arrived(y_true)
+        times.decided(decision(seq, 5), y_true)
+        if seq == 0:
+            times.happened(emerged(5, seq, size=8))  # seven of the eight bore another number
+    assert times.classes == {5: "z"}
 
 
 def test_first_announcement_of_a_class_counts():
