@@ -58,29 +58,37 @@ def fit_background(X: np.ndarray, space: Space) -> Background:
     return Background((0.5 * (low + high) - space.center) @ space.forward, covariance)
 
 
-def log_density(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray, narrowest: float) -> float:
-    """Log density of whitened rows, together, under a Gaussian that is as many times wider as suits them best.
+def squares(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Squared Mahalanobis distances of whitened rows, (n, d), from a Gaussian; shape (n,)."""
+    centred = rows - mean
+    return np.asarray((centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1))
+
+
+def log_density(square: np.ndarray, n: int, covariance: np.ndarray, narrowest: float) -> np.ndarray:
+    """Log density of groups of rows under a Gaussian that is as many times wider as suits each group best.
 
     Parameters
     ----------
-    rows
-        Shape (n, d).
-    mean, covariance
-        Of the Gaussian, shapes (d,) and (d, d).
+    square
+        Sum of the squared distances of the rows of each group, shape (g,).
+    n
+        Rows of each.
+    covariance
+        Of the Gaussian, shape (d, d).
     narrowest
-        Its covariance is taken at least so many times.
+        It is taken at least so many times.
+
+    Examples
+    --------
+    A row at distance 2 of a Gaussian in one dimension: it is taken four times as wide.
+
+    >>> float(log_density(np.array([4.0]), 1, np.eye(1), 1.0)[0].round(3))
+    -2.112
     """
-    centred = rows - mean
-    return _log_density(len(rows), centred.T @ centred, covariance, narrowest)
-
-
-def _log_density(n: int, scatter: np.ndarray, covariance: np.ndarray, narrowest: float) -> float:
-    """Do that for the sum of products of n rows, less the mean, shape (d, d)."""
     d = len(covariance)
-    square = float(np.trace(np.linalg.solve(covariance, scatter)))
-    wider = max(square / (n * d), narrowest)
-    log_det = float(np.linalg.slogdet(covariance)[1]) + d * math.log(wider)
-    return -0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider)
+    wider = np.maximum(square / (n * d), narrowest)
+    log_det = float(np.linalg.slogdet(covariance)[1]) + d * np.log(wider)
+    return np.asarray(-0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider))
 
 
 def gain(one: Statistics, background: Background, known: Known) -> float:
@@ -100,10 +108,12 @@ def gain(one: Statistics, background: Background, known: Known) -> float:
     together = float(log_marginals(one, known.prior, known.location)[0])
     if known.prior.covariance == DIAGONAL:
         scatter = np.diag(products[1] - 2.0 * mean * products[0] + n * mean**2)
-        return together - _log_density(n, scatter, np.diag(np.diag(background.covariance)), NARROWEST)
-    crossed = np.outer(products[d, :d], mean)
-    scatter = products[:d, :d] - crossed - crossed.T + n * np.outer(mean, mean)
-    return together - _log_density(n, scatter, background.covariance, NARROWEST)
+        covariance = np.diag(np.diag(background.covariance))
+    else:
+        covariance, crossed = background.covariance, np.outer(products[d, :d], mean)
+        scatter = products[:d, :d] - crossed - crossed.T + n * np.outer(mean, mean)
+    square = np.trace(np.linalg.solve(covariance, scatter))
+    return together - float(log_density(square, n, covariance, NARROWEST))
 
 
 def is_broad(dishes: Dishes, prior: Prior, background: Background) -> np.ndarray:

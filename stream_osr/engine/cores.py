@@ -13,10 +13,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
+from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density, squares
 from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import members, reseat, since
@@ -214,12 +213,8 @@ def _standing_out(
     """
     size = groups.shape[1]
     odds = _together(groups, rows, chain) + restaurant_odds(chain, size, len(rows) - begin) - LOOKED
-    lower = np.linalg.cholesky(background.covariance)
-    square = (solve_triangular(lower, (rows - background.mean).T, lower=True, check_finite=False) ** 2).sum(axis=0)
-    d = rows.shape[1]
-    wider = np.maximum(square[groups].mean(axis=1) / d, NARROWEST)
-    log_det = 2.0 * np.log(np.diag(lower)).sum() + d * np.log(wider)
-    odds += 0.5 * (size * (d * math.log(2.0 * math.pi) + log_det) + square[groups].sum(axis=1) / wider)
+    square = squares(rows, *background)
+    odds -= log_density(square[groups].sum(axis=1), size, background.covariance, NARROWEST)
     return [(float(odds[at]), groups[at], int(begin[at])) for at in np.flatnonzero(odds > 0.0)]
 
 
@@ -246,7 +241,7 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
     odds += float(restaurant_odds(chain, len(group), np.array(len(strangers.seqs))))
     near = int(log_predictives(rows, known.dishes, known.prior).sum(axis=0).argmax())
     mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
-    if odds <= log_density(own, mean[0], covariance[0], 1.0):
+    if odds <= float(log_density(squares(own, mean[0], covariance[0]).sum(), len(group), covariance[0], 1.0)):
         return False
     state, lives, seat = chain.state, chain.life.subclasses, strangers.seat[group]
     for at in np.flatnonzero(np.isin(state.ids, seat)):
@@ -265,8 +260,7 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
 def _grown(core: np.ndarray, strangers: Strangers, chain: Chain, background: Background) -> np.ndarray:
     """Add the strangers that the core predicts better than all that is around it does."""
     known, rows = chain.known, homogeneous(strangers.rows)
-    around = np.array([log_density(row[None], background.mean, background.covariance, 1.0) for row in strangers.rows])
-    around += math.log(len(rows))
+    around = log_density(squares(strangers.rows, *background), 1, background.covariance, 1.0) + math.log(len(rows))
     around = np.maximum(around, _where_they_sit(strangers, chain))
     for _ in range(PASSES):
         dishes = empty_dishes(1, known.prior)

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, SubclassEmerged, UnknownRateJumped
-from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density
+from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density, squares
 from stream_osr.hdp.marginal import of_rows
 from stream_osr.hdp.prior import homogeneous
 
@@ -110,12 +110,9 @@ def test_what_a_subclass_gains_over_the_background(given):
     wide = rng.multivariate_normal(background.mean, background.covariance, size=60)
     sums = [of_rows(homogeneous(rows), known.prior) for rows in (compact, wide)]
     assert gain(sums[0], background, known) > 10 > 0 > gain(sums[1], background, known)
-    one = log_density(wide, background.mean, background.covariance, NARROWEST)
-    wider = max(
-        np.mean([(r - background.mean) @ np.linalg.solve(background.covariance, r - background.mean) for r in wide])
-        / 4,
-        NARROWEST,
-    )
+    square = squares(wide, *background)
+    one = log_density(square.sum(), 60, background.covariance, NARROWEST)
+    wider = max(square.mean() / 4, NARROWEST)
     assert one == pytest.approx(
         multivariate_normal(background.mean, wider * background.covariance).logpdf(wide).sum(), rel=1e-9
     )
