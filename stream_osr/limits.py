@@ -125,7 +125,7 @@ def check_key(key: Any) -> None:
     >>> check_key("a" * 5000)
     Traceback (most recent call last):
         ...
-    stream_osr.errors.InvalidInstance: key is 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (str): it \
+    stream_osr.errors.InvalidInstance: key is 'aaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaa' (str): it \
 has 5000 bytes as UTF-8, and 4096 are allowed; give a shorter one
     """
     if not isinstance(key, tuple) and fits_as_key(key):

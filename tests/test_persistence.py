@@ -251,7 +251,13 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
     assert pickle.dumps(trained) == before
     assert (
         TrainedModel(
-            trained.names, trained.labels, trained.space, trained.draws, trained.report, trained.references
+            trained.names,
+            trained.labels,
+            trained.space,
+            trained.draws,
+            trained.report,
+            trained.references,
+            trained.background,
         ).fingerprint
         == fingerprint
     )

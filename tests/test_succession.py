@@ -244,7 +244,7 @@ def test_muted_ones_stay_muted() -> None:
     assert model.new_classes().number == 0
     decisions, events = told(play_at(model, NEW, 64, LENGTH))
     assert {d.subclass_id for d in decisions} == {key}
-    assert events == []
+    assert {type(event).__name__ for event in events} <= {"UnknownRateJumped"}
     with pytest.raises(NothingToUndo):
         model.undo()
 

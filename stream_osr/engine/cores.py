@@ -126,7 +126,7 @@ def find_core(followed: Followed, background: Background, least: float) -> Follo
         p_unknown of a stranger at least.
     """
     settled = _settled(followed.chain, background)
-    if not len(_of_chunk(followed.past[-1], 0, settled, least)):
+    if not followed.past or not len(_of_chunk(followed.past[-1], 0, settled, least)):
         return followed
     strangers = _strangers(followed.past, settled, least)
     arrived = np.flatnonzero(strangers.seqs >= followed.past[-1].seq)[-ASKED:]
@@ -248,7 +248,7 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
         key = int(state.ids[at])
         inside = seat == key
         count, among = int(inside.sum()), int((strangers.seat == key).sum())
-        if lives[key].emerged or 2 * count < state.dishes.size[at]:
+        if lives[key].emerged or lives[key].muted or 2 * count < state.dishes.size[at]:
             dish = keep_slots(state.dishes, np.array([at]))
             there = float(log_predictives(rows[inside], dish, known.prior).sum())
             odds = float(_together(np.flatnonzero(inside)[None], own, chain)[0]) - LOOKED

@@ -141,7 +141,7 @@ def follow_subclasses(
     if background is not None:
         followed = find_core(followed, background, least)
         past, changes = followed.past, followed.changes
-        latest = since(past, latest[0].seq)
+        latest = since(past, latest[0].seq) if latest else latest
     chain = followed.chain
     chain = chain._replace(life=_sample(chain.life, changes, past, latest, result))
     followed = followed._replace(chain=chain)

@@ -69,15 +69,18 @@ def test_detection_is_counted_in_instances_of_the_class(coil):
     emerged = set()
     for event in heard.events:
         if isinstance(event, SubclassEmerged):
-            key = event.subclass_id
-            members = [y[d.seq] for d in heard.decisions if d.subclass_id == key and d.seq <= event.seq]
-            emerged.add(Counter(members).most_common(1)[0][0])
+            key, size = event.subclass_id, event.size
         elif isinstance(event, SubclassSplit):
-            members = [y[d.seq] for d in heard.decisions if d.subclass_id == event.new_id]
+            key, size = event.new_id, event.sizes[1]
         else:
             continue
+        members = [y[d.seq] for d in heard.decisions if d.subclass_id == key and d.seq <= event.seq]
+        if 2 * len(members) < size:  # most bore another number until then
+            members = [y[d.seq] for d in heard.decisions if d.subclass_id == key]
         if not members:
             continue  # a part to which nothing has come
+        if isinstance(event, SubclassEmerged):
+            emerged.add(Counter(members).most_common(1)[0][0])
         label = Counter(members).most_common(1)[0][0]
         late.setdefault(label, int((y[: event.seq + 1] == label).sum()))
     found = {label: one.instances for label, one in heard.times.detections.items()}
