@@ -16,8 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from stream_osr.hdp import gaussian_full as full
-from stream_osr.hdp.dishes import (
+from stream_osr.model.dishes import (
     REFRESH_EVERY,
     Dishes,
     add,
@@ -27,7 +26,8 @@ from stream_osr.hdp.dishes import (
     refill,
     remove,
 )
-from stream_osr.hdp.prior import FULL, Covariance, Prior, homogeneous, make_prior
+from stream_osr.model.gaussian import full
+from stream_osr.model.prior import FULL, Covariance, Prior, homogeneous, make_prior
 
 WINDOW = 50
 FAR = (0.0, 100.0, 1000.0, 10_000.0)

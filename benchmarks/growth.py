@@ -22,8 +22,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.speed import SEED, STEPS, Problem, median, problem, step
 from stream_osr.config import parameters
 from stream_osr.features import Features
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.space import whiten
+from stream_osr.model import step as sampler
+from stream_osr.model.space import whiten
 from stream_osr.trained import train_model
 
 BATCH = 64

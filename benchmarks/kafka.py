@@ -37,17 +37,17 @@ from benchmarks.discovery.million import resident
 from benchmarks.processor import Meter, Split
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
-from stream_osr_connectors.kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
-from stream_osr_connectors.kafka.decoding import make_decoder
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.messages import Origin, Outgoing, origin_of
-from stream_osr_connectors.kafka.patience import Strikes
-from stream_osr_connectors.kafka.publisher import Publisher
-from stream_osr_connectors.kafka.service import Service
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.streams import READ_AHEAD
-from stream_osr_connectors.kafka.topics import SPARE_BYTES, USUAL_BYTES
-from stream_osr_connectors.kafka.transactions import Transactions
+from stream_osr_kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
+from stream_osr_kafka.figures import Figures
+from stream_osr_kafka.patience import Strikes
+from stream_osr_kafka.run.service import Service
+from stream_osr_kafka.run.streams import READ_AHEAD
+from stream_osr_kafka.run.topics import SPARE_BYTES, USUAL_BYTES
+from stream_osr_kafka.run.transactions import Transactions
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.decoding import make_decoder
+from stream_osr_kafka.wire.messages import Origin, Outgoing, origin_of
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.kafka.brokers import Broker
 
 SEED = 0

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.hdp.broad import add_broad
-from stream_osr.hdp.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE, resample_alpha
-from stream_osr.hdp.dishes import Dishes, add, clear, remove
-from stream_osr.hdp.franchise import (
+from stream_osr.model.broad import add_broad
+from stream_osr.model.dishes import Dishes, add, clear, remove
+from stream_osr.model.franchise import (
     ANYONE,
     CLOSED,
     Franchise,
@@ -22,13 +21,14 @@ from stream_osr.hdp.franchise import (
     leave,
     menu_weight,
 )
-from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.known import Densities, Known, log_new, mix
-from stream_osr.hdp.prior import Prior, homogeneous
-from stream_osr.hdp.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
-from stream_osr.hdp.seating import draw, draw_table, redish_tables, relative, times_seats
-from stream_osr.hdp.splitting import make_company, split_or_merge
-from stream_osr.hdp.stream import GUESTS_PER_PROPOSAL, Settings
+from stream_osr.model.jit import kernel
+from stream_osr.model.known import Densities, Known, log_new, mix
+from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE, resample_alpha
+from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
+from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
+from stream_osr.model.step import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256
 """Free slots for subclasses laid out for a batch; there is no second try."""
@@ -92,7 +92,7 @@ def sweep_plainly(
     dishes: Dishes,
     prior: Prior,
 ) -> np.ndarray:
-    """Do what :func:`stream_osr.hdp.sweeps.sweep_batch` does for fading seats and no window."""
+    """Do what :func:`stream_osr.model.moves.sweeps.sweep_batch` does for fading seats and no window."""
     n, frozen = log_frozen.shape
     weights = np.empty(franchise.menu.shape[0] + 1)
     probabilities = np.zeros((n, frozen + 1))

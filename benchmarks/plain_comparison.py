@@ -21,9 +21,9 @@ from benchmarks.speed import STEPS, Setting
 from stream_osr.config import parameters
 from stream_osr.evaluation import OpenSetReport, load, split
 from stream_osr.features import Features
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.restaurant import StreamState
-from stream_osr.hdp.space import whiten
+from stream_osr.model import step as sampler
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 UNKNOWN = -1

@@ -27,12 +27,14 @@ from stream_osr.discovery.events import (
 )
 from stream_osr.discovery.signals import Signals
 from stream_osr.discovery.summary import Summary
+from stream_osr.moved import keep_earlier_names
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport
 
 __version__ = "0.1.0"
 
 give_notice()
+keep_earlier_names()
 
 __all__ = [
     "CandidateClass",

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import background, balance, engine, odds, recall, references
+from stream_osr import engine
 from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
 from stream_osr.errors import PersistenceError
-from stream_osr.hdp import (
+from stream_osr.model import (
+    background,
     dishes,
     franchise,
     known,
@@ -36,6 +37,7 @@ from stream_osr.hdp import (
 )
 from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel, TrainingReport
+from stream_osr.trust import balance, odds, recall, references
 
 FORMAT = "stream-osr"
 VERSION = 5

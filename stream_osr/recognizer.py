@@ -14,7 +14,6 @@ import numpy as np
 from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, Parameters, parameters
-from stream_osr.conformal import check_references
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
@@ -61,17 +60,18 @@ from stream_osr.features import (
     time_of,
     times_of,
 )
-from stream_osr.hdp.marginal import Statistics
-from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
+from stream_osr.model.marginal import Statistics
+from stream_osr.model.space import whiten
 from stream_osr.persistence import read_archive, write_archive
-from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
 from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
+from stream_osr.trust.conformal import check_references
+from stream_osr.trust.recall import ExpectedRecall
 from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")
@@ -859,7 +859,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
             features, X, group = self._training.matrix()
             chosen = select_by_validation(features, X, group, chosen)
         trained = self._train(self._training, chosen, progress=progress)
-        check_references(trained, self._parameters.max_false_unknown)
+        check_references(trained.references, trained.labels, self._parameters.max_false_unknown)
         self._trained = trained
         self._stream = open_stream(self._trained, self._parameters)
         self._training = None
@@ -881,7 +881,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         model = cls(**arguments)
         for label in trained.labels:
             check_label(label, trained.labels, model._parameters.unknown)
-        check_references(trained, model._parameters.max_false_unknown)
+        check_references(trained.references, trained.labels, model._parameters.max_false_unknown)
         model._training = None
         model._trained = trained
         model._stream = open_stream(trained, model._parameters)

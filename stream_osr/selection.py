@@ -18,7 +18,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
-from stream_osr.hdp.space import fit_space, whiten
+from stream_osr.model.space import fit_space, whiten
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))

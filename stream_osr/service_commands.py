@@ -1,6 +1,6 @@
 """The commands of the Kafka service: ``stream-osr serve | topics | label | promote | mute | undo | reconcile``.
 
-What they do is in :mod:`stream_osr_connectors.kafka.command`, which is imported when one is called: the extra may be
+What they do is in :mod:`stream_osr_kafka.ops.command`, which is imported when one is called: the extra may be
 missing, and the other commands do not wait for it.
 """
 
@@ -30,7 +30,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
 
     Example: stream-osr serve --config service.yaml --instance worker-1
     """
-    from stream_osr_connectors.kafka.command import serve as serve_kafka
+    from stream_osr_kafka.ops.command import serve as serve_kafka
 
     serve_kafka(config, context.args)
 
@@ -54,7 +54,7 @@ def topics(
 
     Example: stream-osr topics --config service.yaml --create --partitions 8
     """
-    from stream_osr_connectors.kafka.command import topics as look
+    from stream_osr_kafka.ops.command import topics as look
 
     asked = {"partitions": partitions, "replicas": replicas}
     if max_message_bytes is not None:
@@ -81,7 +81,7 @@ def label(
 
     Example: stream-osr label reading-7 leak --config service.yaml
     """
-    from stream_osr_connectors.kafka.command import label as ask
+    from stream_osr_kafka.ops.command import label as ask
 
     Terminal().say(ask(config, context.args, key=key, label=label, whole_key=whole_key))
 
@@ -97,7 +97,7 @@ def promote(
 
     Example: stream-osr promote sensors/3:17 leak --config service.yaml
     """
-    from stream_osr_connectors.kafka.command import promote as ask
+    from stream_osr_kafka.ops.command import promote as ask
 
     Terminal().say(ask(config, context.args, subclass=subclass, label=label))
 
@@ -108,7 +108,7 @@ def mute(context: typer.Context, subclass: SubclassArgument, config: ConfigOptio
 
     Example: stream-osr mute sensors/3:17 --config service.yaml
     """
-    from stream_osr_connectors.kafka.command import mute as ask
+    from stream_osr_kafka.ops.command import mute as ask
 
     Terminal().say(ask(config, context.args, subclass=subclass))
 
@@ -123,7 +123,7 @@ def undo(
 
     Example: stream-osr undo sensors/3 --config service.yaml
     """
-    from stream_osr_connectors.kafka.command import undo as ask
+    from stream_osr_kafka.ops.command import undo as ask
 
     Terminal().say(ask(config, context.args, stream=stream))
 
@@ -134,6 +134,6 @@ def reconcile(context: typer.Context, config: ConfigOption = None) -> None:
 
     Example: stream-osr reconcile --config service.yaml
     """
-    from stream_osr_connectors.kafka.command import reconcile as join
+    from stream_osr_kafka.ops.command import reconcile as join
 
     join(config, context.args)

@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 
-from stream_osr.hdp.prior import Covariance
+from stream_osr.model.prior import Covariance
 from stream_osr.recognizer import OpenSetRecognizer
 
 CLASSES, EACH, STREAM = 3, 40, 128

@@ -9,8 +9,8 @@ import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.engine import Chain, Stream
-from stream_osr.hdp.franchise import CLOSED, menu_weights
-from stream_osr.hdp.prior import FULL
+from stream_osr.model.franchise import CLOSED, menu_weights
+from stream_osr.model.prior import FULL
 
 NAMES = ("a", "b")
 KNOWN = {"left": (0.0, 0.0), "right": (10.0, 0.0)}

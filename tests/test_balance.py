@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_osr.balance import (
+from stream_osr.trust.balance import (
     EXTREME,
     LEVELS,
     LOG_SLAB,

@@ -10,9 +10,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.errors import InvalidParameter
-from stream_osr.hdp import stream as sampler
-from stream_osr.odds import shift_odds
+from stream_osr.model import step as sampler
 from stream_osr.trained import EXACT, MIXED
+from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 
 PARAMETERS: dict[str, Any] = {"batch_size": 16, "window": 48, "half_life": 100.0, "seed": 5}

@@ -16,7 +16,7 @@ from stream_osr.compiling import EVERY_TIME, ONCE
 
 ONE_KERNEL = """
 import numpy as np
-from stream_osr.hdp.elementwise import exp_each
+from stream_osr.model.elementwise import exp_each
 values = np.zeros(3)
 exp_each(values)
 assert values.tolist() == [1.0, 1.0, 1.0]

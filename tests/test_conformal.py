@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.conformal import call_known, plausible
-from stream_osr.references import References, least_references
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.references import References, least_references
 
 SETTINGS: dict[str, Any] = {"training_sweeps": 5, "chains": 2, "references": 2000}
 

@@ -22,7 +22,7 @@ from stream_osr.engine import Past
 from stream_osr.engine.naming import counterparts
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
-from stream_osr.hdp.naming import restated
+from stream_osr.model.naming import restated
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.data import need_data
 

@@ -32,7 +32,7 @@ from stream_osr import (
     UnknownRateJumped,
     evaluation,
 )
-from stream_osr.recall import ExpectedRecall
+from stream_osr.trust.recall import ExpectedRecall
 
 
 def test_names_of_the_package():

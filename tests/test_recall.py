@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_osr.recall import (
+from stream_osr.trust.recall import (
     ENOUGH,
     LEAST_ASKED,
     REMEMBERED,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from stream_osr import OpenSetRecognizer
 from stream_osr.persistence import write_archive
 from stream_osr.terminal import OneLine
-from stream_osr_connectors.kafka.logs import JsonLines
+from stream_osr_kafka.ops.logs import JsonLines
 from tests.test_cli import call
 from tests.test_showing import ANY, harmless
 
@@ -168,8 +168,8 @@ def test_nothing_steers_a_terminal_that_a_person_looks_at(tmp_path: Path, model:
 )
 def test_all_that_a_service_tells_is_json(tmp_path: Path, fault: str) -> None:
     begin = (
-        "import logging\nfrom stream_osr_connectors.kafka.logs import begin_logging\n"
-        "from stream_osr_connectors.kafka.settings import load_settings\n"
+        "import logging\nfrom stream_osr_kafka.ops.logs import begin_logging\n"
+        "from stream_osr_kafka.settings import load_settings\n"
         "given = dict(brokers='b', input='i', group='g', instance='w', state='s', log_format='json')\n"
         "begin_logging(load_settings(None, [], model='m', **given))\n"
     )

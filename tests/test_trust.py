@@ -25,9 +25,9 @@ from stream_osr import (
     SubclassRefuted,
 )
 from stream_osr.evaluation import expected_calibration_error
-from stream_osr.hdp.known import log_densities
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.space import whiten
+from stream_osr.model.known import log_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import whiten
 
 SEEDS = range(3)
 

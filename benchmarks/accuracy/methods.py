@@ -17,8 +17,8 @@ import numpy as np
 from stream_osr import Decision, OpenSetRecognizer, engine
 from stream_osr.config import parameters
 from stream_osr.features import Features
-from stream_osr.hdp.cocluster import cocluster
-from stream_osr.hdp.space import whiten
+from stream_osr.model.cocluster import cocluster
+from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 UNKNOWN = -1

@@ -31,7 +31,7 @@ from stream_osr.discovery.candidates import Measured
 from stream_osr.discovery.grouping import LEAST_SIZE, gather, tree
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 from stream_osr.features import Features
-from stream_osr.hdp.space import whiten
+from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 DATASETS = tuple(KNOWN_CLASSES)

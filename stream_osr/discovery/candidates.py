@@ -22,8 +22,8 @@ from stream_osr.discovery.grouping import (
     measure,
 )
 from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass, worth_telling
-from stream_osr.hdp.known import Densities, Known
-from stream_osr.hdp.restaurant import StreamState
+from stream_osr.model.known import Densities, Known
+from stream_osr.model.restaurant import StreamState
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import numpy as np
 from stream_osr.discovery.events import Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
-from stream_osr.hdp.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
-from stream_osr.hdp.known import Densities, Known
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.space import Space, raw_scale, unwhiten
+from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
+from stream_osr.model.known import Densities, Known
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import Space, raw_scale, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -51,7 +51,7 @@ class Nearest(NamedTuple):
     Attributes
     ----------
     subclass
-        Its position in :class:`stream_osr.hdp.known.Known`.
+        Its position in :class:`stream_osr.model.known.Known`.
     owner
         Number of its class.
     distance

@@ -15,8 +15,8 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 from scipy.stats import entropy
 
-from stream_osr.hdp.dishes import Dishes, means_and_scales
-from stream_osr.hdp.prior import Prior
+from stream_osr.model.dishes import Dishes, means_and_scales
+from stream_osr.model.prior import Prior
 
 LEAST_SIZE = 5
 """Smaller subclasses join the group of the nearest larger one: in the tree they would be outliers that split off."""

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.hdp.location import CONJUGATE, Location
-from stream_osr.hdp.marginal import Statistics, log_ratios_together, of_nobody
-from stream_osr.hdp.prior import Prior
+from stream_osr.model.location import CONJUGATE, Location
+from stream_osr.model.marginal import Statistics, log_ratios_together, of_nobody
+from stream_osr.model.prior import Prior
 
 
 class Local(NamedTuple):
@@ -144,9 +144,9 @@ def reconcile(
     --------
     Two recognizers find the same class, a third one another:
 
-    >>> from stream_osr.hdp.dishes import empty_dishes, refill
-    >>> from stream_osr.hdp.marginal import statistics_of
-    >>> from stream_osr.hdp.prior import homogeneous, make_prior
+    >>> from stream_osr.model.dishes import empty_dishes, refill
+    >>> from stream_osr.model.marginal import statistics_of
+    >>> from stream_osr.model.prior import homogeneous, make_prior
     >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stream_osr.recall import ExpectedRecall
+from stream_osr.trust.recall import ExpectedRecall
 
 
 class Signals(NamedTuple):

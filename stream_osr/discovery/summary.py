@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stream_osr.discovery.grouping import Estimate
-from stream_osr.recall import ExpectedRecall
 from stream_osr.showing import printable
+from stream_osr.trust.recall import ExpectedRecall
 
 NOTHING = Estimate()
 """Nothing new was found."""

@@ -25,16 +25,16 @@ from stream_osr.engine.signals import count_outliers, follow_known, follow_unkno
 from stream_osr.engine.state import Arrived, Chain, Past, Stream, references_of
 from stream_osr.engine.telling import sum_up, tell_within_budgets
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.dishes import mahalanobis_each
-from stream_osr.hdp.known import density_rank
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.restaurant import StreamState
 from stream_osr.labels import unknown_label
-from stream_osr.odds import learn_odds, shift_odds
+from stream_osr.model import step as sampler
+from stream_osr.model.blas import one_thread
+from stream_osr.model.dishes import mahalanobis_each
+from stream_osr.model.known import density_rank
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.odds import learn_odds, shift_odds
 
 
 class Batch(NamedTuple):

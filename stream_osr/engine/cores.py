@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density, squares
 from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import members, reseat, since
 from stream_osr.engine.state import Chain, Past
-from stream_osr.hdp import regroup
-from stream_osr.hdp.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
-from stream_osr.hdp.marginal import Statistics, log_marginals, of_rows, statistics_of
-from stream_osr.hdp.prior import TIED, homogeneous
+from stream_osr.model import regroup
+from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, squares
+from stream_osr.model.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
+from stream_osr.model.marginal import Statistics, log_marginals, of_rows, statistics_of
+from stream_osr.model.prior import TIED, homogeneous
 
 SIZES = (8, 16)
 """Instances that are looked at together: one that has arrived and its nearest neighbours, ..."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.background import Background
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
@@ -36,12 +35,13 @@ from stream_osr.engine.cores import find_core, least_unknown, stands_out
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
-from stream_osr.hdp import regroup
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.marginal import both, log_ratios_together, of_slots, statistics_of
-from stream_osr.hdp.parting import part
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.model import regroup
+from stream_osr.model import step as sampler
+from stream_osr.model.background import Background
+from stream_osr.model.blas import one_thread
+from stream_osr.model.marginal import both, log_ratios_together, of_slots, statistics_of
+from stream_osr.model.parting import part
+from stream_osr.model.prior import homogeneous
 from stream_osr.trained import TrainedModel
 
 LEAST_PART = 4

@@ -14,11 +14,11 @@ from stream_osr.engine.following import class_shifts
 from stream_osr.engine.past import recall, rewrite
 from stream_osr.engine.signals import count_left_behind, tally
 from stream_osr.engine.state import Chain, Stream, Waiting
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.known import Known, densities, learn_labelled
-from stream_osr.hdp.naming import Seat, owner_of, seat_of, take_out
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.regroup import withdraw_aside
+from stream_osr.model import step as sampler
+from stream_osr.model.known import Known, densities, learn_labelled
+from stream_osr.model.naming import Seat, owner_of, seat_of, take_out
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.regroup import withdraw_aside
 
 
 class Evidence(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.discovery.lifecycle import Changes, Subclass
 from stream_osr.engine.state import Chain, Past
-from stream_osr.hdp.restaurant import StreamState
+from stream_osr.model.restaurant import StreamState
 
 
 class Parted(NamedTuple):

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.engine.state import Chain, Following, Stream
-from stream_osr.hdp.dishes import Dishes, copy_slots, log_predictives, means_and_scales
-from stream_osr.hdp.gaussian_full import invert
-from stream_osr.hdp.known import Densities, Known, densities
-from stream_osr.hdp.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.dishes import Dishes, copy_slots, log_predictives, means_and_scales
+from stream_osr.model.gaussian.full import invert
+from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
 
 HALF_LIFE = 100.0
 """Instances of a class after which one counts half in where the class lies."""

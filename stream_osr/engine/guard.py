@@ -1,7 +1,7 @@
 """The guard of the known classes: references asked beside the stream, and what follows for decisions and books.
 
 Chain by chain, after the sampler has seated a batch: the batch and a stretch of the references are asked of the
-state as it is now, each without itself; :mod:`stream_osr.balance` says what share of each emerging subclass is
+state as it is now, each without itself; :mod:`stream_osr.trust.balance` says what share of each emerging subclass is
 known, and whose. What the sampler calls unknown is then divided accordingly. An emerging subclass of which more than
 half is known has an owner: it describes a known class anew. No event tells of it, it counts as no new class, and its
 tables are no evidence that new things come (alpha0).
@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.balance import N_LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
 from stream_osr.config import Parameters
 from stream_osr.engine.state import Chain, Guard
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.dishes import Dishes, log_predictive_without, log_predictives
-from stream_osr.hdp.elementwise import exp_each, largest, log_each
-from stream_osr.hdp.franchise import menu_weights
-from stream_osr.hdp.jit import kernel
-from stream_osr.hdp.known import Known, log_new
-from stream_osr.hdp.prior import FULL, Prior, homogeneous
-from stream_osr.hdp.restaurant import StreamState
-from stream_osr.hdp.terms import products
-from stream_osr.references import References
+from stream_osr.model import step as sampler
+from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives
+from stream_osr.model.elementwise import exp_each, largest, log_each
+from stream_osr.model.franchise import menu_weights
+from stream_osr.model.jit import kernel
+from stream_osr.model.known import Known, log_new
+from stream_osr.model.prior import FULL, Prior, homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.terms import products
+from stream_osr.trust.balance import N_LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
+from stream_osr.trust.references import References
 
 ASKED = 256
 """References asked with each batch, those next in order."""

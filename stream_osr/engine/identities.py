@@ -8,9 +8,9 @@ import numpy as np
 
 from stream_osr.discovery.lifecycle import HELD_WITH
 from stream_osr.engine.state import Chain
-from stream_osr.hdp import regroup
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.restaurant import StreamState
+from stream_osr.model import regroup
+from stream_osr.model import step as sampler
+from stream_osr.model.restaurant import StreamState
 
 
 class Kept(NamedTuple):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.balance import Shares
-from stream_osr.conformal import call_known, plausible
 from stream_osr.engine.guard import balance, cells_of, fit_guard, log_seats_of, model_of
 from stream_osr.engine.state import Stream, references_of
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.glance import View, look, look_closely, view
-from stream_osr.hdp.known import log_class_densities
-from stream_osr.hdp.prior import FULL, homogeneous
-from stream_osr.hdp.space import whiten
-from stream_osr.odds import shift_odds
+from stream_osr.model import step as sampler
+from stream_osr.model.blas import one_thread
+from stream_osr.model.known import log_class_densities
+from stream_osr.model.predictive import View, look, look_closely, view
+from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.balance import Shares
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.odds import shift_odds
 
 
 def predict(trained: TrainedModel, stream: Stream, rows: np.ndarray) -> np.ndarray:

@@ -23,13 +23,13 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import all_seats, at_position, rewrite
 from stream_osr.engine.state import Chain, Past, Stream, Waiting
 from stream_osr.errors import InvalidSubclass, NothingToUndo
-from stream_osr.hdp import naming as hdp
-from stream_osr.hdp import regroup
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.blas import one_thread
-from stream_osr.hdp.dishes import log_predictives, means_and_scales
-from stream_osr.hdp.known import Known, densities, log_densities
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.model import naming as naming
+from stream_osr.model import regroup
+from stream_osr.model import step as sampler
+from stream_osr.model.blas import one_thread
+from stream_osr.model.dishes import log_predictives, means_and_scales
+from stream_osr.model.known import Known, densities, log_densities
+from stream_osr.model.prior import homogeneous
 from stream_osr.showing import typed
 from stream_osr.trained import TrainedModel
 
@@ -193,8 +193,8 @@ def _split_off(
     first: Chain, chain: Chain, number: int, past: tuple[Past, ...], key: int, parameters: Parameters
 ) -> tuple[Chain, tuple[Past, ...]]:
     """Gather the instances of a subclass of the first chain, wherever another chain seats them."""
-    state, slot = first.state, int(hdp.slots_of(first.state.ids, [key])[0])
-    dishes = hdp.restated(state.dishes, slot, first.known.prior, chain.known.prior)
+    state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
+    dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
     rows, seq, home, weight = [np.zeros((0, chain.known.prior.n_features))], [], [], []
     after = []
     for chunk in past:
@@ -206,7 +206,7 @@ def _split_off(
         weight.extend([0.5 ** ((state.seen - chunk.seq) / parameters.half_life)] * len(at))
         subclass[number, at] = chain.state.next_id
         after.append(chunk._replace(subclass=subclass))
-    moved = hdp.split_off(
+    moved = naming.split_off(
         chain.known,
         chain.state,
         dishes,
@@ -236,7 +236,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
         if key in state.ids or key in aside:
             continue
         if key in known.ids:
-            label = stream.labels[hdp.owner_of(known, key)]
+            label = stream.labels[naming.owner_of(known, key)]
             raise InvalidSubclass(
                 f"subclass {key} is one of the known class {label!r}; only emerging subclasses can be {done}"
             )
@@ -338,10 +338,10 @@ def _adopt(stream: Stream, number: int, keys: Sequence[int], j: int) -> Chain:
     nothing = np.zeros((0, chain.known.prior.n_features))
     rows = np.concatenate([nothing, *(c.rows[own] for c, own in zip(stream.past, inside, strict=True))])
     key = [c.subclass[number][own] for c, own in zip(stream.past, inside, strict=True)]
-    known, frozen, state = hdp.adopt(chain.known, chain.state, keys, j, rows)
+    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
     held_by = np.concatenate([np.zeros(0, np.int64), *key])
     ranks = known.ranks.copy()
-    ranks[j] = hdp.rank_levels(known, frozen, j, rows, held_by, float(known.size[j] - before))
+    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, float(known.size[j] - before))
     lives = {key: life for key, life in chain.life.subclasses.items() if key not in keys}
     life = chain.life._replace(subclasses=lives)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
@@ -352,7 +352,7 @@ def _widen(stream: Stream, first: Chain, keys: Sequence[int]) -> Waiting:
     waiting = widen(stream.waiting, len(stream.labels) + 1)
     inside = np.isin(waiting.subclass, keys)
     responsible = waiting.responsible.copy()
-    responsible[inside, -1] = hdp.slots_of(first.known.ids, waiting.subclass[inside].tolist())
+    responsible[inside, -1] = naming.slots_of(first.known.ids, waiting.subclass[inside].tolist())
     return waiting._replace(responsible=responsible)
 
 
@@ -404,17 +404,17 @@ def _give_back(
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
-        known = hdp.take_out(known, int(sits[i]), window.rows[i, :-1], j)
+        known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
     for i in np.flatnonzero((np.isin(sits, keys) | (goes >= 0)) & ~member):
         if (place := places[i]) is not None:
             chunk, at = place
             subclass = past[chunk].subclass[:, at].copy()
             subclass[number] = goes[i]
             past = rewrite(past, chunk, at, past[chunk].keys[at], subclass)
-    size = known.dishes.size[hdp.slots_of(known.ids, keys)]
+    size = known.dishes.size[naming.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
-        known = hdp.without_subclasses(known, hdp.slots_of(known.ids, empty))
+        known = naming.without_subclasses(known, naming.slots_of(known.ids, empty))
         home = np.where(np.isin(home, empty), -1, home)
     keys = [key for key in keys if key not in empty]
     lives = {key: life for key, life in action.lives[number].items() if key in keys}
@@ -423,7 +423,7 @@ def _give_back(
         ranks = known.ranks.copy()
         ranks[j] = action.ranks[number]
         known = known._replace(ranks=ranks)
-    moved = hdp.give_back(known, state, keys, home, member, held)
+    moved = naming.give_back(known, state, keys, home, member, held)
     both = {**chain.life.subclasses, **lives}
     life = chain.life._replace(subclasses=dict(sorted(both.items(), key=lambda item: item[1].first.seq)))
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
@@ -444,7 +444,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     if stand and np.array_equal(franchise.table_mass[at], tables.mass):
         home[at] = tables.subclass
         return home
-    slots = hdp.slots_of(known.ids, keys)
+    slots = naming.slots_of(known.ids, keys)
     emptied = known.seated[j, slots].sum() >= known.size[j]
     largest = keys[int(np.argmax(known.dishes.size[slots]))]
     for table in np.flatnonzero(serving):
@@ -480,7 +480,7 @@ def let_go(past: tuple[Past, ...], chains: Sequence[Chain], results: Sequence[sa
                 chunk, at = place
                 key = int(past[chunk].subclass[number, at])
                 if key in known.named:
-                    known = hdp.take_out(known, key, past[chunk].rows[at], hdp.owner_of(known, key))
+                    known = naming.take_out(known, key, past[chunk].rows[at], naming.owner_of(known, key))
         out.append(chain if known is chain.known else _changed(chain, known))
     return out
 
@@ -517,9 +517,9 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
             continue
         home = action.subclass[number]
         if home in chain.known.ids:  # it was named
-            known = hdp.put_in(chain.known, home, action.row, hdp.owner_of(chain.known, home))
+            known = naming.put_in(chain.known, home, action.row, naming.owner_of(chain.known, home))
             chain = _changed(chain, known)
-        state = hdp.put_back(chain.known, chain.state, action.row, action.seq, place, share * place.weight, live)
+        state = naming.put_back(chain.known, chain.state, action.row, action.seq, place, share * place.weight, live)
         back.append(chain._replace(state=state))
     found = at_position(past, action.seq)
     if found is not None:
@@ -531,23 +531,23 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
 def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> Chain:
     """Take a labelled row out of the subclass that took it in, wherever that lives now."""
     if into in chain.known.ids:
-        known = hdp.take_out(chain.known, into, row, j, float(opened))
-        slot = hdp.slots_of(known.ids, [into])
+        known = naming.take_out(chain.known, into, row, j, float(opened))
+        slot = naming.slots_of(known.ids, [into])
         if not known.dishes.size[slot[0]] and into not in known.named:
-            known = hdp.without_subclasses(known, slot)
+            known = naming.without_subclasses(known, slot)
         return _changed(chain, known)
     if into in chain.state.ids:
         return chain._replace(state=sampler.withdraw(chain.known, chain.state, row, -1, into, 0.0))
     return chain
 
 
-def _place(stream: Stream, number: int, action: Labelling) -> hdp.Seat | None:
+def _place(stream: Stream, number: int, action: Labelling) -> naming.Seat | None:
     """Where a labelled instance may sit again in one chain; None if what held it has gone."""
     chain, home, seat = stream.chains[number], action.subclass[number], action.seats[number]
     if home in chain.state.ids:
         return seat._replace(subclass=home, j=-1)
     if home in chain.known.ids:
-        return seat._replace(subclass=-1, j=hdp.owner_of(chain.known, home))
+        return seat._replace(subclass=-1, j=naming.owner_of(chain.known, home))
     label = action.classes[number]
     if home >= 0 or (label is not None and label not in stream.labels):
         return None
@@ -592,7 +592,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         return stream._replace(waiting=waiting)
     chains = []
     for chain in stream.chains:
-        known, frozen, state = hdp.drop_class(chain.known, chain.state, j)
+        known, frozen, state = naming.drop_class(chain.known, chain.state, j)
         chains.append(chain._replace(known=known, frozen=frozen, state=state))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),

@@ -12,11 +12,11 @@ import numpy as np
 
 from stream_osr.engine.actions import Labelling
 from stream_osr.engine.state import Chain, Stream
-from stream_osr.hdp.broad import add_broad
-from stream_osr.hdp.known import broad_shapes, leave_one_out, log_class_densities, log_new
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.references import References
+from stream_osr.model.broad import add_broad
+from stream_osr.model.known import broad_shapes, leave_one_out, log_class_densities, log_new
+from stream_osr.model.prior import homogeneous
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200
 """References of a class that was opened, the latest."""

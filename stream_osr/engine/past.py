@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.lifecycle import Member
 from stream_osr.engine.state import Past
-from stream_osr.hdp import stream as sampler
+from stream_osr.model import step as sampler
 
 
 def follow_moves(past: tuple[Past, ...], results: Sequence[sampler.BatchResult]) -> tuple[Past, ...]:

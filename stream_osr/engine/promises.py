@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.conformal import call_known, plausible
 from stream_osr.discovery import events as ev
 from stream_osr.engine.guard import Guarded
 from stream_osr.engine.state import Stream, references_of
 from stream_osr.engine.waiting import most_probable
-from stream_osr.hdp import stream as sampler
-from stream_osr.odds import shift_odds
-from stream_osr.recall import ExpectedRecall, call, expect, has_dropped, nothing_called
-from stream_osr.references import References
+from stream_osr.model import step as sampler
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.recall import ExpectedRecall, call, expect, has_dropped, nothing_called
+from stream_osr.trust.references import References
 
 
 def keep_promise(

@@ -14,8 +14,8 @@ from stream_osr.discovery.lifecycle import Lifecycle, comes_as_usual
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.state import Chain, Stream
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.restaurant import StreamState
+from stream_osr.model import step as sampler
+from stream_osr.model.restaurant import StreamState
 from stream_osr.trained import TrainedModel
 
 

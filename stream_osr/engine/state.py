@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.balance import Books, Shares
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
@@ -16,14 +15,15 @@ from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
 from stream_osr.engine.telling import Telling
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.known import Densities, Known
-from stream_osr.hdp.regroup import Aside, nobody_aside
-from stream_osr.hdp.restaurant import StreamState
-from stream_osr.odds import Odds, start_odds
-from stream_osr.recall import Called
-from stream_osr.references import References
+from stream_osr.model import step as sampler
+from stream_osr.model.known import Densities, Known
+from stream_osr.model.regroup import Aside, nobody_aside
+from stream_osr.model.restaurant import StreamState
 from stream_osr.trained import TrainedModel
+from stream_osr.trust.balance import Books, Shares
+from stream_osr.trust.odds import Odds, start_odds
+from stream_osr.trust.recall import Called
+from stream_osr.trust.references import References
 
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""

@@ -11,9 +11,9 @@ import numpy as np
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import explain
 from stream_osr.engine.state import Stream
-from stream_osr.hdp.dishes import empty_dishes
-from stream_osr.hdp.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
-from stream_osr.hdp.prior import FULL, Prior, statistics_shape
+from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
+from stream_osr.model.prior import FULL, Prior, statistics_shape
 from stream_osr.trained import TrainedModel
 
 GROWN = 1.25
@@ -103,7 +103,7 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
 
     Examples
     --------
-    >>> from stream_osr.hdp.prior import make_prior
+    >>> from stream_osr.model.prior import make_prior
     >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
     >>> written = [[5.0], [1.0, 2.0], [3.0, -1.0, 4.0]]
     >>> as_sums(from_sums(4, written, prior), prior) == written

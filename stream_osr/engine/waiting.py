@@ -10,10 +10,10 @@ from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.engine.followed import Parted
 from stream_osr.engine.state import Stream, Waiting
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.known import Known
 from stream_osr.labels import unknown_label
-from stream_osr.odds import shift_odds
+from stream_osr.model import step as sampler
+from stream_osr.model.known import Known
+from stream_osr.trust.odds import shift_odds
 
 
 def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2
 
-from stream_osr.hdp.dishes import means_and_scales
+from stream_osr.model.dishes import means_and_scales
 from stream_osr.report.inside import Inside, emerged_slots, remembered
 
 HELD = 0.9

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from stream_osr.recall import ExpectedRecall
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.trust.recall import ExpectedRecall
 
 
 class Drop(NamedTuple):

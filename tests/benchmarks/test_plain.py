@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.plain import plain_step
-from stream_osr.hdp import stream as sampler
-from stream_osr.hdp.base_measure import make_grid
-from stream_osr.hdp.known import densities
-from stream_osr.hdp.location import CONJUGATE, fit_location
-from stream_osr.hdp.prior import make_prior
-from stream_osr.hdp.space import fit_space, whiten
-from stream_osr.hdp.training import summarize, train
+from stream_osr.model import step as sampler
+from stream_osr.model.known import densities
+from stream_osr.model.location import CONJUGATE, fit_location
+from stream_osr.model.moves.base_measure import make_grid
+from stream_osr.model.prior import make_prior
+from stream_osr.model.space import fit_space, whiten
+from stream_osr.model.training import summarize, train
 
 D, KNOWN, NEW = 6, 4, 3
 

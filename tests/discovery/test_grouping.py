@@ -24,8 +24,8 @@ from stream_osr.discovery.grouping import (
     measure,
     mutual_information,
 )
-from stream_osr.hdp.dishes import add, empty_dishes
-from stream_osr.hdp.prior import make_prior
+from stream_osr.model.dishes import add, empty_dishes
+from stream_osr.model.prior import make_prior
 from tests.oracles import grouping as oracle
 
 

@@ -24,10 +24,10 @@ from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
 from stream_osr.engine.discover import Followed, _join_same
 from stream_osr.engine.past import relabel, remembered, reseat
-from stream_osr.hdp import regroup
-from stream_osr.hdp.marginal import statistics_of
-from stream_osr.hdp.prior import homogeneous
-from stream_osr.hdp.space import whiten
+from stream_osr.model import regroup
+from stream_osr.model.marginal import statistics_of
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
 
 Point = tuple[float, float]

@@ -10,9 +10,9 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, SubclassEmerged, UnknownRateJumped
-from stream_osr.background import NARROWEST, Background, gain, is_broad, log_density, squares
-from stream_osr.hdp.marginal import of_rows
-from stream_osr.hdp.prior import homogeneous
+from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, squares
+from stream_osr.model.marginal import of_rows
+from stream_osr.model.prior import homogeneous
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,10 @@ import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.client import PlainProducer
-from stream_osr_connectors.kafka.client.unpacking import unpack_all
-from stream_osr_connectors.kafka.messages import Outgoing
-from stream_osr_connectors.kafka.partition import seed_of
+from stream_osr_kafka.client import PlainProducer
+from stream_osr_kafka.client.unpacking import unpack_all
+from stream_osr_kafka.run.partition import seed_of
+from stream_osr_kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}

@@ -14,10 +14,10 @@ from types import ModuleType
 import fastavro
 import pytest
 
-from stream_osr_connectors.kafka.decoding import make_decoder
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.decoding import make_decoder
+from stream_osr_kafka.wire.messages import Message
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka" / "avro_decoder.py"
 SCHEMA = {

@@ -17,23 +17,23 @@ from hypothesis import strategies as st
 from stream_osr import EventsSummed, OpenSetRecognizer
 from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import label_log, labelling
-from stream_osr_connectors.kafka.accounting import account
-from stream_osr_connectors.kafka.asking import ask
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.commands import Commands
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.label_log import LabelLog
-from stream_osr_connectors.kafka.labelling import MOST_COMMAND_BYTES, Command
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.metrics import Overview
-from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import RULES, Partition, begin, step
-from stream_osr_connectors.kafka.publisher import Publisher
-from stream_osr_connectors.kafka.publishing import Batch
-from stream_osr_connectors.kafka.settings import ServiceSettings
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.commands import label_log, labelling
+from stream_osr_kafka.commands.asking import ask
+from stream_osr_kafka.commands.commands import Commands
+from stream_osr_kafka.commands.label_log import LabelLog
+from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
+from stream_osr_kafka.figures import Figures
+from stream_osr_kafka.ops.metrics import Overview
+from stream_osr_kafka.run.accounting import account
+from stream_osr_kafka.run.models import ModelFile
+from stream_osr_kafka.run.partition import RULES, Partition, begin, step
+from stream_osr_kafka.run.publishing import Batch
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model

@@ -10,12 +10,13 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import closing, labelling
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.partition import Partition, begin, step
+from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.run import closing
+from stream_osr_kafka.run.partition import Partition, begin, step
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
+from stream_osr_kafka.wire.outcome import Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from stream_osr import OpenSetRecognizer
 from stream_osr.cli import app
 from stream_osr.errors import InvalidParameter, MissingExtra, NotTrained, PersistenceError
-from stream_osr_connectors.kafka import ServiceSettings
-from stream_osr_connectors.kafka.command import serve
-from stream_osr_connectors.kafka.exits import NO_BROKER, NO_TOPIC
+from stream_osr_kafka import ServiceSettings
+from stream_osr_kafka.exits import NO_BROKER, NO_TOPIC
+from stream_osr_kafka.ops.command import serve
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 

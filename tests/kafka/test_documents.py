@@ -14,11 +14,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_osr.engine import Menu
-from stream_osr.recall import ExpectedRecall
-from stream_osr_connectors.kafka.figures import SUMMED, Figures, PartitionFigures, Recall
-from stream_osr_connectors.kafka.metrics import Overview
-from stream_osr_connectors.kafka.monitor import Monitor
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_kafka.figures import SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.ops.metrics import Overview
+from stream_osr_kafka.ops.monitor import Monitor
+from stream_osr_kafka.settings import ServiceSettings
 from tests.kafka.test_monitor import get
 
 ROOT = Path(__file__).parents[2]

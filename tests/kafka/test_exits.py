@@ -8,8 +8,7 @@ import signal
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_connectors.kafka.command import _errors_logged
-from stream_osr_connectors.kafka.exits import (
+from stream_osr_kafka.exits import (
     AGAIN,
     HUNG,
     NO_BROKER,
@@ -27,9 +26,10 @@ from stream_osr_connectors.kafka.exits import (
     exit_code,
     passes,
 )
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.recovery import LaterModelError
-from stream_osr_connectors.kafka.slots import FIRST_DELAY, LONGEST_DELAY, pause
+from stream_osr_kafka.figures import Figures
+from stream_osr_kafka.ops.command import _errors_logged
+from stream_osr_kafka.ops.slots import FIRST_DELAY, LONGEST_DELAY, pause
+from stream_osr_kafka.run.recovery import LaterModelError
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka import labelling
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.commands import Commands
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Refusal
-from stream_osr_connectors.kafka.partition import begin, step
-from stream_osr_connectors.kafka.publisher import Publisher
-from stream_osr_connectors.kafka.snapshots import Snapshots
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.commands.commands import Commands
+from stream_osr_kafka.run.partition import begin, step
+from stream_osr_kafka.run.snapshots import Snapshots
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Refusal
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.hostile import (
     DEPTHS,
     as_json,

@@ -24,12 +24,12 @@ from stream_osr import (
     UnknownRateJumped,
 )
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message, Outgoing, Received, Refusal, origin_of
-from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
+from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import KNOWN, around, fitted, stream_part
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}
@@ -49,7 +49,7 @@ def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Me
 
 
 def validator(name: str) -> Draft202012Validator:
-    schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
+    schema = json.loads(files("stream_osr_kafka").joinpath("schemas", f"{name}.json").read_text())
     Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
 

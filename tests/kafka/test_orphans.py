@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.boundaries import Boundary, History, Progress
-from stream_osr_connectors.kafka.models import Journal
-from stream_osr_connectors.kafka.orphans import OLD_SECONDS, find_orphans, remove_orphans
+from stream_osr_kafka.run.models import Journal
+from stream_osr_kafka.run.orphans import OLD_SECONDS, find_orphans, remove_orphans
+from stream_osr_kafka.wire.boundaries import Boundary, History, Progress
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
 COMMITTED = {

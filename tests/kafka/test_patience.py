@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from stream_osr_connectors.kafka import patience
-from stream_osr_connectors.kafka.exits import TAKEN, TakenError
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.patience import Backoff, Seldom, Strikes
-from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_kafka import patience
+from stream_osr_kafka.exits import TAKEN, TakenError
+from stream_osr_kafka.figures import Figures
+from stream_osr_kafka.patience import Backoff, Seldom, Strikes
+from stream_osr_kafka.settings import ServiceSettings
 
 
 class Clock:

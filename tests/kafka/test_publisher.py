@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr import Decision
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.messages import Message, Origin, Outgoing, Refusal
-from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.publisher import Publisher
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.messages import Message, Origin, Outgoing, Refusal
+from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import fitted, stream_part
 
 PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from stream_osr_connectors.kafka.timestamps import Limits
+from stream_osr_kafka.wire.timestamps import Limits
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.test_broker_killed import running
 from tests.kafka.streams import Stream, check_exactly_once, instances, small_model

@@ -10,15 +10,15 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.boundaries import Boundary, History, Progress
-from stream_osr_connectors.kafka.client import Committed
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import RULES, begin, step
-from stream_osr_connectors.kafka.recovery import Recovery
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.snapshots import Snapshots
+from stream_osr_kafka.client import Committed
+from stream_osr_kafka.run.models import ModelFile
+from stream_osr_kafka.run.partition import RULES, begin, step
+from stream_osr_kafka.run.recovery import Recovery
+from stream_osr_kafka.run.snapshots import Snapshots
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.boundaries import Boundary, History, Progress
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
 from tests.blobs import around, fitted
 from tests.kafka.test_partition import DECODE, PLACE, advance, records
 

@@ -12,8 +12,8 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors import BadRecord, Record, Sink, Source
-from stream_osr_connectors.kafka import KafkaSink, KafkaSource
 from stream_osr_connectors.loop import Sinks, run
+from stream_osr_kafka import KafkaSink, KafkaSource
 from tests.blobs import fitted, stream_part
 from tests.kafka.brokers import Broker
 

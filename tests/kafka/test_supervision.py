@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
-from stream_osr_connectors.kafka.exits import NO_BROKER
+from stream_osr_kafka.exits import NO_BROKER
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.decoding import JsonDecoder, Plain
-from stream_osr_connectors.kafka.messages import Message, Outgoing, RawName, Received
-from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.partition import RULES, Partition, begin, step
-from stream_osr_connectors.kafka.publisher import Publisher
+from stream_osr_kafka.run.partition import RULES, Partition, begin, step
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
+from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Received
+from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import around, fitted, stream_part
 
 PLACE = ("in", 3)

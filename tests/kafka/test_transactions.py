@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from stream_osr_connectors.kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
-from stream_osr_connectors.kafka.figures import Figures
-from stream_osr_connectors.kafka.messages import Outgoing
-from stream_osr_connectors.kafka.patience import Strikes
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.transactions import MOST_TRIES, InDoubtError, Transactions, UnpublishableError
+from stream_osr_kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
+from stream_osr_kafka.figures import Figures
+from stream_osr_kafka.patience import Strikes
+from stream_osr_kafka.run.transactions import MOST_TRIES, InDoubtError, Transactions, UnpublishableError
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.messages import Outgoing
 
 SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
 MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number in range(20)]

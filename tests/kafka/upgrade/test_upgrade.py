@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import Draft202012Validator
 
-from stream_osr_connectors.kafka import labelling
-from stream_osr_connectors.kafka.boundaries import VERSIONS, Boundary, Progress
-from stream_osr_connectors.kafka.client import Committed
-from stream_osr_connectors.kafka.outcome import Outcome
-from stream_osr_connectors.kafka.partition import Partition, step
-from stream_osr_connectors.kafka.recovery import Found, ModelFile, Recovery
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.snapshots import Snapshots
-from stream_osr_connectors.kafka.subclasses import Links, parse_summary
+from stream_osr_kafka.client import Committed
+from stream_osr_kafka.commands import labelling
+from stream_osr_kafka.run.partition import Partition, step
+from stream_osr_kafka.run.recovery import Found, ModelFile, Recovery
+from stream_osr_kafka.run.snapshots import Snapshots
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.boundaries import VERSIONS, Boundary, Progress
+from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.subclasses import Links, parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
 from tests.kafka.streams import Sent, Worker
@@ -169,7 +169,7 @@ def test_what_was_published_is_as_the_schemas_say(left: Left) -> None:
         "global-events": "global-event",
     }
     for topic, name in names.items():
-        schema = json.loads(files("stream_osr_connectors.kafka").joinpath("schemas", f"{name}.json").read_text())
+        schema = json.loads(files("stream_osr_kafka").joinpath("schemas", f"{name}.json").read_text())
         validator = Draft202012Validator(schema)
         found = contents(left.kept.of(topic))
         assert found

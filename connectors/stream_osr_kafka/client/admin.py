@@ -1,0 +1,100 @@
+"""kafka-python's client for questions about topics: what there is, what we may do with it, how far it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+
+from stream_osr_kafka.settings import ServiceSettings
+
+from .kinds import told, translated
+from .making import made
+from .options import connection
+from .seam import Offset, Place, Topic
+
+
+class TopicAdmin:
+    """Who asks the brokers about topics; see :class:`.seam.Admin`.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    patience
+        Seconds that an answer may take.
+
+    Raises
+    ------
+    ClientError
+        If no broker answers.
+    """
+
+    def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
+        with translated():
+            options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
+            self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Describe topics; those that are not there are missing."""
+        with translated():
+            return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Ask for the settings of topics; of a topic that we may not ask about there are none."""
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        if not asked:
+            return {}
+        with translated():
+            found = self._client.describe_configs(asked, config_filter="all").get("topic", {})
+        return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Ask for the offset after the last committed record of partitions."""
+        asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
+        if not asked:
+            return {}
+        with translated():
+            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
+        return {Place(*place): its.offset for place, its in found.items()}
+
+    def committed(self, group: str, topic: str) -> dict[int, Offset]:
+        """Ask for all that a group has committed in a topic."""
+        with translated():
+            found = self._client.list_group_offsets([group])[group]
+        return {
+            place.partition: Offset(its.offset, its.metadata or "")
+            for place, its in found.items()
+            if place.topic == topic and its.offset >= 0
+        }
+
+    def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
+        """Make topics, and wait until they are there."""
+        with translated():
+            self._client.create_topics(
+                {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
+            )
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        with suppress(Exception):
+            self._client.close()
+
+
+def _topic(found: Mapping[str, Any]) -> Topic:
+    error = for_code(found["error_code"])
+    if error is UnknownTopicOrPartitionError:
+        return Topic(missing=True)
+    if error is TopicAuthorizationFailedError:
+        return Topic(refused=True)
+    if error is not NoError:
+        raise told(error(found["name"]))
+    told_of = found.get("authorized_operations")
+    rights = frozenset(told_of) if told_of else None
+    partitions = found["partitions"]
+    replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
+    return Topic(str(found["topic_id"]), len(partitions), replicas, rights=rights)

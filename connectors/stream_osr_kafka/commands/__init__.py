@@ -1,0 +1,1 @@
+"""What people ask of the service: labels, names, mutes, undoing."""

@@ -1,0 +1,192 @@
+"""The topic of labels as a log in memory: what was asked between two places."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from stream_osr.errors import ConnectorError
+
+from ..client import ClientError, TopicFollower
+from ..figures import Figures
+from ..patience import Backoff, Seldom
+from ..settings import ServiceSettings
+from .commands import Commands
+from .labelling import Command, parse
+
+logger = logging.getLogger("stream_osr.kafka")
+
+REFRESH_SECONDS = 0.5
+
+
+class Labels(Protocol):
+    """What has been asked so far."""
+
+    @property
+    def end(self) -> int:
+        """Place after the last command that has been read."""
+
+    def refresh(self) -> None:
+        """Read on, without waiting."""
+
+    def between(self, begin: int, end: int) -> Sequence[Command]:
+        """Return the commands from one place up to another, which has been read."""
+
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Say whether somebody has named, muted or undone something in a partition since a place.
+
+        Late labels wait for instances.
+        """
+
+    def close(self) -> None:
+        """Let go of the topic."""
+
+
+class NoLabels:
+    """A service without a topic of labels."""
+
+    end = 0
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
+    def between(self, begin: int, end: int) -> Sequence[Command]:
+        """Return nothing.
+
+        Raises
+        ------
+        ConnectorError
+            If labels were applied when this stream was first run: a replay without them would differ.
+        """
+        if end > begin:
+            raise ConnectorError("labels were applied to this stream before; name their topic again as labels")
+        return ()
+
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Nobody has."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class LabelLog:
+    """The commands of a topic, all of them in memory, as short as they can be said.
+
+    Parameters
+    ----------
+    settings
+        Name the topic.
+    figures
+        Where it counts records that are no commands.
+
+    Raises
+    ------
+    ConnectorError
+        If the topic has not one partition.
+    """
+
+    def __init__(self, settings: ServiceSettings, figures: Figures) -> None:
+        self._topic = settings.labels or ""
+        self._settings, self._figures = settings, figures
+        self._follower: TopicFollower | None = TopicFollower.of(settings, self._topic)
+        count = len(self._follower.places)
+        if count != 1:
+            raise ConnectorError(
+                f"the topic of labels, {self._topic}, has {count} partitions; it needs one, so that all workers see "
+                "the same order (`stream-osr topics --create` makes it)"
+            )
+        (self._place,) = self._follower.places
+        first, ends = self._follower.bounds()
+        self._first = self.end = first[self._place]
+        self._follower.seek(first)
+        self._commands = Commands()
+        self._backoff = Backoff()
+        self._seldom = Seldom(logger)
+        self._looked = 0.0
+        while self.end < ends[self._place]:
+            self._read(self._follower, 0.2)
+
+    def refresh(self) -> None:
+        """Read on, without waiting; not more often than twice a second. Without brokers nothing new is asked."""
+        now = time.monotonic()
+        if now - self._looked < REFRESH_SECONDS or not self._backoff.due:
+            return
+        self._looked = now
+        try:
+            if self._follower is None:
+                self._follower = TopicFollower.of(self._settings, self._topic)
+                self._follower.seek({self._place: self.end})
+            self._read(self._follower, 0.0)
+        except (ClientError, ConnectorError) as error:  # after any error the client may be wedged
+            self._seldom.say("labels", f"the topic of labels, {self._topic}, cannot be read: {error}")
+            self._backoff.fail()
+            self.close()
+        else:
+            self._backoff.succeed()
+            if self._seldom.forget("labels"):
+                logger.info("the topic of labels, %s, is read again", self._topic)
+
+    def between(self, begin: int, end: int) -> Sequence[Command]:
+        """Return the commands from one place up to another.
+
+        Raises
+        ------
+        ConnectorError
+            If the topic no longer holds them, or does not hold them yet.
+        """
+        self._check(begin, end)
+        return self._commands.between(begin, end)
+
+    def asks(self, topic: str, number: int, begin: int) -> bool:
+        """Say whether somebody has named, muted or undone something in a partition since a place.
+
+        Raises
+        ------
+        ConnectorError
+            If the topic no longer holds what was asked since then.
+        """
+        self._check(begin, self.end)
+        return self._commands.asked.get((topic, number), -1) >= begin
+
+    def close(self) -> None:
+        """Let go of the topic."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            with suppress(ClientError):
+                follower.close()
+
+    def _check(self, begin: int, end: int) -> None:
+        if begin < end and not self._first <= begin <= end <= self.end:
+            raise ConnectorError(
+                f"a replay needs the labels from {begin} to {end}, and topic {self._topic} holds {self._first} to "
+                f"{self.end}; keep labels for ever (retention.ms=-1)"
+            )
+
+    def _read(self, follower: TopicFollower, seconds: float) -> None:
+        for received in follower.poll(seconds, most=500):
+            try:
+                command = parse(received.value)
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever it is: the topic is kept for ever, and each start comes to it
+                logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
+                self._figures.add("commands_unreadable")
+                continue
+            self._commands.append(received.offset, command)
+        self.end = follower.position(self._place)
+
+
+def tell_of_gap(labels: Labels, place: str, applied: int) -> None:
+    """Say so when a partition has applied more than the topic holds: what is asked there now would not be heard."""
+    if applied > labels.end:
+        logger.error(
+            "%s: labels up to %d were applied, and their topic ends at %d: it was made again. What is "
+            "asked there is not heard before it gets so far: take another topic as labels, in another group",
+            place,
+            applied,
+            labels.end,
+        )

@@ -1,0 +1,215 @@
+"""What the service tells about itself while it runs: counts and moments, for metrics and health checks.
+
+Written by the loop's thread alone; others may read at any time. Moments are those of ``time.monotonic``, one clock
+for all processes of a machine. What is not known is not there: nothing looks well because nobody has looked.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import NamedTuple
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.engine import Menu
+from stream_osr.trust.recall import ExpectedRecall
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
+
+SUMMED = "summed "
+"""How the counts of events begin that were not told one by one; their type follows."""
+
+STARTING = "starting"
+"""Why a worker is not ready that has not said anything yet."""
+
+
+class Histogram(NamedTuple):
+    """How long something took, each time. A value: a reader never sees half of an observation.
+
+    Attributes
+    ----------
+    counts
+        Of each bucket, the one beyond :data:`BOUNDS` too.
+    seconds
+        In all.
+    """
+
+    counts: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+    seconds: float = 0.0
+
+    def observed(self, seconds: float) -> Histogram:
+        """Take in one more."""
+        at = bisect_left(BOUNDS, seconds)
+        counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
+        return Histogram(counts, self.seconds + seconds)
+
+    def cumulative(self) -> list[int]:
+        """Count up to the end of each bucket, as Prometheus does; the last is the count of all.
+
+        >>> Histogram().observed(0.005).observed(0.3).observed(90.0).cumulative()
+        [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 3]
+        """
+        return list(accumulate(self.counts))
+
+
+class Recall(NamedTuple):
+    """Whether the known classes of a partition hold.
+
+    Attributes
+    ----------
+    now
+        Recall to be expected; None: no reference was asked yet, or there are none.
+    promised
+        By training; None: there are no references, and nobody can tell whether it holds.
+    dropped
+        It has fallen below the promise, and is not back.
+    """
+
+    now: ExpectedRecall | None = None
+    promised: float | None = None
+    dropped: bool = False
+
+    def __str__(self) -> str:
+        below = "below" if self.dropped else "beside"
+        return f"recall of the known classes {self.now}, {below} the {self.promised:.3f} promised"
+
+
+NOTHING_TOLD = Recall()
+
+
+@dataclass(slots=True)
+class PartitionFigures:
+    """Figures of one partition that this worker owns.
+
+    Attributes
+    ----------
+    position
+        Offset after the last committed record.
+    end
+        Offset after the last record of the partition, as the broker said; None: not known.
+    read
+        Offset of the next record that the consumer will read; None: not known.
+    pending
+        Records that were read and have not been committed.
+    held
+        Decisions that are held back.
+    replaying
+        A replay is under way: nothing is published.
+    snapshot
+        Moment of the latest snapshot, or of the one that the partition was loaded from, as far as known.
+    menu
+        Subclasses and concentrations after the latest micro-batch; None: there is no recognizer.
+    recall
+        That of the known classes after it.
+    """
+
+    position: int = 0
+    end: int | None = None
+    read: int | None = None
+    pending: int = 0
+    held: int = 0
+    replaying: bool = False
+    snapshot: float | None = None
+    menu: Menu | None = None
+    recall: Recall = NOTHING_TOLD
+
+    def follow(self, model: OpenSetRecognizer) -> None:
+        """Take from a recognizer what it says of itself."""
+        self.menu, signals = model.menu, model.signals
+        promised = model.trained.report.known_recall if self.menu.references else None
+        self.recall = Recall(signals.expected_recall, promised, signals.recall_dropped)
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are there and have not been committed; None: not known.
+
+        What is left between the commit and the end when everything was read are marks of transactions, no records.
+        """
+        if self.end is None:
+            return None
+        if not self.pending and self.read is not None and self.read >= self.end:
+            return 0
+        return max(0, self.end - self.position)
+
+
+@dataclass(slots=True)
+class Figures:
+    """Figures of one worker.
+
+    Attributes
+    ----------
+    counts
+        By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
+        ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
+        read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
+        (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
+        them), ``commands_left`` (what was asked and could not be done), ``rate_jumps`` (of the share called unknown),
+        ``summed`` and a type (events that were told by a sum); by name and -1: ``commands_unreadable`` (records of
+        the topic of labels that are no commands),
+        ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``, ``retried`` (tried
+        again), ``rebalances``, ``consumers`` made.
+    times
+        By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
+    partitions
+        By number, those that this worker owns.
+    progress
+        Moment of the last commit, or of the last time there was nothing to do; None: nothing is assigned, or nothing
+        is known.
+    loop
+        Moment when the loop last came round, or did something that shows that it will.
+    obstacles
+        Why decisions do not reach the broker now, in words; none: they do, or would if there were any to make.
+    outside
+        The same, as far as it is seen without the loop, which may wait for something.
+    model, fingerprint
+        Identity of the model with its settings, and fingerprint of its trained part; "": none is loaded.
+    opened
+        It has got through to the brokers and the topics once.
+    """
+
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
+    times: dict[str, Histogram] = field(default_factory=dict)
+    partitions: dict[int, PartitionFigures] = field(default_factory=dict)
+    progress: float | None = None
+    loop: float = field(default_factory=time.monotonic)
+    obstacles: tuple[str, ...] = (STARTING,)
+    outside: tuple[str, ...] = ()
+    model: str = ""
+    fingerprint: str = ""
+    opened: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Decisions reach the broker."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is not ready, each reason once."""
+        return tuple(dict.fromkeys((*self.outside, *self.obstacles)))
+
+    def add(self, name: str, partition: int = -1, by: int = 1) -> None:
+        """Count something."""
+        self.counts[name, partition] += by
+
+    def observe(self, name: str, seconds: float) -> None:
+        """Note how long something took."""
+        self.times[name] = self.times.get(name, Histogram()).observed(seconds)
+
+    def turn(self) -> None:
+        """Note that the loop is not stuck."""
+        self.loop = time.monotonic()
+
+    def copy(self) -> Figures:
+        """Copy them as they are now; the loop may go on meanwhile."""
+        partitions = {number: replace(partition) for number, partition in dict(self.partitions).items()}
+        return replace(self, counts=Counter(dict(self.counts)), times=dict(self.times), partitions=partitions)
+
+    def ended(self, why: str) -> Figures:
+        """Give what is left of them when the process has ended: its partitions are another's now, or nobody's."""
+        left = self.copy()
+        return replace(left, partitions={}, progress=None, obstacles=(why,), outside=(), model="", fingerprint="")

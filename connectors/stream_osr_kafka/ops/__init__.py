@@ -1,0 +1,1 @@
+"""Around the service: processes, metrics, health, topics, the command."""

@@ -1,0 +1,270 @@
+"""The commands of the service: run it (a worker in this process, or several under it), look after it, ask of it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, Protocol
+
+from stream_osr.errors import InvalidParameter, StreamOSRError
+from stream_osr.terminal import guard
+from stream_osr_connectors.values import DecodeError, label_of_text
+
+from ..client import quieten
+from ..commands.asking import ask, meant
+from ..exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
+from ..figures import Figures
+from ..run.current_model import CurrentModel
+from ..run.models import ModelFile
+from ..run.reconciling import Reconciler
+from ..run.service import Service
+from ..run.snapshots import open_folder
+from ..setting_names import unknown_variables
+from ..settings import ServiceSettings, load_settings
+from .logs import begin_logging
+from .metrics import Overview
+from .monitor import Monitor
+from .slots import Order, is_told
+from .topic_setup import Line, Wanted, look_after
+from .watchdog import Watchdog
+from .workers import Workers, report
+
+logger = logging.getLogger("stream_osr.kafka")
+
+
+class Loop(Protocol):
+    """What a process does until it is told to stop."""
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop."""
+
+
+class Make(Protocol):
+    """Makes the loop of a process."""
+
+    def __call__(self, settings: ServiceSettings, *, model: ModelFile, figures: Figures) -> Loop:
+        """Make it, over a model; it tells how it goes by the figures."""
+
+
+class Told(NamedTuple):
+    """What signals have told the process: to stop (SIGTERM, SIGINT), to load the model file again (SIGHUP)."""
+
+    stop: threading.Event
+    replace: threading.Event
+
+    @classmethod
+    def by_signals(cls) -> Told:
+        """Hear them from now on."""
+        told = cls(threading.Event(), threading.Event())
+
+        def note(number: int, frame: FrameType | None) -> None:
+            (told.replace if number == signal.SIGHUP else told.stop).set()
+
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, note)
+        return told
+
+    def to_replace(self) -> bool:
+        """Say whether, since this was last asked, there was a word to load the model file again."""
+        told = self.replace.is_set()
+        self.replace.clear()
+        return told
+
+
+def serve(config: Path | None, flags: Sequence[str]) -> None:
+    """Run the service until SIGTERM or SIGINT.
+
+    Raises
+    ------
+    StreamOSRError
+        If a setting is wrong, if it cannot begin, or cannot go on without a person. When the log is JSON the latter
+        two are lines of it, and the process ends.
+    """
+    settings = load_settings(config, flags)
+    _begin(
+        settings,
+        lambda told: _work_alone(settings, told) if settings.workers == 1 else _work_together(settings, told),
+    )
+
+
+def reconcile(config: Path | None, flags: Sequence[str]) -> None:
+    """Join the subclasses of all partitions until SIGTERM or SIGINT; looked after as a worker of the service is.
+
+    Raises
+    ------
+    StreamOSRError
+        As :func:`serve`.
+    """
+    settings = load_settings(config, flags)
+    _begin(settings, lambda told: _reconcile(settings, told))
+
+
+def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
+    """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
+    quieten()
+    return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
+
+
+def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
+    """Say which class the instance with a key is of."""
+    settings = _without_model(config, flags)
+    return _ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
+
+
+def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
+    """Make a subclass (part of) a known class."""
+    settings = _without_model(config, flags)
+    named = _label(settings, label)
+    return _ask(settings, *({**one, "label": named} for one in _meant(settings, subclass)))
+
+
+def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
+    """Have nothing more told of a subclass."""
+    settings = _without_model(config, flags)
+    return _ask(settings, *({**one, "mute": True} for one in _meant(settings, subclass)))
+
+
+def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
+    """Take back what was last asked of a partition."""
+    return _ask(_without_model(config, flags), {"undo": stream})
+
+
+def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
+    """Read the settings for a command that needs no model."""
+    return load_settings(config, flags, model=Path())
+
+
+def _meant(settings: ServiceSettings, subclass: str) -> list[dict[str, str]]:
+    quieten()
+    return meant(settings, subclass)
+
+
+def _ask(settings: ServiceSettings, *asked: dict[str, Any]) -> str:
+    quieten()
+    return ask(settings, *asked)
+
+
+def _label(settings: ServiceSettings, text: str) -> str | int | None:
+    try:
+        return label_of_text(text, settings.label_type)
+    except DecodeError as error:
+        raise InvalidParameter(f"the label {error}") from None
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidParameter(f"the key {text!r} is not a whole number") from None
+
+
+def _begin(settings: ServiceSettings, work: Callable[[Told], None]) -> None:
+    told = Told.by_signals()
+    begin_logging(settings)
+    for line in unknown_variables(os.environ, ServiceSettings.model_fields):
+        logger.warning(line)
+    with _errors_logged() if settings.log_format == "json" else nullcontext():
+        work(told)
+    logger.info("stopped")
+
+
+def _work_alone(settings: ServiceSettings, told: Told) -> None:
+    current = CurrentModel(settings, open_folder(settings))
+    _work_watched(settings, settings.input, told, current, Service)
+
+
+def _reconcile(settings: ServiceSettings, told: Told) -> None:
+    _work_watched(settings, settings.subclasses or "", told, CurrentModel(settings, None), Reconciler)
+
+
+def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: CurrentModel, make: Make) -> None:
+    """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
+    figures = Figures()
+    monitor = _monitor(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog))
+    try:
+        while not told.stop.is_set():
+            model = current.model
+
+            def ended() -> bool:
+                current.look()
+                if told.to_replace():
+                    current.replace()
+                return told.stop.is_set() or current.model is not model  # noqa: B023  # asked within this turn only
+
+            _work(settings, figures, told, ended, model, make)
+            figures.partitions.clear()
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def _work_together(settings: ServiceSettings, told: Told) -> None:
+    workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
+    overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
+    monitor = _monitor(settings, overview)
+    try:
+        workers.run(told.stop.is_set, told.to_replace)
+    finally:
+        if monitor is not None:
+            monitor.close()
+
+
+def work_under_parent(order: Order, pipe: Connection) -> None:
+    """Work as one of several: the parent hears how it goes, and the worker ends when the parent has gone."""
+    settings, told, figures = order.settings, Told.by_signals(), Figures()
+    guard()
+    begin_logging(settings)
+    report(figures, pipe, gone=told.stop.set)
+    with _errors_logged(figures, order.tries):
+        model = ModelFile.named(settings.state / settings.group, order.model)
+        _work(settings, figures, told, told.stop.is_set, model, Service)
+    logger.info("stopped")
+
+
+def _work(
+    settings: ServiceSettings, figures: Figures, told: Told, ended: Callable[[], bool], model: ModelFile, make: Make
+) -> None:
+    watchdog = Watchdog(figures, settings.watchdog, settings.stop_timeout, told.stop)
+    try:
+        loop = make(settings, model=model, figures=figures)
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # what lives for ever: the loop's own collections are quick beside it
+        if not told.stop.is_set():
+            loop.run(ended)
+    except StreamOSRError as error:
+        if not (told.stop.is_set() and passes(error)):
+            raise
+        logger.info("%s", error)
+    finally:
+        watchdog.dismiss()
+
+
+def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
+    if settings.metrics_port is None:
+        return None
+    return Monitor(settings.metrics_host, settings.metrics_port, overview)
+
+
+@contextmanager
+def _errors_logged(figures: Figures | None = None, tries: int = 0) -> Iterator[None]:
+    """Turn whatever ends the process into a line of the log, and end it."""
+    try:
+        yield
+    except StreamOSRError as error:
+        code = exit_code(error)
+        told = code not in MAY_COME_BACK or is_told(tries + 1)
+        logger.log(logging.CRITICAL if told else logging.DEBUG, "%s", error)
+        sys.exit(code)
+    except Exception:
+        logger.critical("the service has a defect", exc_info=True)
+        sys.exit(AGAIN if figures is not None and figures.opened else REFUSED)

@@ -1,0 +1,293 @@
+"""Figures of workers as Prometheus metrics, and what follows from them for health checks.
+
+What is not known has no sample: a rule has to ask for absence then, and nothing looks well by default.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from ..figures import BOUNDS, SUMMED, Figures, Histogram, PartitionFigures
+
+PREFIX = "stream_osr_"
+
+STALE_SECONDS = 60.0
+"""A worker whose loop has not turned for so long is not ready, whatever it said last."""
+
+_OF_PARTITION = ["worker", "topic", "partition"]
+
+_PARTITION_COUNTS = {
+    "records": ("records", "Records of committed micro-batches."),
+    "events": ("events", "Events published."),
+    "dead_letters": ("dead_letters", "Records that could not be used and were published to the dead-letter topic."),
+    "labelled": ("labelled", "Records with a label: learnt, not decided."),
+    "skipped": ("skipped", "Records with a missing value that on_missing=skip has left out."),
+    "replayed": ("replayed", "Records replayed silently, from a snapshot up to the committed offset."),
+    "unreadable": (
+        "unreadable",
+        "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
+    ),
+    "rate_jumps": ("unknown_rate_jumps", "Jumps of the share called unknown (UnknownRateJumped)."),
+    "commands_left": (
+        "commands_left",
+        "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that cannot be "
+        "one counts in each partition.",
+    ),
+    "missing": (
+        "features_missing",
+        "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is their share.",
+    ),
+    "values": (
+        "features_expected",
+        "Feature values that instances should have had: one for each feature of the model.",
+    ),
+    "clamped": (
+        "timestamps_replaced",
+        "Timestamps that the output topic would refuse or not keep, replaced by the present (the header "
+        "stream-osr.timestamp has the original).",
+    ),
+    "unaccounted": (
+        "unaccounted_records",
+        "Records committed that are neither an acknowledged decision or dead letter, nor a label, a skipped or a "
+        "held-back one. Must stay 0.",
+    ),
+}
+
+_WORKER_COUNTS = {
+    "failed": ("transactions_failed", "Transactions that failed or took too long."),
+    "abandoned": ("transactions_abandoned", "Transactions that never ended and were left behind."),
+    "fenced": ("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
+    "retried": ("transactions_retried", "Transactions tried again."),
+    "commands_unreadable": (
+        "commands_unreadable",
+        "Records of the topic of labels that are no commands, since its beginning.",
+    ),
+    "rebalances": ("rebalances", "Times that partitions went to other workers."),
+    "consumers": ("consumers", "Consumers made: one at the start, one more after each failure."),
+}
+
+_PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], float | None]]] = {
+    "lag_records": ("Records in the input that have not been committed.", lambda of, now: of.lag),
+    "committed_offset": ("Offset after the last committed record.", lambda of, now: of.position),
+    "end_offset": ("Offset after the last record of the input, as the broker says.", lambda of, now: of.end),
+    "held_decisions": (
+        "Decisions that are held back (decision_delay); their records are committed.",
+        lambda of, now: None if of.menu is None else of.held,
+    ),
+    "replaying": ("1 while the partition is replayed, 0 when it is live.", lambda of, now: of.replaying),
+    "snapshot_age_seconds": (
+        "Seconds since the latest snapshot.",
+        lambda of, now: None if of.snapshot is None else now - of.snapshot,
+    ),
+    "known_subclasses": (
+        "Subclasses of the known classes.",
+        lambda of, now: None if of.menu is None else of.menu.known,
+    ),
+    "emerging_subclasses": ("Emerging subclasses.", lambda of, now: None if of.menu is None else of.menu.emerging),
+    "active_subclasses": (
+        "Emerging subclasses that were announced and are not dormant.",
+        lambda of, now: None if of.menu is None else of.menu.active,
+    ),
+    "subclasses": ("K: known and emerging subclasses.", lambda of, now: _subclasses(of)),
+    "alpha0": ("Concentration of the stream's restaurant.", lambda of, now: of.menu and of.menu.alpha0),
+    "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
+    "references": (
+        "Reference instances that guard the known classes; 0: nothing does.",
+        lambda of, now: None if of.menu is None else of.menu.references,
+    ),
+    "promised_recall": (
+        "Share of the known instances that get their own label, as training promised it.",
+        lambda of, now: of.recall.promised,
+    ),
+    "expected_recall": (
+        "The same now, as the references tell without a label.",
+        lambda of, now: of.recall.now and of.recall.now.recall,
+    ),
+    "expected_recall_low": (
+        "Lower end of its interval (95 %).",
+        lambda of, now: of.recall.now and of.recall.now.low,
+    ),
+    "false_unknown": (
+        "Share of the known instances that are called unknown now, as the references tell.",
+        lambda of, now: of.recall.now and of.recall.now.false_unknown,
+    ),
+    "recall_dropped": (
+        "1 while the expected recall is below the promise (RecallDropped), until it is back.",
+        lambda of, now: None if of.recall.now is None else of.recall.dropped,
+    ),
+}
+
+_WORKER_GAUGES: Mapping[str, tuple[str, Callable[[Figures, float], float | None]]] = {
+    "assigned_partitions": ("Partitions of the worker.", lambda of, now: len(of.partitions)),
+    "ready": ("1 if decisions reach the broker.", lambda of, now: not _obstacles(of, now)),
+    "progress_age_seconds": (
+        "Seconds since a commit, or since all was done. No sample: nothing was done yet, or nothing is assigned.",
+        lambda of, now: None if of.progress is None else now - of.progress,
+    ),
+    "loop_age_seconds": ("Seconds since the loop last came round.", lambda of, now: now - of.loop),
+}
+
+_TIMES = {
+    "batch": "Time that a micro-batch took, replayed ones too.",
+    "transaction": "Time from the beginning of a transaction to its commit.",
+    "snapshot": "Time that writing a snapshot took.",
+}
+
+
+_ENDS = [*map(str, BOUNDS), "+Inf"]
+
+
+class Health(NamedTuple):
+    """Whether all is well, and what to say about it."""
+
+    well: bool
+    said: str
+
+
+class Overview(Collector):
+    """All workers of this machine's service.
+
+    Parameters
+    ----------
+    topic
+        The input.
+    figures
+        Gives the latest figures of each worker, by its name.
+    longest
+        Seconds that the loop may take for a turn.
+    restarts
+        Gives how often each worker has been started again.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        figures: Callable[[], Mapping[str, Figures]],
+        longest: float,
+        restarts: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._topic = topic
+        self._figures = figures
+        self._longest = longest
+        self._restarts = restarts
+
+    def healthy(self) -> Health:
+        """Say whether the loop of every worker turns."""
+        now = time.monotonic()
+        late = [
+            f"the loop of {name} has not turned for {now - of.loop:.0f} s"
+            for name, of in self._figures().items()
+            if now - of.loop > self._longest
+        ]
+        return Health(not late, "; ".join(late) or "every loop turns")
+
+    def ready(self) -> Health:
+        """Say whether the decisions of every worker reach the broker, and why not; and where recall has dropped."""
+        now, workers = time.monotonic(), self._figures()
+        if not workers:
+            return Health(False, "there is no worker")
+        why = {name: _obstacles(of, now) for name, of in workers.items()}
+        late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
+        dropped = [
+            f"{self._topic}/{number}: {its.recall}"
+            for of in workers.values()
+            for number, its in sorted(of.copy().partitions.items())
+            if its.recall.dropped
+        ]
+        return Health(not late, "; ".join([*(late or ["every worker is ready"]), *dropped]))
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the figures as they are now."""
+        now = time.monotonic()
+        workers = {name: of.copy() for name, of in self._figures().items()}
+        for name, (told, text) in _PARTITION_COUNTS.items():
+            counter = CounterMetricFamily(PREFIX + told, text, labels=_OF_PARTITION)
+            for worker, of in workers.items():
+                for partition, count in _counts(of, name):
+                    counter.add_metric([worker, self._topic, str(partition)], count)
+            yield counter
+        decisions = CounterMetricFamily(
+            PREFIX + "decisions", "Decisions published, by what they say.", labels=[*_OF_PARTITION, "decided"]
+        )
+        for worker, of in workers.items():
+            for decided in ("known", "unknown"):
+                for partition, count in _counts(of, decided):
+                    decisions.add_metric([worker, self._topic, str(partition), decided], count)
+        yield decisions
+        summed = CounterMetricFamily(
+            PREFIX + "events_summed",
+            "Events that an EventsSummed told of instead of their own, by type.",
+            labels=[*_OF_PARTITION, "type"],
+        )
+        for worker, of in workers.items():
+            for (name, partition), count in sorted(of.counts.items()):
+                if name.startswith(SUMMED):
+                    summed.add_metric([worker, self._topic, str(partition), name.removeprefix(SUMMED)], count)
+        yield summed
+        for name, (text, value) in _PARTITION_GAUGES.items():
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
+            for worker, of in workers.items():
+                for partition, its in sorted(of.partitions.items()):
+                    if (found := value(its, now)) is not None:
+                        gauge.add_metric([worker, self._topic, str(partition)], float(found))
+            yield gauge
+        for name, (told, text) in _WORKER_COUNTS.items():
+            yield _of_workers(
+                CounterMetricFamily(PREFIX + told, text, labels=["worker"]),
+                ((worker, of.counts[name, -1]) for worker, of in workers.items()),
+            )
+        yield _of_workers(
+            CounterMetricFamily(PREFIX + "worker_restarts", "Times a worker was started again.", labels=["worker"]),
+            ((worker, self._restarts().get(worker, 0)) for worker in workers),
+        )
+        for name, (text, of_worker) in _WORKER_GAUGES.items():
+            yield _of_workers(
+                GaugeMetricFamily(PREFIX + name, text, labels=["worker"]),
+                ((worker, of_worker(of, now)) for worker, of in workers.items()),
+            )
+        info = InfoMetricFamily(PREFIX + "model", "The model that the worker runs.", labels=["worker"])
+        for worker, of in workers.items():
+            if of.model:
+                info.add_metric([worker], {"identity": of.model, "fingerprint": of.fingerprint})
+        yield info
+        for name, text in _TIMES.items():
+            histogram = HistogramMetricFamily(f"{PREFIX}{name}_seconds", text, labels=["worker"])
+            for worker, of in workers.items():
+                times = of.times.get(name, Histogram())
+                histogram.add_metric([worker], list(zip(_ENDS, times.cumulative(), strict=True)), times.seconds)
+            yield histogram
+
+
+def _counts(figures: Figures, name: str) -> Iterable[tuple[int, int]]:
+    return sorted((partition, count) for (its, partition), count in figures.counts.items() if its == name)
+
+
+def _of_workers(
+    family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float | None]]
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for worker, value in values:
+        if value is not None:
+            family.add_metric([worker], float(value))
+    return family
+
+
+def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
+    """Why a worker is not ready: what it said, or that it says nothing any more."""
+    silent = now - figures.loop
+    stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
+    return (*figures.reasons, *stuck)
+
+
+def _subclasses(figures: PartitionFigures) -> int | None:
+    return None if figures.menu is None else figures.menu.known + figures.menu.emerging

@@ -1,0 +1,287 @@
+"""Several workers under one parent: it starts them, starts those again that die, and stops them all.
+
+The parent reads no topic and holds no client. It gives each worker the model to run, and leads a restart one by one
+when there is another. Each worker tells it its figures through a pipe, and ends when the pipe breaks: no worker
+outlives its parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from stream_osr.errors import PersistenceError
+
+from ..exits import HUNG, MAY_COME_BACK, EndedError, ends_service
+from ..figures import Figures
+from ..run.current_model import CurrentModel
+from ..settings import ServiceSettings
+from .slots import LONGEST_DELAY, Order, Slot, ending, is_told, of_worker, pause
+from .watchdog import STARTING_SECONDS
+
+logger = logging.getLogger("stream_osr.kafka")
+
+REPORT_SECONDS = 0.5
+SPARE_SECONDS = 2.0
+"""What the parent waits beyond the time after which a worker ends itself."""
+
+READY_SECONDS = 120.0
+"""How long a worker that was given another model is waited for before the next one is."""
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+NOT_OURS = (signal.SIGINT, signal.SIGHUP)
+"""What a terminal sends to all its processes; the parent alone answers."""
+
+
+Work = Callable[[Order, Connection], None]
+
+
+class Workers:
+    """Worker processes, named ``INSTANCE-0`` and so on: the same names after every start.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    current
+        The model that they run.
+    work
+        What each process does, with its order and the end of a pipe for its figures.
+    """
+
+    def __init__(self, settings: ServiceSettings, current: CurrentModel, work: Work) -> None:
+        self._settings = settings
+        self._current = current
+        self._work = work
+        self._context = multiprocessing.get_context("spawn")  # clients do not survive a fork
+        self._slots = [Slot(of_worker(settings, number)) for number in range(settings.workers)]
+        self._opened = False  # one of them has got through to the brokers
+        self._changing: Slot | None = None  # the one that is given another model now
+        self._since = 0.0
+
+    def figures(self) -> Mapping[str, Figures]:
+        """Latest figures of each worker."""
+        return {slot.name: slot.figures for slot in self._slots}
+
+    def restarts(self) -> Mapping[str, int]:
+        """Say how often each has been started again."""
+        return {slot.name: slot.restarts for slot in self._slots}
+
+    def run(self, stop: Callable[[], bool], told_to_replace: Callable[[], bool]) -> None:
+        """Keep them running until told to stop.
+
+        Parameters
+        ----------
+        stop
+            Says whether to stop.
+        told_to_replace
+            Says whether, since it was last asked, there was a word to load the model file again.
+
+        Raises
+        ------
+        EndedError
+            If a worker cannot begin or go on (its last line says why), or has not stopped as it should.
+        """
+        for variable in ONE_THREAD:
+            os.environ.setdefault(variable, "1")
+        try:
+            while not stop():
+                self._current.look()
+                if told_to_replace():
+                    self._current.replace()
+                for slot in self._slots:
+                    self._tend(slot)
+                self._change()
+                self._listen()
+        finally:
+            unclean = self._stop()
+        if unclean:
+            code = next((code for code in unclean.values() if code > 0), HUNG)
+            names = ", ".join(f"{name} ({ending(code)})" for name, code in unclean.items())
+            raise EndedError(f"{names} did not stop cleanly; the next start goes on all the same", code)
+
+    def _tend(self, slot: Slot) -> None:
+        """Start a worker that should run, and end one that hangs so deep that its own watchdog cannot."""
+        now = time.monotonic()
+        if slot.process is None:
+            slot.figures.turn()  # there is no loop that could be stuck
+            if now >= slot.due:
+                self._start(slot)
+            return
+        if slot.process.is_alive():
+            turned = slot.figures.loop > slot.started
+            seen = slot.figures.loop if turned else slot.started
+            longest = self._settings.watchdog if turned else max(self._settings.watchdog, STARTING_SECONDS)
+            late = slot.leaving and now - slot.leaving > self._settings.stop_timeout + SPARE_SECONDS
+            if late or now - seen > longest + SPARE_SECONDS:
+                logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
+                slot.process.kill()
+                slot.process.join()
+                self._bury(slot)
+            return
+        self._bury(slot)
+
+    def _start(self, slot: Slot) -> None:
+        model = self._current.model
+        try:
+            if slot.restarts:  # what was kept may be why
+                model.keep(self._settings.state / self._settings.group)
+            slot.process, slot.pipe = self._launched(slot, Order(slot.settings, model.name, slot.tries))
+        except (PersistenceError, OSError) as error:  # the latter: too many processes or open files, no memory
+            slot.failures += 1
+            self._put_off(slot, f"{slot.name} cannot be started: {error}")
+            return
+        slot.model = model.name
+        level = logging.INFO if is_told(slot.failures) else logging.DEBUG
+        logger.log(level, "%s started, process %d, model %s", slot.name, slot.process.pid, model.identity)
+
+    def _launched(self, slot: Slot, order: Order) -> tuple[BaseProcess, Connection]:
+        """Start a process, and give it with our end of its pipe."""
+        ours, its = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=self._work, args=(order, its), name=slot.name)
+        slot.started = time.monotonic()  # later than any turn in its figures, until it tells of one
+        resource_tracker.ensure_running()  # the first time it lets go of these signals again
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, NOT_OURS)
+        try:
+            process.start()
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            its.close()
+        return process, ours
+
+    def _bury(self, slot: Slot) -> None:
+        """Note that a worker has died, and when the next one is to be started."""
+        assert slot.process is not None
+        self._hear(slot)
+        code, lived = slot.process.exitcode, time.monotonic() - slot.started
+        slot.process.close()
+        if slot.pipe is not None:
+            slot.pipe.close()
+        slot.process = slot.pipe = None
+        slot.figures = slot.figures.ended(f"its process ended with {ending(code)}")
+        if slot.leaving:
+            slot.leaving, slot.due = 0.0, 0.0
+            logger.info("%s stopped", slot.name)
+            return
+        if ends_service(code, self._opened):
+            assert code is not None
+            raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
+        slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1
+        slot.tries = slot.tries + 1 if code in MAY_COME_BACK else 0
+        slot.restarts += 1
+        self._put_off(slot, f"{slot.name} ended with {ending(code)} after {lived:.0f} s")
+
+    @staticmethod
+    def _put_off(slot: Slot, why: str) -> None:
+        """Have a worker started after a while, and say so: the first time, and then less and less often."""
+        delay = pause(slot.failures, random.random())
+        slot.due = time.monotonic() + delay
+        slot.figures.turn()
+        level = logging.ERROR if is_told(slot.failures) else logging.DEBUG
+        times = f", {slot.failures} times in a row" if slot.failures > 1 else ""
+        logger.log(level, "%s%s; started again in %.0f s", why, times, delay)
+
+    def _change(self) -> None:
+        """Give the workers the model that runs now, one after the other: each is waited for, within reason."""
+        now, slot = time.monotonic(), self._changing
+        if slot is not None:
+            ready = slot.process is not None and not slot.leaving and slot.figures.ready
+            if not ready and now - self._since < READY_SECONDS:
+                return
+            if not ready:
+                logger.warning("%s is not ready after %.0f s; the next one follows", slot.name, now - self._since)
+            self._changing = None
+        wanted = self._current.model.name
+        for slot in self._slots:
+            if slot.process is not None and slot.model != wanted:
+                logger.info("%s is stopped, to be given the model %s", slot.name, wanted.identity)
+                slot.process.terminate()
+                slot.leaving = self._since = now
+                self._changing = slot
+                return
+
+    def _listen(self) -> None:
+        """Wait a while for figures, or for something to die."""
+        awaited: list[Connection | int] = [slot.pipe for slot in self._slots if slot.pipe is not None]
+        awaited += [slot.process.sentinel for slot in self._slots if slot.process is not None]
+        if not awaited:
+            time.sleep(REPORT_SECONDS)
+        wait(awaited, REPORT_SECONDS)
+        for slot in self._slots:
+            self._hear(slot)
+
+    def _hear(self, slot: Slot) -> None:
+        """Take in what a worker has told."""
+        try:
+            while slot.pipe is not None and slot.pipe.poll():
+                slot.figures = slot.pipe.recv()
+                self._opened = self._opened or slot.figures.opened or slot.figures.ready
+        except (EOFError, OSError):  # it died, perhaps in the middle of a word
+            assert slot.pipe is not None
+            slot.pipe.close()
+            slot.pipe = None
+
+    def _stop(self) -> dict[str, int]:
+        """Stop all, and return those that did not stop as they should, with their exit codes."""
+        running = [slot for slot in self._slots if slot.process is not None]
+        for slot in running:
+            assert slot.process is not None
+            slot.process.terminate()
+        ends = time.monotonic() + self._settings.stop_timeout + SPARE_SECONDS
+        unclean = {}
+        for slot in running:
+            assert slot.process is not None
+            while slot.process.is_alive() and time.monotonic() < ends:
+                self._hear(slot)  # a full pipe must not hold it up
+                slot.process.join(0.1)
+            if slot.process.is_alive():
+                slot.process.kill()
+                slot.process.join()
+            code = slot.process.exitcode or 0
+            if code in (0, -signal.SIGTERM):  # the latter: before it had begun
+                logger.info("%s stopped", slot.name)
+            else:
+                unclean[slot.name] = code
+        return unclean
+
+
+def report(figures: Figures, pipe: Connection, gone: Callable[[], None]) -> None:
+    """Tell the parent the figures now and then, in a thread, once the loop has turned.
+
+    Parameters
+    ----------
+    figures
+        Of this worker.
+    pipe
+        To the parent.
+    gone
+        Called when the parent has gone.
+    """
+    begun = figures.loop
+
+    def tell() -> None:
+        parent = multiprocessing.parent_process()
+        try:
+            while parent is None or parent.is_alive():
+                if figures.loop != begun:
+                    pipe.send(figures.copy())
+                time.sleep(REPORT_SECONDS)
+        except OSError:
+            pass
+        logger.error("the parent process has gone")
+        gone()
+
+    threading.Thread(target=tell, name="report", daemon=True).start()

@@ -1,0 +1,1 @@
+"""The service itself: partitions as values, transactions, and how they come back."""

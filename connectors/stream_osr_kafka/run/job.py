@@ -1,0 +1,105 @@
+"""What is done with what is read, by the service's own streams or the reconciliation: the loop feeds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..client import Committed, Offset, Refused
+from ..wire.messages import Outgoing, Received
+from .watching import Watch
+
+
+class Group(NamedTuple):
+    """What one transaction publishes.
+
+    Attributes
+    ----------
+    content
+        What the job knows it by.
+    messages
+        In order.
+    offsets
+        By partition: how far it gets.
+    """
+
+    content: Any
+    messages: Sequence[Outgoing]
+    offsets: Mapping[int, Offset]
+
+
+class Waiting(NamedTuple):
+    """Why a partition cannot be loaded now; it is tried again."""
+
+    why: str
+
+
+class Loaded(NamedTuple):
+    """A partition that has been loaded.
+
+    Attributes
+    ----------
+    begin
+        Offset to read on from.
+    commit
+        A new beginning, which is committed at once; None: it goes on from what is committed.
+    """
+
+    begin: int
+    commit: Offset | None = None
+
+
+class Job(Protocol):
+    """What is done with what is read."""
+
+    def check(self, watch: Watch) -> None:
+        """Make sure, at the start, that everything is there."""
+
+    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+        """Bring a partition back to where the broker says that it is."""
+
+    def let_go(self, number: int) -> None:
+        """Drop a partition: it is another's, or is to be loaded again."""
+
+    @property
+    def owned(self) -> Sequence[int]:
+        """Partitions that are loaded."""
+
+    def take(self, number: int, records: list[Received]) -> None:
+        """Take what was read of a partition."""
+
+    def turn(self) -> None:
+        """Do what comes with each turn."""
+
+    def prepare(self) -> Group | None:
+        """Make the next transaction's content, and go on from it; None: there is nothing yet."""
+
+    def undo(self, group: Group) -> None:
+        """Go back to what was before; the latest first."""
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Replace what a topic does not take."""
+
+    def done(self, group: Group) -> None:
+        """Note that it is committed."""
+
+    def stands_at(self, number: int, committed: Offset | None) -> bool:
+        """Say whether a partition is where the broker says that it is."""
+
+    def rest(self) -> None:
+        """Do what is due when all is committed: snapshots."""
+
+    def look(self, number: int) -> int:
+        """Update the figures of a partition; return how many records wait."""
+
+    def obstacles(self) -> list[str]:
+        """Say why it is not ready, as far as the job is concerned."""
+
+    def renewed(self, topic_id: str) -> None:
+        """Go on with the input that was deleted and made again, or end."""
+
+    def leave(self) -> None:
+        """Do what is left before the end, with all committed."""
+
+    def close(self) -> None:
+        """Let go of everything."""

@@ -1,0 +1,249 @@
+"""What joins the subclasses of all partitions under global identities, exactly once like the service's own.
+
+Its state is what the topics hold: the latest summary of each subclass before the committed offset, the links, and the
+next identity, which is committed with the offset. So there is nothing to snapshot, and a start is a reading of two
+small topics. Links are taken at their word: whatever compaction has removed of the summaries, an identity stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, restore
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.values import DecodeError
+
+from ..client import Committed, Offset, Refused, read_all
+from ..figures import Figures, PartitionFigures
+from ..settings import ServiceSettings
+from ..wire.messages import Outgoing, Received
+from ..wire.subclasses import Links, changes_told, name_of, parse_summary
+from .job import Group, Loaded, Waiting
+from .models import ModelFile
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+VERSION = "1"
+MOST_RECORDS = 100
+
+
+class Step(NamedTuple):
+    """What a transaction is made of: the state and the place before and after, and the summaries between."""
+
+    before: tuple[Reconciled, int]
+    after: tuple[Reconciled, int]
+    records: Sequence[Received]
+    left: Sequence[Summary]
+
+
+class Joining:
+    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.loop.Job`.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set, with the reconciliation's own group.
+    topic
+        Of the summaries.
+    model
+        The trained model.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(self, settings: ServiceSettings, topic: str, model: ModelFile, figures: Figures) -> None:
+        self._settings, self._topic, self._trained, self._figures = settings, topic, model.trained, figures
+        figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
+        self._state: tuple[Reconciled, int] | None = None
+        self._buffer: deque[Received] = deque()
+        self._left: list[Summary] = []
+        self._runs: dict[str, str] = {}
+        self._uncommitted = 0
+
+    def check(self, watch: Watch) -> None:
+        """Make sure that all summaries have one order."""
+        if watch.partitions > 1:
+            raise ConnectorError(
+                f"subclasses: topic {self._topic} has {watch.partitions} partitions; it needs one, so that a replay "
+                "has one order"
+            )
+
+    def renewed(self, topic_id: str) -> None:
+        """Go on with the summaries that were made again: they are joined to what the links hold."""
+        logger.warning("subclasses: topic %s was deleted and made again; it is read from its beginning", self._topic)
+
+    def turn(self) -> None:
+        """Do nothing."""
+
+    def rest(self) -> None:
+        """Do nothing: there is nothing to snapshot."""
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def obstacles(self) -> list[str]:
+        """There are none of its own."""
+        return []
+
+    # Where it stands.
+
+    @property
+    def owned(self) -> Sequence[int]:
+        """The one partition, once it is loaded."""
+        return () if self._state is None else (0,)
+
+    def load(self, number: int, where: Committed) -> Loaded | Waiting:
+        """Read what is stored, up to where it stands; what was left out for want of the model is taken in first."""
+        at = where.first if where.offset is None else where.offset
+        if at > where.end:
+            return Waiting(f"offset {at} was committed, and it ends at {where.end}")
+        next_id = 0 if where.offset is None else _next_id(where.metadata)
+        stored = Links({}, {})
+        for received in read_all(self._settings, self._settings.links):
+            self._figures.turn()
+            try:
+                stored.read(received)
+            except DecodeError as error:
+                logger.warning("%s at %d is left: %s", self._settings.links, received.offset, error)
+        next_id = max([next_id, *(key + 1 for key in (*stored.links.values(), *stored.merged))])
+        if where.offset is not None and next_id and not stored.links:
+            raise ConnectorError(
+                f"links: {next_id} identities were given and {self._settings.links} holds none of them; "
+                "bring the topic back (cleanup.policy=compact), or take another group"
+            )
+        self._runs = {}
+        summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
+        state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
+        logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
+        left = sorted(local for local in state.said if local not in state.links)
+        if left:
+            logger.info("%d summaries were left by another model and are taken in now", len(left))
+        self._left = [Summary(local, state.said[local]) for local in left]
+        self._state = state, at
+        self._figures.partitions[0] = PartitionFigures(at)
+        return Loaded(at)
+
+    def let_go(self, number: int) -> None:
+        """Forget everything: it is another's, or is to be loaded again."""
+        self._state = None
+        self._figures.partitions.clear()
+        self._buffer.clear()
+        self._left, self._uncommitted = [], 0
+
+    def stands_at(self, number: int, committed: Offset | None) -> bool:
+        """Say whether it is where the broker says that it is."""
+        return self._state is not None and committed in (None, _offset(self._state))
+
+    # One transaction.
+
+    def take(self, number: int, records: list[Received]) -> None:
+        """Buffer what was read."""
+        if self._state is not None:
+            self._buffer.extend(records)
+
+    def look(self, number: int) -> int:
+        """Say how many summaries wait."""
+        return len(self._buffer) + self._uncommitted
+
+    def prepare(self) -> Group | None:
+        """Take in what was read, and make what it changes."""
+        if self._state is None or not (self._buffer or self._left):
+            return None
+        before, messages, begun = self._state, [], time.perf_counter()
+        state, at = before
+        left, self._left = self._left, []
+        for summary in left:
+            state, more = self._take_in(state, summary, f"{at}-{name_of(summary.local)}", -1)
+            messages += more
+        records = [self._buffer.popleft() for _ in range(min(len(self._buffer), MOST_RECORDS))]
+        for received in records:
+            found = self._parse(received)
+            if found is not None:
+                state, more = self._take_in(state, found, str(received.offset), received.timestamp)
+                messages += more
+            at = received.offset + 1
+        self._figures.observe("batch", time.perf_counter() - begun)
+        self._state = state, at
+        self._uncommitted += len(records)
+        return Group(Step(before, self._state, records, left), messages, {0: _offset(self._state)})
+
+    def undo(self, group: Group) -> None:
+        """Go back to what was before."""
+        step: Step = group.content
+        if self._state is not None:
+            self._state, self._left = step.before, [*step.left, *self._left]
+            self._buffer.extendleft(reversed(step.records))
+            self._uncommitted -= len(step.records)
+
+    def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
+        """Nothing can go in place of a link.
+
+        Raises
+        ------
+        ConnectorError
+            Always.
+        """
+        place, error = refused[0]
+        raise ConnectorError(
+            f"topic {group.messages[place].topic} does not take a message: {error}; give it the settings that "
+            "`stream-osr topics --create` does"
+        )
+
+    def done(self, group: Group) -> None:
+        """Count what was published."""
+        step, figures = group.content, self._figures
+        self._uncommitted = max(0, self._uncommitted - len(step.records))
+        figures.add("records", 0, len(step.records))
+        figures.add("events", 0, sum(message.topic == self._settings.global_events for message in group.messages))
+        if 0 in figures.partitions:
+            figures.partitions[0].position = step.after[1]
+
+    def _parse(self, received: Received) -> Summary | None:
+        """Read a summary; None: it cannot be used now, which the log says."""
+        self._figures.turn()
+        try:
+            summary = parse_summary(received, self._runs, self._trained)
+        except DecodeError as error:
+            logger.warning("%s at %d is left: %s", self._topic, received.offset, error)
+            return None
+        if summary is None:
+            logger.warning("%s at %d is left: it is of another model", self._topic, received.offset)
+        elif summary.statistics is not None:
+            self._runs[summary.local.place] = summary.local.run
+        return summary
+
+    def _take_in(
+        self, state: Reconciled, summary: Summary, at: str, timestamp: int
+    ) -> tuple[Reconciled, list[Outgoing]]:
+        known = self._trained.known
+        state, changes = reconcile(state, summary, known.prior, known.location)
+        for key in changes.emerged:
+            logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
+        topics = self._settings.links, self._settings.global_events
+        source, name = f"/{self._settings.group}/{self._topic}", f"{self._topic}-0-{at}"
+        return state, changes_told(
+            self._trained, topics, summary.local, state, changes, id=name, source=source, timestamp=timestamp
+        )
+
+
+def _offset(state: tuple[Reconciled, int]) -> Offset:
+    """Make what is committed: how far it is, and the next identity."""
+    return Offset(state[1], f"{VERSION} {state[0].next_id}")
+
+
+def _next_id(metadata: str) -> int:
+    version, _, number = metadata.partition(" ")
+    if version != VERSION or not number.isdecimal():
+        raise ConnectorError(
+            f"the committed offset carries {metadata[:40]!r}, which `stream-osr reconcile` did not write; take "
+            "another group"
+        )
+    return int(number)

@@ -1,0 +1,153 @@
+"""When snapshots are written: now and then, before the text beside the committed offset is full, and at the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from stream_osr.errors import ConnectorError, PersistenceError
+
+from ..client import Offset
+from ..figures import Figures
+from ..patience import Seldom
+from ..settings import ServiceSettings
+from ..wire.boundaries import MOST_CHARACTERS
+from .incarnations import Incarnations
+from .owned import Owned
+from .partition import RULES, Partition
+from .recovery import Recovery
+from .snapshots import Snapshots
+
+logger = logging.getLogger("stream_osr.kafka")
+
+RETRY_SECONDS = 10.0
+"""Before a snapshot that could not be written is tried again, where the way on depends on it."""
+
+FEW_STEPS = 100
+"""Their text always fits."""
+
+
+class Keeper:
+    """Writes snapshots of the partitions of a worker, always as they are committed.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    snapshots
+        Where they go.
+    recovery
+        Knows what is committed beside an offset.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(self, settings: ServiceSettings, snapshots: Snapshots, recovery: Recovery, figures: Figures) -> None:
+        self._settings, self._snapshots, self._recovery, self._figures = settings, snapshots, recovery, figures
+        self._seldom = Seldom(logger)
+
+    def keep(self, partitions: Mapping[int, Owned]) -> None:
+        """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
+        now = time.monotonic()
+        for number, owned in partitions.items():
+            if (
+                owned.state.rules != RULES
+                and not (owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state))
+                and self._may_try(owned, now)
+            ):
+                self._upgrade(number, owned)
+        full = [
+            number
+            for number, owned in partitions.items()
+            if not owned.replay and self._is_full(owned.state) and self._may_try(owned, now)
+        ]
+        for number in full:
+            self._try(number, partitions[number])
+        due = [
+            (owned.written, number)
+            for number, owned in partitions.items()
+            if not owned.replay
+            and now - owned.written >= self._settings.snapshot_interval
+            and owned.state.history.last not in owned.snapshots[-1:]
+        ]
+        if due and not full:
+            number = min(due)[1]
+            self._try(number, partitions[number])
+
+    def leave(self, partitions: Mapping[int, Owned]) -> None:
+        """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""
+        ends = time.monotonic() + self._settings.stop_timeout / 2
+        for number, owned in sorted(partitions.items()):
+            if time.monotonic() < ends and not owned.replay:
+                self._try(number, owned)
+
+    def newest(self, incarnations: Incarnations) -> dict[int, int]:
+        """Say how far each partition of the life before had come by its snapshots."""
+        reached: dict[int, int] = {}
+        for place in self._snapshots.places():
+            if place.topic == self._settings.input and incarnations.is_before(place.lineage):
+                reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
+        return reached
+
+    def offset(self, number: int, state: Partition) -> Offset:
+        """Make what is committed of a partition.
+
+        Raises
+        ------
+        ConnectorError
+            If it does not fit any more beside the offset.
+        """
+        text = self._recovery.progress(state).text()
+        if len(text) > MOST_CHARACTERS:
+            raise ConnectorError(
+                f"{self._settings.input}/{number}: no snapshot could be written for so long that the ends of the "
+                "micro-batches since no longer fit beside the committed offset; see the log for the reason"
+            )
+        return Offset(state.history.last.offset, text)
+
+    def _upgrade(self, number: int, owned: Owned) -> None:
+        """Let a stream that goes by earlier rules go on by ours: cut it where it stands, at a snapshot."""
+        self._try(number, owned)
+        upgraded = self._recovery.upgraded(owned.state, owned.snapshots)
+        if upgraded is not None:
+            logger.info("%s/%d goes on by the rules of this version", self._settings.input, number)
+            owned.state, owned.snapshots = upgraded, owned.snapshots[-1:]
+
+    @staticmethod
+    def _may_try(owned: Owned, now: float) -> bool:
+        return not owned.failed or now - owned.written >= RETRY_SECONDS
+
+    def _is_full(self, state: Partition) -> bool:
+        """Say whether the boundaries take more than half of the room that they have."""
+        steps = len(state.history.steps)
+        return steps >= FEW_STEPS and len(self._recovery.progress(state).text()) > MOST_CHARACTERS // 2
+
+    def _try(self, number: int, owned: Owned) -> None:
+        place = f"{self._settings.input}/{number}"
+        try:
+            self._write(number, owned)
+        except PersistenceError as error:
+            owned.written, owned.failed = time.monotonic(), True
+            self._seldom.say(place, f"no snapshot of {place}: {error}", logging.ERROR)
+        else:
+            owned.failed = False
+            self._seldom.forget(place)
+
+    def _write(self, number: int, owned: Owned) -> None:
+        """Write a partition as it was committed; boundaries before the snapshot before are not needed any more."""
+        at = owned.state.history.last
+        if at in owned.snapshots[-1:]:
+            return
+        begun = time.perf_counter()
+        self._snapshots.write(self._settings.input, number, owned.state)
+        owned.snapshots.append(at)
+        del owned.snapshots[:-2]
+        history = owned.state.history
+        owned.state = owned.state._replace(history=history.since(owned.snapshots[0]))
+        if self._is_full(owned.state):
+            owned.state = owned.state._replace(history=history.since(at))
+        owned.written = time.monotonic()
+        self._figures.observe("snapshot", time.perf_counter() - begun)
+        if number in self._figures.partitions:
+            self._figures.partitions[number].snapshot = owned.written

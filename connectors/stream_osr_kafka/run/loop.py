@@ -1,0 +1,254 @@
+"""The loop of a worker: read, prepare, publish with the offsets in one transaction, again.
+
+What is done with what is read is a :class:`.job.Job`: the service's own, or that of the reconciliation. A job
+moves forward by values; a transaction that fails is undone, and the committed offsets tell what is true.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from ..client import ClientError, Kind, Place, quieten, start_explained
+from ..exits import NoBrokerError, NoRightError, NoTopicError
+from ..figures import STARTING, Figures
+from ..patience import Backoff, Seldom
+from ..settings import ServiceSettings
+from .job import Group, Job
+from .leaving import CLOSE_SECONDS
+from .loading import Loading
+from .reading import POLL_SECONDS, Reader
+from .telling import Telling
+from .transactions import InDoubtError, Running, Transactions, UnpublishableError
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+
+class Loop:
+    """A job, fed and published.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    job
+        What is done.
+    reader
+        What it reads.
+    transactions
+        How it publishes.
+    watch
+        What is seen of the topics meanwhile.
+    figures
+        Where it tells how it goes.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        job: Job,
+        reader: Reader,
+        transactions: Transactions,
+        watch: Watch,
+        figures: Figures,
+    ) -> None:
+        self._settings, self._job, self._reader = settings, job, reader
+        self._transactions, self._watch, self.figures = transactions, watch, figures
+        self._topic = watch.input
+        self._backoff = Backoff()
+        self._loading = Loading(job, reader, transactions, watch)
+        self._seldom = Seldom(logger)
+        self._doubtful: Group | None = None
+        self._trouble = ""
+        self._telling = Telling(job, reader, watch, figures, settings.max_wait)
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        quieten()
+        self.figures.obstacles = (STARTING,)
+        try:
+            while not stop() and not self._is_open():
+                self.figures.turn()
+                time.sleep(POLL_SECONDS)
+            while not stop():
+                self.figures.turn()
+                self._read()
+                if self._doubtful is None:
+                    self._loading.load()
+                self._job.turn()
+                self._publish()
+                if self._doubtful is None:
+                    self._job.rest()
+                self._telling.look(self._loading.waiting, self._trouble)
+            if self._doubtful is None:
+                self._job.leave()
+        finally:
+            self._close()
+
+    # Beginning and end.
+
+    def _is_open(self) -> bool:
+        """Connect. The first time an answer is wanted; a process that has had one before is patient."""
+        if not self._backoff.due:
+            return False
+        try:
+            self._open()
+        except (NoBrokerError, NoTopicError, NoRightError) as error:
+            if not self.figures.opened:
+                raise
+            self._close()
+            self._backoff.fail()
+            self._seldom.say("open", str(error))
+            return False
+        self._backoff.succeed()
+        return True
+
+    def _open(self) -> None:
+        """Make sure that all is there, and connect."""
+        with start_explained(self._settings):
+            self._watch.open()
+            self._job.check(self._watch)
+            self._reader.open()
+            self._reader.committed(0)  # the right to be of the group
+            try:
+                self._transactions.open()
+            except InDoubtError as error:
+                cause = error.__cause__
+                if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
+                    raise NoRightError(
+                        f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
+                        f"(WRITE on the transactional id {self._settings.group}-{self._settings.instance})"
+                    ) from None
+                logger.warning("no transaction can be begun yet: %s", error)
+        self._watch.start()
+        self.figures.opened = True
+
+    def _close(self) -> None:
+        self._watch.close()
+        self._reader.close()
+        self._job.close()
+        self._transactions.close(CLOSE_SECONDS)
+
+    # Reading.
+
+    def _read(self) -> None:
+        """Take what was read of partitions that are ours, after letting go of those that are not any more."""
+        polled = self._reader.poll(wait=self._doubtful is not None or not self._backoff.due)
+        gone = self._reader.gone()
+        for number in gone:
+            self._job.let_go(number)
+            told = "is let go until the brokers answer" if self._reader.trouble else "is another worker's now"
+            logger.info("%s/%d %s", self._topic, number, told)
+        if gone:
+            self._loading.forget(*gone)
+            self.figures.add("rebalances", by=not self._reader.trouble)
+        renewed = self._watch.renewed(self._reader.topic_id)
+        if renewed:
+            self._start_over(renewed)
+            return
+        for number, records in polled.items():
+            self._job.take(number, records)
+
+    def _start_over(self, topic_id: str) -> None:
+        """Forget what was read of an input that was deleted and made again."""
+        self._job.renewed(topic_id)
+        self._watch.accept(topic_id)
+        for number in self._job.owned:
+            self._job.let_go(number)
+        self._doubtful, self._trouble = None, ""
+        self._loading.forget(*self._loading.waiting)
+        self._reader.renew()
+        self._reader.gone()
+
+    # Publishing.
+
+    def _publish(self) -> None:
+        """Publish whatever is ready; while one transaction is under way, the next is prepared."""
+        if not self._backoff.due or (self._doubtful is not None and not self._clear_up(self._doubtful)):
+            return
+        if self._trouble and not any(self._job.look(number) for number in self._job.owned):
+            self._trouble = ""  # what failed is another's now; whether the next one would fail nobody knows
+        running: tuple[Group, Running] | None = None
+        ahead: Group | None = None
+        try:
+            while True:
+                ahead = self._job.prepare()
+                while running is not None:
+                    running = self._finished(*running)
+                if ahead is None:
+                    break
+                running = ahead, self._begin(ahead)
+                ahead = None
+        except (InDoubtError, ClientError) as error:
+            if ahead is not None:
+                self._job.undo(ahead)
+            self._doubtful = None if running is None else running[0]
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
+            self.figures.add("failed")
+            self.figures.counts["abandoned", -1] = self._transactions.stuck
+
+    def _begin(self, group: Group) -> Running:
+        self._transactions.open()
+        offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
+        return self._transactions.begin(group.messages, offsets, self._reader.membership)
+
+    def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
+        """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
+        try:
+            self._transactions.finish(running)
+        except UnpublishableError as error:
+            self.figures.add("retried")
+            refused = self._transactions.culprits(group.messages, error.refused, self.figures.turn)
+            group = self._job.instead(group, refused)
+            return group, self._begin(group)
+        self.figures.observe("transaction", running.seconds)
+        self._note_commit(group)
+        return None
+
+    def _note_commit(self, group: Group) -> None:
+        self.figures.add("transactions")
+        self._telling.committed = time.monotonic()
+        self._backoff.succeed()
+        if self._trouble:
+            self._trouble = ""
+            self._seldom.forget("failed")
+            logger.info("transactions are committed again")
+        self._job.done(group)
+
+    def _clear_up(self, group: Group) -> bool:
+        """Find out what became of a transaction, and put back what has not been committed; False: not known yet.
+
+        The next producer makes the broker end it one way or the other. Then the committed offsets tell the truth:
+        the state before it, the state after it, or something else, when the partition has gone to another worker.
+        """
+        try:
+            self._transactions.open()
+            truth = {number: self._reader.committed(number) for number in group.offsets}
+        except (ClientError, InDoubtError) as error:
+            self._trouble = str(error)
+            self._backoff.fail()
+            self._seldom.say("failed", f"waiting for the brokers: {error}")
+            return False
+        self._doubtful = None
+        if truth == dict(group.offsets):
+            logger.info("the transaction was committed after all")
+            self._note_commit(group)
+            return True
+        self._job.undo(group)
+        self.figures.add("retried")
+        for number in group.offsets:
+            if number in self._job.owned and not self._job.stands_at(number, truth[number]):
+                logger.warning("%s/%d was committed elsewhere than by us, and is loaded again", self._topic, number)
+                self._job.let_go(number)
+                self._reader.put_off(number)
+        return True

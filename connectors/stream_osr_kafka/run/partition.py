@@ -1,0 +1,159 @@
+"""The stream of one partition as a value: records and labels in, the next value and what is to be published out."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections import deque
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import NamedTuple
+
+from stream_osr import OpenSetRecognizer
+
+from ..commands.labelling import Command, apply
+from ..wire.boundaries import Boundary, History
+from ..wire.messages import Decoder, Origin, Received, Refusal, origin_of
+from ..wire.outcome import Outcome
+from .closing import close, close_without_culprits
+from .taking import Taken
+
+logger = logging.getLogger("stream_osr.kafka")
+
+RULES = 4
+"""4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
+3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
+2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
+by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
+
+
+class Partition(NamedTuple):
+    """Everything about one partition that has to outlive a crash.
+
+    Attributes
+    ----------
+    model
+        Its recognizer; a step works on a copy.
+    waiting
+        Records that have no final decision yet (``decision_delay``), in order.
+    lineage
+        Identity of this run of micro-batches.
+    history
+        Where they ended.
+    rules
+        By which rules records are taken or refused; a stream goes on by those that it was begun with, so that a
+        replay comes to the same.
+    """
+
+    model: OpenSetRecognizer
+    waiting: tuple[Origin, ...]
+    lineage: str
+    history: History
+    rules: int = RULES
+
+
+def seed_of(seed: int, topic: str, partition: int) -> int:
+    """Derive the seed of a partition's recognizer.
+
+    >>> seed_of(0, "sensors", 3) == seed_of(0, "sensors", 3) != seed_of(0, "sensors", 4)
+    True
+    """
+    digest = hashlib.sha256(f"{seed} {topic} {partition}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True) -> Partition:
+    """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
+    return Partition(model, (), secrets.token_hex(4), History(start, fresh))
+
+
+def step(
+    partition: Partition,
+    place: tuple[str, int],
+    records: Sequence[Received],
+    commands: Iterable[Command],
+    end: Boundary,
+    decode: Decoder,
+) -> tuple[Partition, Outcome]:
+    """Close one micro-batch.
+
+    A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
+    error of ours, the records by which it fails are refused (by the rules 1 all are), or, if they cannot be told from
+    the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the recognizer counts
+    what was refused, and the same records give the same result again.
+
+    Parameters
+    ----------
+    partition
+        The stream so far; it does not change.
+    place
+        Topic and number of the partition.
+    records
+        Of the micro-batch, in order; those that are refused belong to it as well.
+    commands
+        What people have asked for since the last micro-batch; takes effect before this one.
+    end
+        Where it ends.
+    decode
+        Makes instances of records.
+    """
+    begun = copy(partition.model)
+    begun.limited = partition.rules >= 4
+    left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
+    model, taken = _close(partition, place, begun, records, end, decode)
+    waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
+    decisions = [(waiting.popleft(), decision) for decision in model.drain()]
+    events = list(model.drain_events())
+    following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
+    return following, Outcome(
+        end,
+        decisions,
+        events,
+        taken.refused,
+        len(taken.labelled),
+        taken.skipped,
+        str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}",
+        records[-1].timestamp if records else -1,
+        taken.missing,
+        taken.values,
+        left,
+    )
+
+
+def _close(
+    partition: Partition,
+    place: tuple[str, int],
+    begun: OpenSetRecognizer,
+    records: Sequence[Received],
+    end: Boundary,
+    decode: Decoder,
+) -> tuple[OpenSetRecognizer, Taken]:
+    """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
+    closed = close(begun, records, decode, partition.rules)
+    if closed.error is None:
+        return closed.model, closed.taken
+    failed = "%s/%d: the micro-batch that ends at %d failed; "
+    culprits: list[tuple[Received, Refusal]] = []
+    taken, error = closed.taken, closed.error
+    if partition.rules >= 2:
+        closed, culprits = close_without_culprits(begun, records, decode, partition.rules, closed)
+    if closed.error is None:
+        closed.model.count_refused(len(culprits))
+        offsets = ", ".join(str(received.offset) for received, _ in culprits)
+        logger.error(
+            failed + "dead letters are the records by which it does: %s", *place, end.offset, offsets, exc_info=error
+        )
+        return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
+    logger.error(failed + "its records are dead letters", *place, end.offset, exc_info=error)
+    lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
+    refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
+    labelled = [] if partition.rules >= 2 else taken.labelled
+    model = copy(partition.model)
+    model.count_refused(len(refused))
+    return model, Taken(refused=refused, labelled=labelled, skipped=taken.skipped)
+
+
+def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
+    return sorted(refused, key=lambda pair: pair[0].offset)

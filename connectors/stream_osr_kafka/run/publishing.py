@@ -1,0 +1,166 @@
+"""What micro-batches publish, as messages; and what goes in place of one that a topic does not take."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stream_osr import TrainedModel
+from stream_osr.discovery.reconcile import Local
+from stream_osr.engine.summaries import to_say
+from stream_osr.errors import ConnectorError
+
+from ..client import ClientError, Refused
+from ..figures import Figures
+from ..settings import ServiceSettings
+from ..wire.messages import Message, Origin, Outgoing, Received, Refusal
+from ..wire.outcome import Outcome
+from ..wire.publisher import Publisher
+from ..wire.subclasses import summary
+from ..wire.timestamps import HEADER, clamped
+from .partition import Partition
+from .topics import Takes
+
+logger = logging.getLogger("stream_osr.kafka")
+
+REFUSED = ("stream-osr.value", b"refused")
+"""Header of a dead letter that was sent without its value because the topic did not take it."""
+
+EVER = -math.inf, math.inf
+
+NO_TIME = -1
+"""A timestamp that every topic takes: none."""
+
+
+class Batch(NamedTuple):
+    """A micro-batch that has been closed and not yet published."""
+
+    number: int
+    before: Partition
+    after: Partition
+    records: list[Received]
+    outcome: Outcome
+
+
+class Publishing:
+    """Makes the messages of a worker.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    trained
+        The model, for summaries of its subclasses.
+    publisher
+        Encodes decisions, events and dead letters.
+    takes
+        Says what the topics take now, by name.
+    figures
+        Where it counts timestamps that were replaced.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        trained: TrainedModel,
+        publisher: Publisher,
+        takes: Callable[[], Mapping[str, Takes]],
+        figures: Figures,
+    ) -> None:
+        self._settings, self._trained, self._publisher = settings, trained, publisher
+        self._takes, self._figures = takes, figures
+
+    def messages(self, one: Batch) -> list[Outgoing]:
+        """Make all messages of a micro-batch, in order."""
+        now, takes = int(1000 * time.time()), self._takes()
+        between = {topic: its.times.between(now) for topic, its in takes.items()}
+        made = [*self._outcome(one), *self._summaries(one)]
+        for place, message in enumerate(made):
+            oldest, newest = between.get(message.topic, EVER)
+            if message.timestamp is not None and not oldest <= message.timestamp <= newest:
+                made[place] = clamped(message, takes[message.topic].times, now)
+                self._figures.add("clamped", message.partition)
+        return made
+
+    def instead(
+        self, messages: Sequence[Outgoing], closed: Sequence[Batch], refused: Sequence[Refused]
+    ) -> list[Outgoing]:
+        """Replace the messages that were refused, each by what is more likely to be taken; every one is told of.
+
+        Raises
+        ------
+        ConnectorError
+            If nothing is left that could go in place of one.
+        """
+        out: list[Outgoing | None] = list(messages)
+        for place, error in refused:
+            out[place] = self._instead(messages[place], closed, error)
+        return [message for message in out if message is not None]
+
+    def _outcome(self, one: Batch) -> Iterator[Outgoing]:
+        publish = self._publisher._replace(model=one.before.model.trained.fingerprint)
+        yield from publish.decisions(one.number, one.outcome.decisions)
+        yield from publish.events(one.number, one.outcome)
+        yield from publish.dead_letters(one.outcome.refused)
+
+    def _summaries(self, one: Batch) -> Iterator[Outgoing]:
+        """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
+        topic = self._settings.subclasses
+        if topic is None:
+            return
+        before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
+        if one.before.lineage != one.after.lineage:  # another model: what goes on is said anew
+            before = {key: its for key, its in before.items() if key not in after}
+        place = f"{self._settings.input}/{one.number}"
+        for said in to_say(before, after, one.outcome.events):
+            local = Local(place, one.after.lineage, said.id)
+            name = f"{self._publisher.name}-{one.number}-{one.outcome.place}-{said.id}"
+            yield summary(self._trained, topic, local, said, id=name, source=f"/{self._settings.group}/{place}")
+
+    def _instead(self, message: Outgoing, closed: Sequence[Batch], error: ClientError) -> Outgoing | None:
+        settings, about = self._settings, f"{self._settings.input}/{message.partition}"
+        if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
+            logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
+            self._figures.add("clamped", message.partition)
+            told = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
+            return message._replace(timestamp=NO_TIME, headers=[*message.headers, *told])
+        if message.topic == settings.output:
+            logger.error(
+                "%s: the decision of %d cannot be published and is a dead letter: %s", about, message.offset, error
+            )
+            received = _received(message, closed)
+            (letter,) = self._publisher.dead_letters([(received, Refusal("PUBLISH", error))])
+            return letter
+        if message.topic == settings.dead_letters:
+            if REFUSED in message.headers:
+                raise ConnectorError(
+                    f"{about}: the dead letter of {message.offset} cannot be published: {error}; give topic "
+                    f"{message.topic} a larger max.message.bytes"
+                )
+            logger.error("%s: the dead letter of %d is published without its value: %s", about, message.offset, error)
+            ours = [each for each in message.headers if each[0].startswith("__connect.errors.")]
+            return message._replace(key=b"", value=None, headers=[*ours, REFUSED])
+        logger.error("%s: a message to topic %s is left out: %s", about, message.topic, error)
+        return None
+
+
+def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
+    """Find the record that a decision is about; one that was held back is not kept as it was."""
+    for one in closed:
+        for record in one.records:
+            if one.number == message.partition and record.offset == message.offset:
+                return record
+    for one in closed:
+        for origin, _ in one.outcome.decisions:
+            if one.number == message.partition and origin.offset == message.offset:
+                return _of_origin(message, origin)
+    return Message(message.topic, message.partition, message.offset, -1, message.key, None, [])
+
+
+def _of_origin(message: Outgoing, origin: Origin) -> Received:
+    return Message(
+        message.topic, message.partition, origin.offset, origin.timestamp, origin.key, None, list(origin.headers)
+    )

@@ -1,0 +1,290 @@
+"""What a member of the group reads: its consumer, replaced whenever it fails, and the partitions that it has.
+
+Partitions come and go inside `poll` only. One that comes is held back until somebody says where it begins.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+from ..client import ClientError, Committed, Consumer, GroupConsumer, Kind, Offset, Unreadable, remedy_of
+from ..figures import Figures
+from ..patience import Backoff, Seldom, Strikes
+from ..settings import ServiceSettings
+from ..wire.messages import Received
+from .leaving import CLOSE_SECONDS, close
+
+logger = logging.getLogger("stream_osr.kafka")
+
+POLL_SECONDS = 0.1
+SWEEP_SECONDS = 30.0
+
+FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
+"""Seconds before a record that cannot be read is fetched again: doubled each time."""
+
+MakeConsumer = Callable[[ServiceSettings, str, int, Unreadable], Consumer]
+
+
+class Held(NamedTuple):
+    """A partition whose record at an offset cannot be read: how long it is left alone, and until when."""
+
+    offset: int
+    seconds: float
+    until: float
+
+
+class Reader:
+    """The consumer of a topic.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    topic
+        What it reads.
+    most
+        Records that a poll may bring.
+    figures
+        Where it counts consumers made and fetches that could not be unpacked.
+    make
+        Maker of the client.
+
+    Attributes
+    ----------
+    trouble
+        Why nothing can be read at the moment; empty: nothing is wrong.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        topic: str,
+        most: int,
+        figures: Figures,
+        make: MakeConsumer = GroupConsumer,
+    ) -> None:
+        self._settings, self._topic, self._most, self._figures, self._make = settings, topic, most, figures, make
+        self._client: Consumer | None = None
+        self._begun: set[int] = set()
+        self._gone: set[int] = set()
+        self._held: dict[int, Held] = {}
+        self._waiting = False
+        self._strikes = Strikes(settings, figures)
+        self._backoff = Backoff(longest=5.0)
+        self._seldom = Seldom(logger)
+        self.trouble = ""
+        self._swept = time.monotonic()
+
+    def open(self) -> None:
+        """Connect and join the group.
+
+        Raises
+        ------
+        ClientError
+            If no broker answers, or none that we can talk to.
+        """
+        self._client = self._make(self._settings, self._topic, self._most, self._hold)
+        self._waiting = False
+        self._figures.add("consumers")
+
+    def close(self) -> None:
+        """Leave, without waiting for long."""
+        client, self._client = self._client, None
+        if client is not None:
+            close(client.close, CLOSE_SECONDS)
+
+    def renew(self) -> None:
+        """Take another client, and everything that this one has as lost."""
+        self.close()
+        self._gone.update(self._begun)
+
+    @property
+    def joined(self) -> bool:
+        """It is a member of the group, as far as it knows."""
+        return self._client is not None and self._client.joined
+
+    @property
+    def assigned(self) -> frozenset[int]:
+        """Partitions that the group has given and that :meth:`begin` has not begun."""
+        return frozenset() if self._client is None else frozenset(self._client.assigned)
+
+    @property
+    def membership(self) -> Any:
+        """What a producer needs so that offsets of a stale member are refused."""
+        return self._own.membership
+
+    @property
+    def topic_id(self) -> str:
+        """Id of the topic, as far as the client knows it."""
+        return "" if self._client is None else self._client.topic_id
+
+    @property
+    def unreadable(self) -> list[int]:
+        """Partitions that cannot be read on."""
+        return sorted(self._held)
+
+    # What comes, and what goes.
+
+    def poll(self, *, wait: bool = False) -> dict[int, list[Received]]:
+        """Read what is there, by partition; with a client that has failed or no broker, nothing.
+
+        Parameters
+        ----------
+        wait
+            Read nothing, and stay a member: what was read before cannot be published now.
+
+        Raises
+        ------
+        TakenError
+            If another member has our name.
+        ConnectorError
+            If no patience will help.
+        """
+        try:
+            if self._client is None:
+                if not self._backoff.due:
+                    time.sleep(POLL_SECONDS)
+                    return {}
+                self.open()
+            self._sweep()
+            self._fetch_held()
+            self._pause(wait)
+            polled = self._own.poll(POLL_SECONDS)
+            self._gone.update(self._own.lost)
+            self._own.lost.clear()
+        except ClientError as error:  # after any error the client may be wedged: a new one is not
+            self._fail(error)
+            return {}
+        if self.trouble:
+            self.trouble = ""
+            self._seldom.forget("trouble")
+            self._backoff.succeed()
+            logger.info("%s is read again", self._topic)
+        for number, records in polled.items():
+            held = self._held.get(number)
+            if held is not None and records[-1].offset >= held.offset:
+                del self._held[number]
+                logger.info("%s/%d can be read again", self._topic, number)
+        return {number: records for number, records in polled.items() if number in self._begun}
+
+    def gone(self) -> list[int]:
+        """Name the partitions that have gone since this was last asked."""
+        gone = sorted(self._gone)
+        self._gone.clear()
+        self._begun.difference_update(gone)
+        for number in gone:
+            self._held.pop(number, None)
+        return gone
+
+    def begin(self, number: int, offset: int) -> None:
+        """Read a partition from an offset on."""
+        self._own.begin(number, offset)
+        self._begun.add(number)
+        if self._waiting:
+            self._own.hold(number)
+
+    def put_off(self, number: int) -> None:
+        """Hold a partition back again, as if it had just been assigned, if it is still ours."""
+        if self._client is not None and self._client.has(number):
+            self._client.hold(number)
+            self._begun.discard(number)
+            self._client.assigned.add(number)
+
+    def where(self, number: int) -> Committed:
+        """Ask where a partition stands.
+
+        Raises
+        ------
+        ClientError
+            If no broker answers.
+        """
+        return self._own.where(number)
+
+    def committed(self, number: int) -> Offset | None:
+        """Ask what is committed of a partition; None: nothing.
+
+        Raises
+        ------
+        ClientError
+            If no broker answers.
+        """
+        return self._own.committed(number)
+
+    def position(self, number: int) -> int | None:
+        """Say which offset is read next; None: not known."""
+        try:
+            return None if self._client is None or not self._client.has(number) else self._client.position(number)
+        except ClientError as error:
+            self._seldom.say(
+                "position", f"the position in {self._topic}/{number} is not known: {error}", logging.INFO
+            )
+            return None
+
+    @property
+    def _own(self) -> Consumer:
+        if self._client is None:
+            raise ClientError(Kind.AGAIN, "there is no consumer at the moment")
+        return self._client
+
+    def _fail(self, error: ClientError) -> None:
+        self.trouble = f"{self._topic} cannot be read: {error}"
+        if self._client is None:
+            self._seldom.say("trouble", f"no broker at {self._settings.brokers}: {error}")
+        else:
+            self._seldom.say("trouble", f"the consumer failed and is replaced: {error}")
+        self.renew()
+        self._backoff.fail()
+        if error.kind is Kind.TAKEN:
+            self._strikes.strike()
+        if error.kind is Kind.FATAL:
+            raise ConnectorError(f"{self.trouble}; {remedy_of(error)}")
+
+    def _pause(self, wait: bool) -> None:
+        if wait != self._waiting:
+            self._waiting = wait
+            if wait:
+                self._own.hold(*self._begun)
+            else:
+                fetched = {number for number, held in self._held.items() if held.until == math.inf}
+                self._own.let_go_on(*(self._begun - (self._held.keys() - fetched)))
+
+    def _sweep(self) -> None:
+        """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
+        now = time.monotonic()
+        if now - self._swept >= SWEEP_SECONDS:
+            self._swept = now
+            gc.collect()
+
+    # What cannot be read.
+
+    def _hold(self, number: int, offset: int, error: Exception, remedy: str) -> None:
+        """Leave a partition alone that cannot be read on, for a while; the others go on. Nothing is skipped."""
+        held = self._held.get(number)
+        again = held is not None and held.offset == offset
+        seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
+        self._held[number] = Held(offset, seconds, time.monotonic() + seconds)
+        self._figures.add("unreadable", number)
+        logger.error(
+            "%s/%d cannot be read from %d on: %s; %s. Tried again in %.0f s; other partitions go on",
+            self._topic,
+            number,
+            offset,
+            error,
+            remedy,
+            seconds,
+        )
+
+    def _fetch_held(self) -> None:
+        """Fetch again what could not be read, when its time has come."""
+        now = time.monotonic()
+        for number, held in self._held.items():
+            if now >= held.until and number in self._begun and not self._waiting:
+                self._held[number] = held._replace(until=math.inf)
+                self._own.let_go_on(number)

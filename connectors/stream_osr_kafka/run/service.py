@@ -1,0 +1,73 @@
+"""One worker of the service: its parts, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..client import GroupConsumer, Producer, TransactionalProducer
+from ..figures import Figures
+from ..patience import Strikes
+from ..settings import ServiceSettings
+from .current_model import CurrentModel
+from .loop import Loop
+from .models import ModelFile
+from .reading import MakeConsumer, Reader
+from .snapshots import open_folder
+from .streams import Streams
+from .topics import topics_of
+from .transactions import Transactions
+from .watching import Watch
+
+
+class Service:
+    """One worker of the service.
+
+    Parameters
+    ----------
+    settings
+        What the operator has set.
+    model
+        The trained model; that of the settings if not given.
+    make_consumer, make_producer
+        Makers of the clients.
+    figures
+        Where it tells how it goes; its own if not given.
+
+    Raises
+    ------
+    PersistenceError
+        If the model or the folder of the snapshots cannot be used.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        *,
+        model: ModelFile | None = None,
+        make_consumer: MakeConsumer = GroupConsumer,
+        make_producer: Callable[[ServiceSettings], Producer] = TransactionalProducer,
+        figures: Figures | None = None,
+    ) -> None:
+        self.figures = Figures() if figures is None else figures
+        folder = open_folder(settings)
+        model = CurrentModel(settings, folder).model if model is None else model
+        streams = Streams(settings, model, folder, self.figures)
+        reader = Reader(settings, settings.input, streams.most_read, self.figures, make_consumer)
+        transactions = Transactions(
+            lambda: make_producer(settings),
+            settings.transaction_deadline,
+            settings.transaction_timeout,
+            Strikes(settings, self.figures),
+        )
+        watch = Watch(settings, topics_of(settings), self.figures)
+        self._loop = Loop(settings, streams, reader, transactions, watch, self.figures)
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Work until told to stop.
+
+        Raises
+        ------
+        ConnectorError
+            If it cannot go on without a person, or should be started again.
+        """
+        self._loop.run(stop)

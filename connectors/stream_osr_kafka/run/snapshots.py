@@ -1,0 +1,187 @@
+"""Snapshots of partitions: files that are written once, appear whole, and are named by what they hold.
+
+``TOPIC-PARTITION-OFFSET-LABELS-LINEAGE.osr``; they hold the stream's part of the recognizer, with the fingerprint of
+the trained part, and the records whose decisions are still held back.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import PersistenceError
+from stream_osr.persistence import read_archive, write_archive
+
+from ..settings import ServiceSettings
+from ..wire.boundaries import Boundary
+from ..wire.messages import Origin
+from .partition import Partition
+
+logger = logging.getLogger("stream_osr.kafka")
+
+VERSION = 1
+
+_NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+
+
+class Place(NamedTuple):
+    """What the name of a snapshot says.
+
+    Attributes
+    ----------
+    topic, number
+        The partition.
+    lineage
+        Of its stream.
+    at
+        The boundary.
+    """
+
+    topic: str
+    number: int
+    lineage: str
+    at: Boundary
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that has been read: the recognizer at a boundary, and the records that await their decisions."""
+
+    model: OpenSetRecognizer
+    waiting: tuple[Origin, ...]
+
+
+class Snapshots(NamedTuple):
+    """The folder of a group's snapshots, which all its workers see.
+
+    Attributes
+    ----------
+    folder
+        Where they are.
+    keep
+        How many are kept of each partition.
+    """
+
+    folder: Path
+    keep: int
+
+    def open(self) -> None:
+        """Make the folder, for its owner alone; one that is there keeps its rights.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be made, or written.
+        """
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            probe = self.folder / ".writable"
+            probe.touch()
+            probe.unlink(missing_ok=True)
+        except OSError as error:
+            raise PersistenceError(
+                f"cannot write to the folder of the snapshots, {self.folder}: {error.strerror}; set another as state"
+            ) from None
+
+    def write(self, topic: str, number: int, partition: Partition) -> Path:
+        """Write a partition as it is at its last boundary, and let go of old snapshots.
+
+        Raises
+        ------
+        PersistenceError
+            If it cannot be written.
+        """
+        at = partition.history.last
+        path = self.folder / f"{topic}-{number}-{at.offset:020}-{at.labels}-{partition.lineage}.osr"
+        model = partition.model
+        content = {
+            "version": VERSION,
+            "model": model.stream_state(),
+            "waiting": [_written(origin) for origin in partition.waiting],
+        }
+        write_archive(path, _kind(model.trained), content, model.trained.shared)
+        own = self._found(topic, number, partition.lineage)
+        for old in sorted(own)[: -self.keep]:
+            with suppress(OSError):
+                own[old].unlink()
+        return path
+
+    def boundaries(self, topic: str, number: int, lineage: str) -> list[Boundary]:
+        """Say where there are snapshots of a partition, the newest first."""
+        return sorted(self._found(topic, number, lineage), reverse=True)
+
+    def read(self, topic: str, number: int, lineage: str, at: Boundary, trained: TrainedModel) -> Snapshot | None:
+        """Read a snapshot; None, with a line in the log, if it has gone or cannot be used."""
+        path = self._found(topic, number, lineage).get(at)
+        if path is None:
+            return None
+        try:
+            content = read_archive(path, _kind(trained), trained.shared)
+            if content["version"] != VERSION:
+                raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
+            model = OpenSetRecognizer.from_stream_state(trained, content["model"])
+            return Snapshot(model, tuple(map(_origin, content["waiting"])))
+        except PersistenceError as error:
+            logger.warning("snapshot left aside: %s", error)
+        except Exception as error:  # what is whole and yet not ours can raise anything
+            logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
+        return None
+
+    def places(self) -> list[Place]:
+        """Say of what there are snapshots."""
+        return [place for place in map(place_of, self.folder.glob("*.osr")) if place is not None]
+
+    def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
+        places = ((place_of(path), path) for path in self.folder.glob("*.osr"))
+        return {place.at: path for place, path in places if place and place[:3] == (topic, number, lineage)}
+
+
+def place_of(path: Path) -> Place | None:
+    """Say what a snapshot is of, by its name; None: it is none.
+
+    >>> place_of(Path("sensors-3-00000000000000000256-2-77aa.osr"))
+    Place(topic='sensors', number=3, lineage='77aa', at=Boundary(offset=256, labels=2))
+    """
+    name = _NAME.fullmatch(path.name)
+    if name is None:
+        return None
+    return Place(
+        name["topic"], int(name["partition"]), name["lineage"], Boundary(int(name["offset"]), int(name["labels"]))
+    )
+
+
+def open_folder(settings: ServiceSettings) -> Path:
+    """Make the folder of a group, and return it.
+
+    Raises
+    ------
+    PersistenceError
+        If it cannot be made, or written.
+    """
+    snapshots = Snapshots(settings.state / settings.group, settings.snapshots)
+    snapshots.open()
+    return snapshots.folder
+
+
+def _kind(trained: TrainedModel) -> str:
+    return f"snapshot of a stream over the model {trained.fingerprint[:16]}"
+
+
+def _written(origin: Origin) -> tuple[Any, ...]:
+    """Turn bytes into text of the same bytes: archives hold text."""
+    key = None if origin.key is None else origin.key.decode("latin-1")
+    headers = tuple((name, None if value is None else value.decode("latin-1")) for name, value in origin.headers)
+    return origin.offset, origin.timestamp, key, headers
+
+
+def _origin(written: tuple[Any, ...]) -> Origin:
+    offset, timestamp, key, headers = written
+    return Origin(
+        offset,
+        timestamp,
+        None if key is None else key.encode("latin-1"),
+        tuple((name, None if value is None else value.encode("latin-1")) for name, value in headers),
+    )

@@ -1,0 +1,108 @@
+"""How it goes, told: lag, progress, and what stands between the records and the broker."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+from ..figures import Figures
+from ..patience import Seldom
+from .job import Job
+from .reading import Reader
+from .watching import Watch
+
+logger = logging.getLogger("stream_osr.kafka")
+
+LOOK_SECONDS = 0.5
+ALONE_SECONDS = 3.0
+"""How long a member that has no partition waits for one before it counts as one in reserve."""
+
+STILL_SECONDS = 15.0
+"""Work that waits for so long without a commit: it is not ready."""
+
+
+class Telling:
+    """Keeps the figures true, and says in a line when it becomes ready, or is not any more.
+
+    Parameters
+    ----------
+    job, reader, watch
+        What is told of.
+    figures
+        Where it is told.
+    max_wait
+        Seconds that a record may wait for others; None: for as long as it takes.
+
+    Attributes
+    ----------
+    committed
+        Moment of the latest commit, or of the last time that there was nothing to do.
+    """
+
+    def __init__(self, job: Job, reader: Reader, watch: Watch, figures: Figures, max_wait: float | None) -> None:
+        self._job, self._reader, self._watch, self._figures = job, reader, watch, figures
+        self._topic = watch.input
+        self._longest = math.inf if max_wait is None else STILL_SECONDS + max_wait
+        self._seldom = Seldom(logger)
+        self._looked = self.committed = time.monotonic()
+        self._joined = 0.0
+        self._was_ready = False
+
+    def look(self, unloaded: Mapping[int, str], trouble: str) -> None:
+        """Twice a second, tell how it goes.
+
+        Parameters
+        ----------
+        unloaded
+            Partitions that are ours and not loaded, and why.
+        trouble
+            Why transactions fail; empty: they do not.
+        """
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        waiting = 0
+        for number, figures in self._figures.partitions.items():
+            figures.pending = self._job.look(number)
+            figures.read = self._reader.position(number)
+            figures.end = self._watch.end(number)
+            waiting += figures.pending
+        if not self._figures.partitions:
+            self._figures.progress = None
+        elif not waiting and all(partition.lag == 0 for partition in self._figures.partitions.values()):
+            self.committed = self._figures.progress = now
+        else:
+            self._figures.progress = self.committed
+        self._tell(self._obstacles(waiting, now, unloaded, trouble))
+
+    def _obstacles(self, waiting: int, now: float, unloaded: Mapping[int, str], trouble: str) -> tuple[str, ...]:
+        found = self._watch.obstacles()
+        if self._reader.trouble:
+            found.append(self._reader.trouble)
+        elif not self._reader.joined:
+            found.append("not a member of the group yet")
+            self._joined = now
+        elif not self._figures.partitions and now - self._joined < ALONE_SECONDS:
+            found.append("the group has given it no partition yet")
+        found += [f"{self._topic}/{number} cannot be read on" for number in self._reader.unreadable]
+        found += [
+            f"{self._topic}/{number} is not loaded{why and ': '}{why}" for number, why in sorted(unloaded.items())
+        ]
+        found += self._job.obstacles()
+        if trouble:
+            found.append(f"transactions fail: {trouble}")
+        elif waiting and now - self.committed > self._longest:
+            found.append(f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read")
+        return tuple(found)
+
+    def _tell(self, obstacles: tuple[str, ...]) -> None:
+        self._figures.obstacles = obstacles
+        if not obstacles and not self._was_ready:
+            count = len(self._figures.partitions)
+            logger.info("ready: %d partitions live%s", count, "" if count else ", it stands by")
+        if obstacles and self._was_ready:
+            self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
+        self._was_ready = not obstacles

@@ -1,0 +1,133 @@
+"""What the topics of a service are, and what they take."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from stream_osr.errors import ConnectorError
+
+from ..client import Admin, ClientError
+from ..settings import ServiceSettings
+from ..wire.timestamps import Limits
+
+logger = logging.getLogger("stream_osr.kafka")
+
+USUAL_BYTES = 1_048_588
+"""``max.message.bytes`` where nobody has set it."""
+
+LEAST_BYTES = 1 << 18
+"""A decision with the longest key and headers that are taken fits into it, with thousands of classes."""
+
+SPARE_BYTES = 1 << 16
+"""What the headers add to a dead letter."""
+
+READ_FROM = {"input": ("READ",), "labels": ("READ",)}
+"""Topics that the service reads; it writes the others."""
+
+
+class Takes(NamedTuple):
+    """What a topic takes.
+
+    Attributes
+    ----------
+    bytes
+        Of a message at most (``max.message.bytes``).
+    times
+        Which timestamps it takes, and keeps.
+    told
+        The brokers have said so when last asked; otherwise it is what they said before, or the usual.
+    """
+
+    bytes: int = USUAL_BYTES
+    times: Limits = Limits()
+    told: bool = True
+
+
+def topics_of(settings: ServiceSettings) -> dict[str, str]:
+    """Names of the topics by what they are for."""
+    topics = {
+        "input": settings.input,
+        "output": settings.output,
+        "events": settings.events,
+        "dead_letters": settings.dead_letters,
+    }
+    further = {"labels": settings.labels, "subclasses": settings.subclasses}
+    return topics | {name: topic for name, topic in further.items() if topic is not None}
+
+
+def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
+    """Names of the topics of the service, and of the reconciliation if its workers publish summaries."""
+    if settings.subclasses is None:
+        return topics_of(settings)
+    return topics_of(settings) | {"links": settings.links, "global_events": settings.global_events}
+
+
+def takes_of(admin: Admin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
+    """Ask what topics take; where the brokers do not tell, it is what it was before, or the usual.
+
+    Parameters
+    ----------
+    admin
+        Who asks.
+    names
+        Of the topics.
+    before
+        The answer before this one.
+    """
+    names, why = list(names), "the user lacks the right DESCRIBE_CONFIGS"
+    try:
+        configs = admin.configs(names)
+    except ClientError as error:
+        configs, why = {}, str(error)
+    takes = {name: _takes(configs.get(name), before.get(name, Takes())) for name in names}
+    silent = [name for name, its in takes.items() if not its.told and before.get(name, Takes()).told]
+    if silent:
+        logger.warning(
+            "what these topics take is not known: %s (%s); unless it was known before, timestamps that they would "
+            "refuse or not keep are not clamped. Grant DESCRIBE_CONFIGS on them",
+            ", ".join(silent),
+            why,
+        )
+    return takes
+
+
+def _takes(configs: Mapping[str, str] | None, before: Takes) -> Takes:
+    """Read the settings of a topic; none at all: the brokers did not tell them."""
+    if not configs:
+        return before._replace(told=False)
+    return Takes(int(configs.get("max.message.bytes") or USUAL_BYTES), Limits.of(configs))
+
+
+def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: int) -> None:
+    """Make sure that what is published fits.
+
+    Raises
+    ------
+    ConnectorError
+        If decisions, events, dead letters or summaries (of so many bytes at most) would not.
+    """
+    for name in (settings.output, settings.events, settings.dead_letters):
+        if takes[name].bytes < LEAST_BYTES:
+            raise ConnectorError(
+                f"topic {name} takes messages of {takes[name].bytes} bytes at most; set its max.message.bytes to "
+                f"{LEAST_BYTES} or more"
+            )
+    if settings.subclasses is not None and takes[settings.subclasses].bytes < summary:
+        raise ConnectorError(
+            f"subclasses: topic {settings.subclasses} takes messages of {takes[settings.subclasses].bytes} bytes at "
+            f"most; set its max.message.bytes to {summary}, or train with a PCA"
+        )
+    given, letters = takes[settings.input].bytes, takes[settings.dead_letters].bytes
+    if letters < given + SPARE_BYTES:
+        logger.warning(
+            "topic %s takes messages of %d bytes and %s of %d: set max.message.bytes of %s to %d, or the "
+            "largest dead letters have no value",
+            settings.dead_letters,
+            letters,
+            settings.input,
+            given,
+            settings.dead_letters,
+            given + SPARE_BYTES,
+        )

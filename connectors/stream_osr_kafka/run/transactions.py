@@ -1,0 +1,290 @@
+"""Transactions that end: each runs in a thread of its own with a deadline, and a stuck one costs a producer.
+
+kafka-python waits without a limit for the end of a transaction, and loses the request when the broker goes away in
+the middle of one: nothing would ever wake the caller. So the thread is given up when its time is over. A new producer
+with the same transactional id makes the broker end what the old one had begun, one way or the other; which way, the
+committed offsets tell.
+
+The invariant: before offsets are sent, every topic has acknowledged as many messages as it was sent. Anything else
+undoes the transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from stream_osr.errors import ConnectorError
+
+from ..client import ClientError, Kind, Offset, Place, Producer, Refused, remedy_of
+from ..exits import StartAgainError
+from ..patience import Strikes
+from ..wire.messages import Outgoing
+from .leaving import close
+
+logger = logging.getLogger("stream_osr.kafka")
+
+MOST_TRIES = 64
+"""Transactions in search of the messages that are refused."""
+
+MOST_STUCK = 16
+"""Threads given up before the process has to end: each holds a producer's memory."""
+
+
+class InDoubtError(Exception):
+    """A transaction failed or did not end in time: whether it was committed, only the committed offsets tell."""
+
+
+class UnpublishableError(Exception):
+    """Some messages cannot be published as they are; nothing of the transaction counts.
+
+    Parameters
+    ----------
+    refused
+        Which ones, and why.
+    """
+
+    def __init__(self, refused: Sequence[Refused]) -> None:
+        super().__init__(f"{len(refused)} messages cannot be published: {refused[0].error}")
+        self.refused = refused
+
+
+class Running:
+    """A transaction under way.
+
+    Attributes
+    ----------
+    seconds
+        How long it took, once it has ended.
+    acknowledged
+        How many messages each topic has taken.
+    """
+
+    def __init__(self, work: Callable[[], Counter[str]], deadline: float) -> None:
+        self.seconds = 0.0
+        self.acknowledged: Counter[str] = Counter()
+        self._begun = time.monotonic()
+        self._ends = self._begun + deadline
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, args=(work,), daemon=True, name="transaction").start()
+
+    def _run(self, work: Callable[[], Counter[str]]) -> None:
+        try:
+            self.acknowledged = work()
+        except BaseException as error:  # it is raised where somebody waits for it
+            self._error = error
+        finally:
+            self.seconds = time.monotonic() - self._begun
+            self._done.set()
+
+    def wait(self) -> None:
+        """Wait for its end.
+
+        Raises
+        ------
+        TimeoutError
+            If the deadline has passed.
+        """
+        if not self._done.wait(max(0.0, self._ends - time.monotonic())):
+            self.seconds = time.monotonic() - self._begun
+            raise TimeoutError("the deadline has passed")
+        if self._error is not None:
+            raise self._error
+
+
+class Transactions:
+    """The one producer of a worker, replaced whenever a transaction does not end as it should.
+
+    Parameters
+    ----------
+    make
+        Makes a producer, always with the same transactional id.
+    deadline
+        Seconds that a transaction may take.
+    longest
+        Seconds after which the brokers end one by themselves, and refuse its producer as if another had our name.
+    strikes
+        Told when another producer has our name.
+    """
+
+    def __init__(self, make: Callable[[], Producer], deadline: float, longest: float, strikes: Strikes) -> None:
+        self._make = make
+        self._deadline = deadline
+        self._longest = longest
+        self._strikes = strikes
+        self._producer: Producer | None = None
+        self.stuck = 0
+
+    def open(self) -> None:
+        """Make a producer, which ends what its predecessor had begun; does nothing when there is one.
+
+        Raises
+        ------
+        InDoubtError
+            If it cannot be done now, because no broker answers, say.
+        ConnectorError
+            If no patience will help.
+        """
+        if self._producer is not None:
+            return
+
+        def work() -> Counter[str]:
+            producer = self._make()
+            made.append(producer)
+            producer.open()
+            return Counter()
+
+        made: list[Producer] = []
+        self._finish(Running(work, self._deadline), made)
+        self._producer = made[0]
+
+    def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
+        """Send messages and offsets as one transaction; it is under way until :meth:`finish`."""
+        producer = self._producer
+        assert producer is not None, "open() makes the producer"
+
+        def work() -> Counter[str]:
+            producer.begin()
+            logger.debug("transaction open: %d messages", len(messages))
+            acknowledged = _send_all(producer, messages)
+            logger.debug("transaction sent")
+            producer.send_offsets(offsets, membership)
+            logger.debug("transaction offsets sent")
+            producer.commit()
+            logger.debug("transaction committed")
+            return acknowledged
+
+        return Running(work, self._deadline)
+
+    def finish(self, running: Running) -> None:
+        """Wait until a transaction is committed.
+
+        Raises
+        ------
+        InDoubtError
+            If it failed or took too long; :meth:`open` makes the next producer.
+        UnpublishableError
+            If messages of it have to be replaced; nothing of it counts.
+        TakenError
+            If another process has our name.
+        ConnectorError
+            If no patience will help.
+        StartAgainError
+            If too many have not ended.
+        """
+        assert self._producer is not None
+        self._finish(running, [self._producer])
+
+    def _finish(self, running: Running, producers: Sequence[Producer]) -> None:
+        try:
+            running.wait()
+        except Exception as error:
+            self._producer = None
+            if isinstance(error, TimeoutError):
+                self.stuck += 1
+            for producer in producers:
+                close(lambda producer=producer: producer.close(1.0), 2.0)  # type: ignore[misc]
+            if isinstance(error, UnpublishableError):
+                raise
+            if self.stuck > MOST_STUCK:
+                raise StartAgainError(
+                    f"{self.stuck} transactions have never ended; the process has to be started again"
+                ) from None
+            kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
+            if kind is Kind.TAKEN and running.seconds < self._longest:
+                self._strikes.strike()
+            if kind is Kind.FATAL and isinstance(error, ClientError):
+                raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
+            said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
+            raise InDoubtError(said) from error
+
+    def culprits(
+        self, messages: Sequence[Outgoing], suspects: Sequence[Refused], turn: Callable[[], None]
+    ) -> Sequence[Refused]:
+        """Find by halving the messages that are refused without the others: a batch is refused as a whole.
+
+        Parameters
+        ----------
+        messages
+            Of the transaction.
+        suspects
+            Those that were refused together. If that takes too many tries, they all count as refused.
+        turn
+            Called after each try.
+
+        Raises
+        ------
+        InDoubtError
+            If that cannot be found out now; nothing of it counts.
+        """
+        tries, parts, found = 0, deque([suspects]), list[Refused]()
+        while parts:
+            part = parts.popleft()
+            if len(part) == 1:
+                found += part
+                continue
+            if tries >= MOST_TRIES:
+                return suspects
+            half = len(part) // 2
+            for some in (part[:half], part[half:]):
+                again = self._refused([messages[one.place] for one in some])
+                tries += 1
+                turn()
+                if again:
+                    parts.append([Refused(some[one.place].place, one.error) for one in again])
+        return found or suspects[:1]  # refused together and not apart: with one less it may go on
+
+    def _refused(self, messages: Sequence[Outgoing]) -> Sequence[Refused]:
+        """Send messages in a transaction that is never ended, and say which are refused for what they are."""
+        self.open()
+        producer, self._producer = self._producer, None
+        assert producer is not None
+
+        def work() -> Counter[str]:
+            producer.begin()
+            refused.extend(producer.send(messages).refused)
+            producer.close(1.0)  # the next one makes the broker undo it
+            _raise_unless_records(refused)
+            return Counter()
+
+        refused: list[Refused] = []
+        self._finish(Running(work, self._deadline), [producer])
+        return [one for one in refused if one.error.kind is Kind.RECORD]
+
+    def close(self, timeout: float) -> None:
+        """Let go of the producer within so many seconds."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            close(lambda: producer.close(timeout), timeout + 1.0)
+
+
+def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
+    """Send messages; what is not acknowledged to the last of them is undone.
+
+    Raises
+    ------
+    UnpublishableError
+        Naming those that no attempt will bring through.
+    ClientError
+        For anything else.
+    """
+    acknowledged, _, refused = producer.send(messages)
+    wanted = Counter(message.topic for message in messages)
+    if not refused and acknowledged == wanted:
+        return acknowledged
+    _raise_unless_records(refused)
+    if refused:
+        raise UnpublishableError([one for one in refused if one.error.kind is Kind.RECORD])
+    raise ClientError(Kind.AGAIN, f"{dict(acknowledged)} of {dict(wanted)} messages were acknowledged")
+
+
+def _raise_unless_records(refused: Sequence[Refused]) -> None:
+    """Raise what was refused for another reason than for what it is, or than for being in one batch with that."""
+    serious = [one.error for one in refused if one.error.kind is not Kind.AGAIN]
+    if refused and not (serious and all(error.kind is Kind.RECORD for error in serious)):
+        raise next((error for error in serious if error.kind is not Kind.RECORD), refused[0].error)

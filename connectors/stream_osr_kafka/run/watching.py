@@ -1,0 +1,289 @@
+"""The topics of a service, watched while it runs: in a thread of its own, because a call of the client may wait.
+
+Each look is a value. What it says about the present goes to the figures at once, so that a loop that waits for a
+transaction does not hide it; what changes from one look to the next is told in a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from ..client import Admin, ClientError, Place, Topic, TopicAdmin
+from ..exits import NoRightError, NoTopicError
+from ..figures import Figures
+from ..settings import ServiceSettings
+from .topics import READ_FROM, Takes, takes_of
+
+logger = logging.getLogger("stream_osr.kafka")
+
+LOOK_SECONDS = 1.0
+ANSWER_SECONDS = 3.0
+TAKES_SECONDS = 60.0
+"""How often it is asked what the topics take."""
+
+OLD_SECONDS = 5.0
+"""A look that is older says nothing about the present."""
+
+
+class Seen(NamedTuple):
+    """What was seen in a look.
+
+    Attributes
+    ----------
+    topics
+        By name.
+    ends
+        Offset after the last record of each partition.
+    takes
+        What the topics take.
+    """
+
+    topics: Mapping[str, Topic]
+    ends: Mapping[Place, int]
+    takes: Mapping[str, Takes]
+
+
+class Watch:
+    """Looks at the topics again and again.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    topics
+        Names by what they are for; the first is read, the others may be.
+    figures
+        Where it tells how things are.
+    rights
+        What we need to be allowed of each, where it is not ``WRITE``.
+    make
+        Maker of the client.
+
+    Attributes
+    ----------
+    input
+        The topic that is read.
+    seen
+        The latest look that was answered.
+    """
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        topics: Mapping[str, str],
+        figures: Figures,
+        rights: Mapping[str, Sequence[str]] | None = None,
+        make: Callable[[ServiceSettings, float], Admin] = TopicAdmin,
+    ) -> None:
+        self._settings, self._topics, self._figures, self._make = settings, dict(topics), figures, make
+        self._rights = READ_FROM if rights is None else rights
+        self.input = next(iter(self._topics.values()))
+        self.seen = Seen({}, {}, {})
+        self._input_id = ""
+        self._at = 0.0
+        self._trouble = ""
+        self._admin: Admin | None = None
+        self._told, self._poked = threading.Event(), threading.Event()
+        self._former: set[str] = set()
+        self._begun = self._asked = 0.0
+
+    def open(self) -> None:
+        """Look for the first time, and make sure that all topics are there and that we may use them.
+
+        Raises
+        ------
+        ClientError
+            If no broker answers.
+        NoTopicError
+            If a topic is missing.
+        NoRightError
+            If a right is.
+        """
+        self._look()
+        logger.info("topics: %s", ", ".join(f"{role} {name}" for role, name in self._topics.items()))
+        for role, name in self._topics.items():
+            topic = self.seen.topics[name]
+            if topic.missing:
+                raise NoTopicError(
+                    f"{role}: topic {name} does not exist at {self._settings.brokers}; create it "
+                    "(`stream-osr topics --create`), or correct the name (a user without DESCRIBE does not see it)"
+                )
+            if (lacking := self._lacking(role, topic)) is not None:
+                raise NoRightError(
+                    f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
+                )
+        self._input_id = self.seen.topics[self.input].id
+
+    def start(self) -> None:
+        """Look again and again, until it is closed; another time after that, if it is opened again."""
+        self._told = threading.Event()
+        self._poked.clear()
+        threading.Thread(target=self._run, args=(self._told,), name="watch", daemon=True).start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._told.set()
+        self._poked.set()
+
+    def has_looked_since(self, moment: float) -> bool:
+        """Say whether there was a look that began after a moment; if not, there is one at once."""
+        if self._begun > moment:
+            return True
+        self._poked.set()
+        return False
+
+    @property
+    def topic_id(self) -> str:
+        """Id of the input as it was when it was last accepted."""
+        return self._input_id
+
+    @property
+    def partitions(self) -> int:
+        """How many the input has, as far as is known."""
+        return self.seen.topics[self.input].partitions
+
+    def committed(self) -> dict[int, str | None]:
+        """Ask what the group has committed beside the offset of each partition of the input; None: nothing.
+
+        Raises
+        ------
+        ClientError
+            If the brokers do not say.
+        """
+        assert self._admin is not None, "open() makes the client"
+        found = self._admin.committed(self._settings.group, self.input)
+        return {number: found[number].metadata if number in found else None for number in range(self.partitions)}
+
+    @property
+    def broken(self) -> bool:
+        """The input is not there, or not to be looked at."""
+        topic = self.seen.topics[self.input]
+        return topic.missing or topic.refused
+
+    def renewed(self, client_says: str) -> str:
+        """Name the input's new id, if it was deleted and made again; empty: it is the one that it was.
+
+        Parameters
+        ----------
+        client_says
+            The id that the consumer knows, perhaps earlier than the last look.
+        """
+        for found in (self.seen.topics[self.input].id, client_says):
+            if self._input_id and found and found != self._input_id and found not in self._former:
+                return found
+        return ""
+
+    def accept(self, topic_id: str) -> None:
+        """Take this id of the input for the right one from now on."""
+        self._former.add(self._input_id)
+        self._input_id = topic_id
+
+    def end(self, number: int) -> int | None:
+        """Say where a partition of the input ends; None: not known now."""
+        return None if self._stale else self.seen.ends.get(Place(self.input, number))
+
+    def obstacles(self) -> list[str]:
+        """Say what stands between the service and its topics now."""
+        if self._stale:
+            return [f"the brokers do not answer: {self._trouble or 'nothing was heard of them for some seconds'}"]
+        found = []
+        for role, name in self._topics.items():
+            topic = self.seen.topics[name]
+            if topic.missing:
+                found.append(f"{role} topic {name} was deleted")
+            elif (lacking := self._lacking(role, topic)) is not None:
+                found.append(f"the right to {lacking} {role} topic {name} is missing")
+        return found
+
+    @property
+    def _stale(self) -> bool:
+        return time.monotonic() - self._at > OLD_SECONDS
+
+    def _lacking(self, role: str, topic: Topic) -> str | None:
+        """Name the right that we lack."""
+        if topic.refused:
+            return "describe"
+        needed = self._rights.get(role, ("WRITE",))
+        return next((right.lower() for right in needed if not topic.allows(right)), None)
+
+    def _run(self, told: threading.Event) -> None:
+        while not told.is_set():
+            self._poked.wait(LOOK_SECONDS)
+            self._poked.clear()
+            before = self.seen
+            try:
+                self._look()
+                self._trouble = ""
+                self._compare(before, self.seen)
+            except Exception as error:  # whatever it is, the next client may do better
+                self._trouble = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
+                self._let_go()
+            self._figures.outside = tuple(self.obstacles())
+            for number, partition in list(self._figures.partitions.items()):
+                partition.end = self.end(number)
+        self._let_go()
+
+    def _look(self) -> None:
+        begun = time.monotonic()
+        if self._admin is None:
+            self._admin = self._make(self._settings, ANSWER_SECONDS)
+        topics = self._admin.topics(self._topics.values())
+        there = [name for name, topic in topics.items() if topic.partitions]
+        places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
+        if not self._lacking(next(iter(self._topics)), topics[self.input]):
+            ends = self._ends(self._admin, places)
+        else:
+            ends = {}
+        takes = self.seen.takes
+        if self.seen.topics != topics or begun - self._asked > TAKES_SECONDS:
+            takes, self._asked = takes_of(self._admin, there, takes), begun
+        self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
+
+    def _ends(self, admin: Admin, places: list[Place]) -> Mapping[Place, int]:
+        try:
+            return admin.ends(places)
+        except ClientError:  # some of it may not be looked at, or is just being deleted
+            return admin.ends([place for place in places if place.topic == self.input])
+
+    def _let_go(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            with suppress(Exception):
+                admin.close()
+
+    def _compare(self, before: Seen, now: Seen) -> None:
+        """Tell what has changed."""
+        for role, name in self._topics.items():
+            was, topic = before.topics[name], now.topics[name]
+            gone = sum(end for place, end in before.ends.items() if place.topic == name)
+            if topic.missing and not was.missing:
+                logger.error("%s: topic %s was deleted, with %d offsets; it is waited for", role, name, gone)
+            elif was.id and topic.id and was.id != topic.id and name != self.input:
+                logger.error("%s: topic %s was deleted and made again; its %d offsets are gone", role, name, gone)
+            elif was.missing and not topic.missing:
+                logger.warning("%s: topic %s is there again, and empty but for what has come since", role, name)
+            if was.partitions and topic.partitions > was.partitions:
+                self._tell_of_partitions(role, name, was.partitions, topic.partitions)
+            lacked, lacks = self._lacking(role, was), self._lacking(role, topic)
+            if lacks is not None and lacked is None and not topic.missing:
+                logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
+            elif lacked is not None and lacks is None and not topic.missing:
+                logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
+
+    def _tell_of_partitions(self, role: str, name: str, was: int, now: int) -> None:
+        if name == self.input:
+            logger.warning(
+                "%s: topic %s has %d partitions now, and had %d: the new ones are read from their beginning, each by "
+                "a recognizer that has seen nothing; keys may go to other partitions than before",
+                role,
+                name,
+                now,
+                was,
+            )
+        else:
+            logger.warning("%s: topic %s has %d partitions now, and had %d", role, name, now, was)

@@ -1,0 +1,128 @@
+"""A topic as a source of records, for programs that keep their own positions: training, evaluation, the file loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Self
+
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors.base import BadRecord, Closing, Position, Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.values import DecodeError, LabelType
+
+from .client import ClientError, Place, TopicFollower
+from .wire.decoding import JsonDecoder
+from .wire.messages import Received
+
+
+class KafkaSource(Closing):
+    """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
+
+    Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
+    ``{"offsets": {partition: next offset}}``; nothing is committed at the broker.
+
+    Parameters
+    ----------
+    topic
+        Name of the topic; values are JSON objects.
+    brokers
+        Comma-separated host:port of brokers to begin with.
+    key, time, label, features, label_type
+        Fields, as of :class:`JsonFields`; without a field the key and the timestamp of the record count.
+    follow
+        Wait for more at the end; otherwise the source ends where the topic ended when it was opened.
+    max_instance_bytes
+        Longest value that is decoded.
+    client
+        Further options of kafka-python's consumer: ``security_protocol`` and so on.
+
+    Raises
+    ------
+    ConnectorError
+        If no broker answers, or there is no such topic.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        brokers: str,
+        key: str | None = None,
+        time: str | None = None,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        label_type: LabelType = "auto",
+        follow: bool = False,
+        max_instance_bytes: int = 1_000_000,
+        **client: Any,
+    ) -> None:
+        self._topic, self._brokers, self._follow = topic, brokers, follow
+        self._decode = JsonDecoder(JsonFields(key, time, label, features, label_type), max_instance_bytes)
+        self._read: deque[Received] = deque()
+        self._rows = 0
+        self._closed = False
+        try:
+            self._follower = TopicFollower.at(brokers, topic, **client)
+            self._ends = self._follower.bounds()[1]
+        except ClientError as error:
+            raise ConnectorError(f"cannot read topic {topic} at {brokers}: {error}") from None
+        self._offsets: dict[Place, int] = {}
+        self.seek(None)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record | BadRecord:
+        while not self._read:
+            if self._closed:
+                raise ConnectorError(f"topic {self._topic} is closed; open it again to read")
+            try:
+                if not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items()):
+                    raise StopIteration
+                self._read.extend(self._follower.poll(0.2))
+            except ClientError as error:
+                raise ConnectorError(f"cannot read on from topic {self._topic} at {self._brokers}: {error}") from None
+        received = self._read.popleft()
+        self._rows += 1
+        self._offsets[Place(self._topic, received.partition)] = received.offset + 1
+        position = {"offsets": {str(place.partition): offset for place, offset in self._offsets.items()}}
+        try:
+            return self._decode(received)._replace(position=position)
+        except DecodeError as error:
+            raw = (received.value or b"").decode("utf-8", "surrogateescape")
+            return BadRecord(position, self._rows, raw, str(error))
+
+    def seek(self, position: Position | None) -> None:
+        """Go on after the record that carried this position; ``None`` is the beginning.
+
+        Raises
+        ------
+        ConnectorError
+            If the position is none of this topic, or the topic no longer holds what follows it.
+        """
+        self._read.clear()
+        try:
+            first, ends = self._follower.bounds()
+        except ClientError as error:
+            raise ConnectorError(f"cannot read topic {self._topic} at {self._brokers}: {error}") from None
+        offsets = dict(first)
+        if position is not None:
+            told = position.get("offsets")
+            for number, offset in (told if isinstance(told, dict) else {"": None}).items():
+                place = Place(self._topic, int(number)) if str(number).isdecimal() else None
+                if place not in offsets or type(offset) is not int or not first[place] <= offset <= ends[place]:
+                    raise ConnectorError(
+                        f"{dict(position)!r} is no position of topic {self._topic}, or what follows it is gone; "
+                        "begin without a position"
+                    )
+                offsets[place] = offset
+        self._follower.seek(offsets)
+        self._offsets = {place: offset for place, offset in offsets.items() if position is not None}
+
+    def close(self) -> None:
+        """Let go of the topic; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._read.clear()
+            self._follower.close()

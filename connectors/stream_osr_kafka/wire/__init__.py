@@ -1,0 +1,1 @@
+"""What goes over the wire: bytes in and out, and what they mean."""

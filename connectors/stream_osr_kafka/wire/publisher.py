@@ -1,0 +1,187 @@
+"""Decisions, events and dead letters as bytes, a micro-batch at a time: what is the same in all is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+import orjson
+
+from stream_osr import Decision
+from stream_osr.limits import MOST_KEY_BYTES
+
+from ..settings import ServiceSettings
+from .messages import ENCODING, Origin, Outgoing, Received, Refusal, size_of
+from .outcome import Outcome
+
+DECISION = "stream-osr.decision.v1"
+EVENT = "stream-osr.event.v1"
+
+_SPECVERSION = ("ce_specversion", b"1.0")
+_CONTENT = ("content-type", b"application/json")
+_FIELDS = Decision._fields
+
+_LATEST = 253_402_300_799_999
+"""Millisecond of the year 9999: dates end there."""
+
+
+class Publisher(NamedTuple):
+    """Makes outgoing messages.
+
+    Attributes
+    ----------
+    group, instance
+        Of the worker.
+    input, output, events_topic, dead_letters_topic
+        Topics.
+    model
+        Fingerprint of the trained model.
+    largest
+        Bytes that a dead letter may have.
+    name
+        Names the input in ids, where the topic's own name does not do; empty: it does.
+    """
+
+    group: str
+    instance: str
+    input: str
+    output: str
+    events_topic: str
+    dead_letters_topic: str
+    model: str
+    largest: int
+    name: str = ""
+
+    @classmethod
+    def of(cls, settings: ServiceSettings, model: str, largest: int) -> Publisher:
+        """Make the one of a worker."""
+        return cls(
+            settings.group,
+            settings.instance,
+            settings.input,
+            settings.output,
+            settings.events,
+            settings.dead_letters,
+            model,
+            largest,
+        )
+
+    def decisions(self, number: int, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
+        """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
+        id, source, kind = self._constant(number, DECISION)
+        place = {"schema": DECISION, "topic": self.input, "partition": number, "offset": 0}
+        begin = orjson.dumps(place)[: -len(b"0}")]
+        model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
+        encode, output = _with_text_labels, self.output
+        out = []
+        for (offset, timestamp, key, passed), decision in decided:
+            at = b"%d" % offset
+            try:
+                content = encode(decision)
+            except TypeError:
+                encode = _with_any_labels
+                content = encode(decision)
+            value = b"".join((begin, at, model, content[1:]))
+            headers = [_SPECVERSION, ("ce_id", id + at), source, kind, _CONTENT, *_time(timestamp), *passed]
+            out.append(Outgoing(output, number, key, value, headers, _timestamp(timestamp), offset))
+        return out
+
+    def events(self, number: int, outcome: Outcome) -> list[Outgoing]:
+        """Publish the events of a micro-batch.
+
+        Each under its subclass (``topic/partition:id``), so that those of one stay in order.
+        """
+        begin, source, kind = self._constant(number, EVENT)
+        place, timestamp = f"{self.input}/{number}", outcome.timestamp
+        out = []
+        for n, event in enumerate(outcome.events):
+            content = event.as_dict()
+            subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
+            value = {"schema": EVENT, "topic": self.input, "partition": number, "subject": subject, **content}
+            key = subject.encode()
+            id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
+            headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
+            encoded = orjson.dumps(value, option=ENCODING)
+            out.append(Outgoing(self.events_topic, number, key, encoded, headers, _timestamp(timestamp)))
+        return out
+
+    def dead_letters(self, refused: Sequence[tuple[Received, Refusal]]) -> list[Outgoing]:
+        """Publish what was read and refused, byte for byte, with Kafka Connect's headers that say why.
+
+        A record that is too large for the topic, or that has neither key nor value, cannot be sent as it is: what
+        does not fit is left out, and the header ``stream-osr.value`` says why. The original lies where the headers
+        tell.
+        """
+        return [self._dead_letter(received, refusal) for received, refusal in refused]
+
+    def _dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
+        error = refusal.error
+        told = {
+            "topic": self.input,
+            "partition": str(received.partition),
+            "offset": str(received.offset),
+            "connector.name": self.group,
+            "task.id": self.instance,
+            "stage": refusal.stage,
+            "class.name": "stream_osr_connectors.kafka",
+            "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+            "exception.message": _said(error)[:2000],
+        }
+        ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]
+        headers: list[tuple[str, bytes | None]] = [*received.headers, *ours]
+        key, value = received.key, received.value
+        if key is None and value is None:
+            value = b""
+            headers.append(("stream-osr.value", b"null"))
+        elif size_of(key, value, headers) > self.largest:
+            key, value = b"" if key is None or len(key) > MOST_KEY_BYTES else key, None
+            headers.append(("stream-osr.value", b"too large"))
+            if size_of(key, value, headers) > self.largest:
+                headers = [*ours, headers[-1]]
+        timestamp = _timestamp(received.timestamp)
+        topic, number = self.dead_letters_topic, received.partition
+        return Outgoing(topic, number, key, value, headers, timestamp, received.offset)
+
+    def _constant(self, number: int, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
+        """Make what all messages of a kind have of CloudEvents' binary mode: how ids begin, source, type."""
+        source = f"/{self.group}/{self.input}/{number}"
+        id = f"{self.name or self.input}-{number}-"
+        return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says; one of a decoder of the user's own may fail at that, too."""
+    try:
+        return str(error)
+    except MemoryError:
+        raise
+    except Exception as failure:
+        return f"it cannot be told: {type(failure).__name__}"
+
+
+def _with_text_labels(decision: Decision) -> bytes:
+    """Encode a decision; a TypeError if its labels are something else than text."""
+    return orjson.dumps(dict(zip(_FIELDS, decision, strict=True)), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _with_any_labels(decision: Decision) -> bytes:
+    return orjson.dumps(decision.as_dict(), option=ENCODING)
+
+
+def _time(timestamp: int) -> tuple[tuple[str, bytes], ...]:
+    """Make the header of a time, in milliseconds since 1970; none where there is none, or none that has a date."""
+    if not 0 <= timestamp <= _LATEST:
+        return ()
+    return (("ce_time", b"%b.%03dZ" % (_second(timestamp // 1000), timestamp % 1000)),)
+
+
+@lru_cache(maxsize=64)  # records of one second come together
+def _second(seconds: int) -> bytes:
+    """Write a moment, in seconds since 1970, as ISO 8601 has it, without the zone."""
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat().encode()
+
+
+def _timestamp(timestamp: int) -> int | None:
+    return timestamp if timestamp >= 0 else None

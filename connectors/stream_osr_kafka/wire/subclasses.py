@@ -1,0 +1,282 @@
+"""Summaries of emerged subclasses, links and events of global ones: what is published of them, and read again.
+
+Keys are ``topic/partition:id`` for a partition's own subclass and ``global:id`` for a global one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+
+from stream_osr import TrainedModel
+from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
+from stream_osr.engine.summaries import Said, as_sums, describe_statistics, from_sums
+from stream_osr.model.marginal import Statistics, of_nobody
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.showing import shown
+from stream_osr_connectors.values import DecodeError
+
+from .messages import ENCODING, Headers, Outgoing, Received
+
+SUMMARY = "stream-osr.subclass.v1"
+LINK = "stream-osr.link.v1"
+GLOBAL_EVENT = "stream-osr.global-event.v1"
+
+BYTES_OF_NUMBER = 25
+BYTES_BESIDE = 4096
+"""What a summary has at most for each number, and beside the numbers."""
+
+MOST = 1 << 53
+"""Identities and counts are below this."""
+
+LARGEST_SUM = 1e60
+"""No sum over whitened rows comes near."""
+
+_LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
+
+
+def largest_summary(trained: TrainedModel) -> int:
+    """Bytes that a summary has at most."""
+    d = trained.known.prior.n_features
+    return BYTES_BESIDE + BYTES_OF_NUMBER * (d + 1) * (d + 2) // 2
+
+
+def name_of(local: Local) -> str:
+    """Name a partition's subclass as its events do.
+
+    >>> name_of(Local("sensors/3", "77aa", 12))
+    'sensors/3:12'
+    """
+    return f"{local.place}:{local.id}"
+
+
+def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: str, source: str) -> Outgoing:
+    """Publish what a worker says of a subclass; a tombstone when it has ended.
+
+    The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
+    """
+    place, _, partition = local.place.rpartition("/")
+    value = None
+    if said.statistics is not None:
+        value = {
+            "schema": SUMMARY,
+            "topic": place,
+            "partition": int(partition),
+            "subclass": local.id,
+            "run": local.run,
+            "model": trained.fingerprint,
+            "size": int(said.statistics.size[0]),
+            "sums": as_sums(said.statistics, trained.known.prior),
+            "absorbed": said.absorbed,
+        }
+    return _outgoing(topic, name_of(local), value, SUMMARY, id, source, -1)
+
+
+def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> Summary | None:
+    """Read a summary; None: it is of another model.
+
+    Parameters
+    ----------
+    received
+        Record of the topic.
+    runs
+        Latest run of each recognizer: a tombstone does not say to which it belongs.
+    trained
+        The model.
+
+    Raises
+    ------
+    DecodeError
+        With what is wrong.
+    """
+    local = _local((received.key or b"").decode(errors="replace"), "")
+    if local is None:
+        raise DecodeError("its key is not of the form topic/partition:id")
+    if received.value is None:
+        return Summary(local._replace(run=runs.get(local.place, "")), None)
+    parsed = _object(received.value)
+    if parsed.get("model") != trained.fingerprint:
+        return None
+    run, absorbed = parsed.get("run"), parsed.get("absorbed", [])
+    if not isinstance(run, str):
+        raise DecodeError(f"its run is {shown(run)}, not text")
+    if not isinstance(absorbed, list):
+        raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
+    ended = tuple(_number(each, "absorbed") for each in absorbed)
+    try:
+        statistics = from_sums(_number(parsed.get("size"), "size"), parsed["sums"], trained.known.prior)
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise DecodeError(f"it is no summary: {error}") from None
+    if not _possible(statistics, trained.known.prior):
+        raise DecodeError(f"its sums are not those of {int(statistics.size[0])} rows")
+    return Summary(local._replace(run=run), statistics, ended)
+
+
+def alive(summaries: Iterable[Received]) -> set[Local]:
+    """Find the subclasses that have not ended, by all summaries in order; what is none is left aside."""
+    runs: dict[str, str] = {}
+    latest: dict[bytes, Local] = {}
+    for received in summaries:
+        key, value = received.key or b"", received.value
+        local = _local(key.decode(errors="replace"), "")
+        try:
+            run = None if value is None else _object(value).get("run")
+        except DecodeError:
+            continue
+        if local is None or value is None:
+            latest.pop(key, None)
+        elif isinstance(run, str):
+            runs[local.place] = run
+            latest[key] = local._replace(run=run)
+    return {local for local in latest.values() if local.run == runs[local.place]}
+
+
+class Links(NamedTuple):
+    """What the topic of links holds: global identities of subclasses, and those that have ended in others."""
+
+    links: dict[Local, int]
+    merged: dict[int, int]
+
+    def final(self, key: int) -> int:
+        """Follow a global identity to the one that goes on for it."""
+        return self._way(key)[-1]
+
+    def _way(self, key: int) -> list[int]:
+        """Follow a global identity; a circle, which no record makes, has an end, too."""
+        way = [key]
+        while way[-1] in self.merged and len(way) <= len(self.merged):
+            way.append(self.merged[way[-1]])
+        return way
+
+    def read(self, received: Received) -> None:
+        """Take in a record.
+
+        Raises
+        ------
+        DecodeError
+            If it is no link; nothing is taken in then.
+        """
+        parsed = _object(received.value or b"")
+        key = _number(parsed.get("global"), "global")
+        if "into" in parsed:
+            into = _number(parsed["into"], "into")
+            if key in self._way(into):
+                raise DecodeError(f"global {key} is to end in {into}, which has ended in {key}")
+            self.merged[key] = into
+            return
+        name, run = parsed.get("subclass"), parsed.get("run")
+        local = _local(name, run) if isinstance(name, str) and isinstance(run, str) else None
+        if local is None:
+            raise DecodeError(
+                f"subclass is {shown(name)} and run {shown(run)}; expected topic/partition:id and the text of a run"
+            )
+        self.links[local] = key
+
+
+def changes_told(
+    trained: TrainedModel,
+    topics: tuple[str, str],
+    local: Local,
+    state: Reconciled,
+    changes: Changes,
+    *,
+    id: str,
+    source: str,
+    timestamp: int,
+) -> list[Outgoing]:
+    """Publish what a summary has changed: links, and events of global subclasses.
+
+    Parameters
+    ----------
+    trained
+        The model.
+    topics
+        Of links and of global events.
+    local
+        The subclass that the summary was about.
+    state, changes
+        After the summary.
+    id, source, timestamp
+        Of the messages.
+    """
+    links, events = topics
+    out: list[tuple[str, str, dict[str, Any], str]] = []
+    for one, key in sorted(changes.linked.items()):
+        out.append((links, name_of(one), {"subclass": name_of(one), "run": one.run, "global": key}, LINK))
+    for ended, key in sorted(changes.merged.items()):
+        out.append((links, f"global:{ended}", {"global": ended, "into": key}, LINK))
+        told = {"type": "SubclassMerged", "global": ended, "into": key, "model": trained.fingerprint}
+        out.append((events, f"global:{ended}", told, GLOBAL_EVENT))
+    for key in changes.emerged:
+        about = {
+            "type": "SubclassEmerged",
+            "global": key,
+            "subclass": name_of(local),
+            "size": int(state.sums[key].size[0]),
+            "model": trained.fingerprint,
+            "explanation": describe_statistics(trained, state.sums[key])._asdict(),
+        }
+        out.append((events, f"global:{key}", about, GLOBAL_EVENT))
+    return [
+        _outgoing(topic, key, {"schema": kind, **value}, kind, f"{id}-{n}", source, timestamp)
+        for n, (topic, key, value, kind) in enumerate(out)
+    ]
+
+
+def _local(name: str, run: str) -> Local | None:
+    """Read the name of a partition's subclass; None: it is none."""
+    named = _LOCAL.fullmatch(name)
+    return None if named is None else Local(named["place"], run, int(named["id"]))
+
+
+def _object(value: bytes) -> dict[str, Any]:
+    try:
+        parsed = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(f"it is not JSON: {error}") from None
+    if not isinstance(parsed, dict):
+        raise DecodeError(f"it is {shown(parsed)}, not a JSON object")
+    return parsed
+
+
+def _number(value: object, name: str) -> int:
+    """Check an identity or a count."""
+    if type(value) is not int or not 0 <= value < MOST:
+        raise DecodeError(f"{name} is {shown(value)}, not a whole number from 0 to {MOST - 1}")
+    return value
+
+
+def _possible(statistics: Statistics, prior: Prior) -> bool:
+    """Say whether statistics may be those of rows; of others nothing can be computed."""
+    size, matrix = int(statistics.size[0]), statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM:
+        return False
+    if prior.covariance == DIAGONAL:
+        sums, squares = matrix - of_nobody(prior)
+        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
+    if prior.covariance == FULL:
+        try:
+            np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return False
+        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
+    return True
+
+
+def _outgoing(
+    topic: str, key: str, value: dict[str, Any] | None, kind: str, id: str, source: str, timestamp: int
+) -> Outgoing:
+    headers: Headers = [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", id.encode()),
+        ("ce_source", source.encode()),
+        ("ce_type", kind.encode()),
+        ("ce_subject", key.encode()),
+        ("content-type", b"application/json"),
+    ]
+    content = None if value is None else orjson.dumps(value, option=ENCODING)
+    return Outgoing(topic, 0, key.encode(), content, list(headers), timestamp if timestamp >= 0 else None)

@@ -1,0 +1,365 @@
+"""Dishes of the franchise = subclasses: Gaussian statistics, one slot each, under any covariance model."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.gaussian import diagonal, full, tied
+from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
+
+REFRESH_EVERY = 512
+"""Rank-one updates of an inverse between two inversions of the stored sum (``tests/model/test_dishes.py``)."""
+
+
+class Dishes(NamedTuple):
+    """Sufficient statistics of K subclasses; what the matrices hold is the covariance model's business.
+
+    Attributes
+    ----------
+    size
+        Instances in each subclass, shape (K,).
+    matrix, inverse
+        Statistics and what the predictive needs of them, shape (K, a, b).
+    log_det
+        Log-determinant that belongs to ``matrix``, shape (K,).
+    constant
+        The parts of the log predictive that depend on the count alone, for ``size`` and ``size - 1``
+        instances, shape (K, 2).
+    updates
+        Rank-one updates since the last inversion, shape (K,).
+    """
+
+    size: np.ndarray
+    matrix: np.ndarray
+    inverse: np.ndarray
+    log_det: np.ndarray
+    constant: np.ndarray
+    updates: np.ndarray
+
+
+def empty_dishes(capacity: int, prior: Prior) -> Dishes:
+    """Make slots for ``capacity`` subclasses, each holding the prior."""
+    dishes = _unwritten_dishes(capacity, prior)
+    clear_all(dishes, prior)
+    return dishes
+
+
+def _unwritten_dishes(capacity: int, prior: Prior) -> Dishes:
+    a, b = statistics_shape(prior)
+    return Dishes(
+        np.empty(capacity, np.int64),
+        np.empty((capacity, a, b)),
+        np.empty((capacity, a, b)),
+        np.empty(capacity),
+        np.empty((capacity, 2)),
+        np.empty(capacity, np.int64),
+    )
+
+
+@kernel
+def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
+    """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
+
+    What a free slot holds, but for its size of 0, is not written before somebody takes it.
+    """
+    _, a, b = dishes.matrix.shape
+    out = Dishes(
+        np.zeros(capacity, np.int64),
+        np.empty((capacity, a, b)),
+        np.empty((capacity, a, b)),
+        np.empty(capacity),
+        np.empty((capacity, 2)),
+        np.empty(capacity, np.int64),
+    )
+    for k in range(len(slots)):
+        slot = slots[k]
+        out.size[k], out.log_det[k], out.updates[k] = dishes.size[slot], dishes.log_det[slot], dishes.updates[slot]
+        out.matrix[k], out.inverse[k] = dishes.matrix[slot], dishes.inverse[slot]
+        out.constant[k] = dishes.constant[slot]
+    return out
+
+
+@kernel
+def keep_slots(dishes: Dishes, slots: np.ndarray) -> Dishes:
+    """Keep the named slots, in increasing order; a view as long as they are the first ones."""
+    count = len(slots)
+    if count > 0 and slots[-1] != count - 1:
+        return copy_slots(dishes, slots, count)
+    return Dishes(
+        dishes.size[:count],
+        dishes.matrix[:count],
+        dishes.inverse[:count],
+        dishes.log_det[:count],
+        dishes.constant[:count],
+        dishes.updates[:count],
+    )
+
+
+@kernel
+def clear_all(dishes: Dishes, prior: Prior, first: int = 0) -> None:
+    """Empty every slot, from number ``first`` on."""
+    for k in range(first, dishes.size.shape[0]):
+        clear(dishes, k, prior)
+
+
+@kernel
+def refill(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+    """State the subclasses anew, from their members' homogeneous rows: after a change of prior or coordinates."""
+    clear_all(dishes, prior)
+    for i in range(rows.shape[0]):
+        add(dishes, dish[i], rows[i], prior)
+
+
+@kernel
+def sum_up(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> None:
+    """State the subclasses anew, as :func:`refill` does; full covariances are inverted once, not row by row."""
+    if prior.covariance != FULL:
+        refill(dishes, dish, rows, prior)
+        return
+    clear_all(dishes, prior)
+    for i in range(rows.shape[0]):
+        dishes.size[dish[i]] += 1
+        full.shift(dishes.matrix[dish[i]], rows[i], 1.0)
+    for k in range(dishes.size.shape[0]):
+        n = dishes.size[k]
+        if n > 0:
+            dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+            dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
+
+
+@borrowing_kernel
+def clear(dishes: Dishes, k: int, prior: Prior) -> None:
+    """Empty slot k: the prior, exactly."""
+    if prior.covariance == FULL:
+        dishes.log_det[k] = full.reset(dishes.matrix[k], dishes.inverse[k], prior)
+    elif prior.covariance == DIAGONAL:
+        dishes.log_det[k] = diagonal.reset(dishes.matrix[k], dishes.inverse[k], prior)
+    else:
+        dishes.log_det[k] = tied.reset(dishes.matrix[k], dishes.inverse[k])
+    dishes.updates[k] = 0
+    dishes.size[k] = 0
+    dishes.constant[k, 0] = log_constant(0, prior)
+    dishes.constant[k, 1] = -np.inf
+
+
+@borrowing_kernel
+def log_constant(n: int, prior: Prior) -> float:
+    """Compute the part of the log predictive that depends on the number of instances alone."""
+    if prior.covariance == FULL:
+        return full.log_constant(n, prior)
+    if prior.covariance == DIAGONAL:
+        return diagonal.log_constant(n, prior)
+    return 0.0
+
+
+@borrowing_kernel
+def log_predictive(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+    """Log posterior predictive density of the homogeneous row ``x`` under subclass k."""
+    n = dishes.size[k]
+    if prior.covariance == FULL:
+        return full.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], x, prior)
+    if prior.covariance == DIAGONAL:
+        return diagonal.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], x, prior)
+    return tied.log_predictive(dishes.inverse[k], n, x, prior)
+
+
+@kernel
+def log_predictive_without(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+    """Log predictive density of ``x`` under subclass k without ``x``, which is one of its instances."""
+    n = dishes.size[k]
+    if prior.covariance == FULL:
+        return full.log_predictive_without(
+            dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 1], x, prior
+        )
+    if prior.covariance == DIAGONAL:
+        return diagonal.log_predictive_without(dishes.matrix[k], n, dishes.constant[k, 1], x, prior)
+    return tied.log_predictive_without(dishes.matrix[k], n, x, prior)
+
+
+@kernel
+def add(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
+    """Put ``x`` into subclass k."""
+    add_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+
+
+@borrowing_kernel
+def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+    """Put ``x`` into subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
+    if dishes.size[k] == 0:
+        clear(dishes, k, prior)
+    n = dishes.size[k] + 1
+    if prior.covariance == FULL:
+        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
+        _count_update(dishes, k)
+    elif prior.covariance == DIAGONAL:
+        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
+    else:
+        tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
+    dishes.size[k] = n
+    dishes.constant[k, 1] = dishes.constant[k, 0]
+    dishes.constant[k, 0] = log_constant(n, prior)
+
+
+@kernel
+def remove(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
+    """Take ``x`` out of subclass k; the last one leaves the prior behind, exactly."""
+    remove_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+
+
+@borrowing_kernel
+def remove_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
+    """Take ``x`` out of subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
+    n = dishes.size[k] - 1
+    if n == 0:
+        if prior.covariance == FULL:
+            full.times(dishes.inverse[k], x, v)
+        clear(dishes, k, prior)
+        return
+    if prior.covariance == FULL:
+        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
+        _count_update(dishes, k)
+    elif prior.covariance == DIAGONAL:
+        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
+    else:
+        tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
+    dishes.size[k] = n
+    dishes.constant[k, 0] = dishes.constant[k, 1]
+    dishes.constant[k, 1] = log_constant(n - 1, prior)
+
+
+@borrowing_kernel
+def _count_update(dishes: Dishes, k: int) -> None:
+    dishes.updates[k] += 1
+    if dishes.updates[k] >= REFRESH_EVERY:
+        dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+        dishes.updates[k] = 0
+
+
+@borrowing_kernel
+def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool, prior: Prior) -> float:
+    """Log predictive density of a block of homogeneous rows, shape (size, d + 1), under subclass k.
+
+    The ratio of two marginal likelihoods, with the block and without it; ``member`` says that the block is
+    in the statistics already (then it is predicted from the rest of the subclass).
+    """
+    size = block.shape[0]
+    sign = -1.0 if member else 1.0
+    n = dishes.size[k]
+    other = n - size if member else n + size
+    matrix, log_det = dishes.matrix[k], dishes.log_det[k]
+    if prior.covariance == FULL:
+        changed = full.log_det_of_prior(prior)
+        if other > 0:
+            changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
+        return sign * full.log_marginal_ratio(log_det, n, changed, other, prior)
+    if prior.covariance == DIAGONAL:
+        return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior)
+    return sign * _tied_ratio(matrix, n, block, sign, other, prior)
+
+
+@kernel
+def _diagonal_ratio(
+    matrix: np.ndarray, log_det: float, n: int, block: np.ndarray, sign: float, other: int, prior: Prior
+) -> float:
+    changed = diagonal.log_det_with(matrix.copy(), block, sign, other, prior)
+    return diagonal.log_marginal(changed, other, prior) - diagonal.log_marginal(log_det, n, prior)
+
+
+@kernel
+def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, other: int, prior: Prior) -> float:
+    m = matrix.copy()
+    squares = 0.0
+    for i in range(block.shape[0]):
+        for a in range(prior.n_features):
+            m[0, a] += sign * block[i, a]
+            squares += block[i, a] * block[i, a]
+    ratio = tied.log_marginal(m, other, prior) - tied.log_marginal(matrix, n, prior)
+    constant = block.shape[0] * prior.n_features * math.log(2.0 * math.pi)
+    return ratio - sign * 0.5 * (squares + constant)
+
+
+@borrowing_kernel
+def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+    """Distance of ``x`` from subclass k, in standard deviations of its predictive."""
+    n = dishes.size[k]
+    if prior.covariance == FULL:
+        return full.mahalanobis(dishes.inverse[k], n, x, prior)
+    if prior.covariance == DIAGONAL:
+        return diagonal.mahalanobis(dishes.inverse[k], n, x, prior)
+    return tied.mahalanobis(dishes.inverse[k], n, x, prior)
+
+
+@kernel
+def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Distance of each homogeneous row, shape (n, d + 1), from the subclass named for it, shape (n,)."""
+    out = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        out[i] = mahalanobis(dishes, slot[i], rows[i], prior)
+    return out
+
+
+@kernel
+def log_prior_predictives(rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Log density of each homogeneous row under a new subclass drawn from H, shape (n,)."""
+    n, d = rows.shape[0], prior.n_features
+    out = np.empty(n)
+    constant = log_constant(0, prior)
+    for i in range(n):
+        square = 0.0
+        logs = 0.0
+        for a in range(d):
+            square += rows[i, a] * rows[i, a]
+            logs += math.log1p(rows[i, a] * rows[i, a] * prior.beta / ((prior.beta + 1.0) * prior.psi))
+        if prior.covariance == FULL:
+            h = square / prior.psi + 1.0 / prior.beta
+            log_det = d * math.log(prior.psi) + math.log(prior.beta)
+            out[i] = constant - 0.5 * log_det - 0.5 * (prior.nu + 1.0) * math.log1p(h)
+        elif prior.covariance == DIAGONAL:
+            df = prior.nu - d + 1.0
+            out[i] = constant - 0.5 * d * math.log(prior.psi) - 0.5 * (df + 1.0) * logs
+        else:
+            shrink = prior.beta / (prior.beta + 1.0)
+            out[i] = 0.5 * d * math.log(shrink / (2.0 * math.pi)) - 0.5 * shrink * square
+    return out
+
+
+@kernel
+def log_predictives(rows: np.ndarray, dishes: Dishes, prior: Prior) -> np.ndarray:
+    """Log posterior predictive density of each homogeneous row under each subclass, shape (n, K)."""
+    out = np.empty((rows.shape[0], dishes.size.shape[0]))
+    for i in range(rows.shape[0]):
+        for k in range(dishes.size.shape[0]):
+            out[i, k] = log_predictive(dishes, k, rows[i], prior)
+    return out
+
+
+@kernel
+def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean and posterior mean covariance of each subclass, shapes (K, d) and (K, d, d)."""
+    count, d = dishes.size.shape[0], prior.n_features
+    means = np.zeros((count, d))
+    covariances = np.zeros((count, d, d))
+    for k in range(count):
+        r = prior.beta + dishes.size[k]
+        if prior.covariance == FULL:
+            df = max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
+            for a in range(d):
+                means[k, a] = dishes.matrix[k, d, a] / r
+            for a in range(d):
+                for b in range(d):
+                    scatter = dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]
+                    covariances[k, a, b] = scatter / df
+        elif prior.covariance == DIAGONAL:
+            df = max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
+            for a in range(d):
+                means[k, a] = dishes.inverse[k, 0, a]
+                covariances[k, a, a] = dishes.inverse[k, 1, a] / df
+        else:
+            for a in range(d):
+                means[k, a] = dishes.inverse[k, 0, a]
+                covariances[k, a, a] = 1.0
+    return means, covariances

@@ -1,0 +1,302 @@
+"""One subclass with a full covariance matrix: normal-inverse-Wishart statistics in homogeneous coordinates.
+
+With ``x~ = (x, 1)`` the posterior of a subclass with mean m, precision r of the mean and scale matrix S is one
+matrix, ``M = [[S + r m m', r m], [r m', r]]``: the prior's matrix plus a plain sum of ``x~ x~'``. Its inverse Q
+gives the quadratic form ``h = x~' Q x~ = (x - m)' S^-1 (x - m) + 1/r``, and ``|M| = r |S|``, so that the
+Student-t posterior predictive needs neither mean nor Cholesky factor (``docs/inference.md``).
+
+Every function takes views of one subclass: ``matrix`` (M) and ``inverse`` (Q), arrays of shape (d + 1, d + 1);
+``x`` is a homogeneous row of length d + 1; ``n`` counts the instances in the statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, fused_kernel, kernel, summing_kernel
+from stream_osr.model.prior import Prior
+
+LOSES_DIGITS = 1e-3
+"""A removal that leaves less than this share of the determinant is redone from the stored sum."""
+
+
+@borrowing_kernel
+def reset(matrix: np.ndarray, inverse: np.ndarray, prior: Prior) -> float:
+    """Put the prior, exactly, in place of the statistics; return ``log|M|``."""
+    d = prior.n_features
+    matrix[:, :] = 0.0
+    inverse[:, :] = 0.0
+    for a in range(d):
+        matrix[a, a] = prior.psi
+        inverse[a, a] = 1.0 / prior.psi
+    matrix[d, d] = prior.beta
+    inverse[d, d] = 1.0 / prior.beta
+    return log_det_of_prior(prior)
+
+
+@borrowing_kernel
+def log_det_of_prior(prior: Prior) -> float:
+    """``log|M|`` of a subclass without instances."""
+    return prior.n_features * math.log(prior.psi) + math.log(prior.beta)
+
+
+@summing_kernel
+def dot(x: np.ndarray, y: np.ndarray) -> float:
+    """Inner product of two vectors."""
+    s = 0.0
+    for a in range(x.shape[0]):
+        s += x[a] * y[a]
+    return s
+
+
+@summing_kernel
+def quadratic(inverse: np.ndarray, x: np.ndarray) -> float:
+    """``h = x~' Q x~``."""
+    h = 0.0
+    for a in range(x.shape[0]):
+        s = 0.0
+        for b in range(a):
+            s += inverse[a, b] * x[b]
+        h += x[a] * (2.0 * s + inverse[a, a] * x[a])
+    return max(h, 0.0)
+
+
+@borrowing_kernel
+def log_constant(n: int, prior: Prior) -> float:
+    """Compute the part of the log predictive that depends on the number of instances alone."""
+    d = prior.n_features
+    nu = prior.nu + n
+    r = prior.beta + n
+    return (
+        -0.5 * d * math.log(math.pi)
+        + math.lgamma(0.5 * (nu + 1.0))
+        - math.lgamma(0.5 * (nu + 1.0 - d))
+        + 0.5 * d * math.log(r / (r + 1.0))
+        - 0.5 * nu * math.log(r)
+        + 0.5 * (nu + 1.0) * math.log(r + 1.0)
+    )
+
+
+@borrowing_kernel
+def log_predictive(
+    inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
+) -> float:
+    """Log density of ``x`` under the Student-t posterior predictive; ``constant`` is ``log_constant(n)``."""
+    h = quadratic(inverse, x)
+    return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)
+
+
+@kernel
+def log_predictive_without(
+    matrix: np.ndarray,
+    inverse: np.ndarray,
+    log_det: float,
+    n: int,
+    constant: float,
+    x: np.ndarray,
+    prior: Prior,
+) -> float:
+    """Log predictive density of ``x``, one of the n instances, under the others.
+
+    ``constant`` is ``log_constant(n - 1)``.
+    """
+    left = 1.0 - quadratic(inverse, x)
+    if left < LOSES_DIGITS:
+        m = matrix - np.outer(x, x)
+        q = np.empty_like(m)
+        log_det_left = invert(m, q)
+        return log_predictive(q, log_det_left, n - 1, constant, x, prior)
+    return constant - 0.5 * log_det + 0.5 * (prior.nu + n - 1.0) * math.log(left)
+
+
+@fused_borrowing_kernel
+def times(inverse: np.ndarray, x: np.ndarray, v: np.ndarray) -> None:
+    """Write ``Q x~`` to ``v``; Q is symmetric, so it is a sum of rows."""
+    width = x.shape[0]
+    v[:] = 0.0
+    for a in range(width):
+        for b in range(width):
+            v[b] += x[a] * inverse[a, b]
+
+
+@fused_borrowing_kernel
+def shift(matrix: np.ndarray, x: np.ndarray, sign: float) -> None:
+    """Add ``sign x x'`` to a matrix."""
+    width = x.shape[0]
+    for a in range(width):
+        u = sign * x[a]
+        for b in range(width):
+            matrix[a, b] += u * x[b]
+
+
+@borrowing_kernel
+def add(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+    """Put ``x`` into the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    times(inverse, x, v)
+    h = max(dot(x, v), 0.0)
+    shift(inverse, v, -1.0 / (1.0 + h))
+    shift(matrix, x, 1.0)
+    return log_det + math.log1p(h)
+
+
+@borrowing_kernel
+def remove(matrix: np.ndarray, inverse: np.ndarray, log_det: float, x: np.ndarray, v: np.ndarray) -> float:
+    """Take ``x`` out of the statistics; return the new ``log|M|``. ``v`` becomes ``Q x~`` as it was before."""
+    times(inverse, x, v)
+    left = 1.0 - dot(x, v)
+    shift(matrix, x, -1.0)
+    if left < LOSES_DIGITS:
+        return invert(matrix, inverse)
+    shift(inverse, v, 1.0 / left)
+    return log_det + math.log(left)
+
+
+@kernel
+def invert(matrix: np.ndarray, inverse: np.ndarray) -> float:
+    """Write the inverse of a symmetric positive definite matrix; return its log-determinant.
+
+    Through the Cholesky factor; a pivot that rounding made non-positive is lifted to the smallest positive
+    share of its diagonal element that still means something.
+    """
+    size = matrix.shape[0]
+    lower = np.zeros((size, size))
+    log_det = 0.0
+    for a in range(size):
+        for b in range(a + 1):
+            s = matrix[a, b]
+            for c in range(b):
+                s -= lower[a, c] * lower[b, c]
+            if a == b:
+                s = max(s, 1e-15 * matrix[a, a], 1e-300)
+                lower[a, a] = math.sqrt(s)
+                log_det += math.log(s)
+            else:
+                lower[a, b] = s / lower[b, b]
+    # the inverse of the factor, column by column, in place of its lower triangle
+    half = np.zeros((size, size))
+    for b in range(size):
+        half[b, b] = 1.0 / lower[b, b]
+        for a in range(b + 1, size):
+            s = 0.0
+            for c in range(b, a):
+                s -= lower[a, c] * half[c, b]
+            half[a, b] = s / lower[a, a]
+    for a in range(size):
+        for b in range(a + 1):
+            s = 0.0
+            for c in range(a, size):
+                s += half[c, a] * half[c, b]
+            inverse[a, b] = s
+            inverse[b, a] = s
+    return log_det
+
+
+@borrowing_kernel
+def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: int, prior: Prior) -> float:
+    """Log ratio of the marginal likelihoods after some rows came, or went, and before.
+
+    Of the gamma functions all but two for each row cancel, and those two follow from the ones of the row before
+    the last. Up to a factor that all seatings of the same rows share.
+    """
+    d = prior.n_features
+    total = 0.0
+    a, b = 0.0, 0.0
+    first, last = min(n, n_after), max(n, n_after)
+    for m in range(first, last):
+        z = 0.5 * (prior.nu + m + 1.0)
+        if m < first + 2:
+            c = math.lgamma(z) - math.lgamma(z - 0.5 * d)
+        else:
+            c = a + math.log((z - 1.0) / (z - 1.0 - 0.5 * d))
+        total += c
+        a, b = b, c
+    total = total if n_after > n else -total
+    total -= 0.5 * (n_after - n) * d * math.log(math.pi)
+    log_r, log_r_after = math.log(prior.beta + n), math.log(prior.beta + n_after)
+    total += 0.5 * (prior.nu + n_after) * (log_r_after - log_det_after) - 0.5 * (prior.nu + n) * (log_r - log_det)
+    return total - 0.5 * d * (log_r_after - log_r)
+
+
+@borrowing_kernel
+def log_marginal_bound(log_det: float, n: int, trace: float, size: int, prior: Prior) -> float:
+    """Upper bound of :func:`log_marginal_ratio` for ``size`` rows that come, of which the sum of forms is known.
+
+    ``|I + A| >= 1 + tr A`` for a positive semidefinite A, and
+    ``lgamma(z) - lgamma(z - d/2) <= (d/2) log z`` (lgamma is convex, and its derivative is at most the logarithm).
+    """
+    d = prior.n_features
+    n_after = n + size
+    total = 0.5 * size * d * math.log(0.5 * (prior.nu + n_after) / math.pi)
+    log_r, log_r_after = math.log(prior.beta + n), math.log(prior.beta + n_after)
+    log_det_after = log_det + math.log1p(trace)
+    total += 0.5 * (prior.nu + n_after) * (log_r_after - log_det_after) - 0.5 * (prior.nu + n) * (log_r - log_det)
+    return total - 0.5 * d * (log_r_after - log_r)
+
+
+@kernel
+def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
+    """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, d + 1).
+
+    By the determinant lemma while the block is smaller than the matrix, ``|I + sign X~ Q X~'|``, else afresh.
+    """
+    size, width = block.shape
+    if size < width:
+        change = log_det_change(inverse, block, sign, np.inf)
+        if change > math.log(LOSES_DIGITS):
+            return log_det + change
+    m = matrix + sign * (block.T @ block)
+    return invert(m, np.empty_like(m))
+
+
+@fused_kernel
+def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float, enough: float) -> float:
+    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`.
+
+    Of rows that are added each makes it larger: as soon as it is more than ``enough`` it is returned as it is.
+    """
+    size, width = block.shape
+    lower = np.empty((size, size))
+    v = np.empty(width)
+    log_det = 0.0
+    for i in range(size):
+        v[:] = 0.0
+        for a in range(width):
+            for b in range(width):
+                v[b] += block[i, a] * inverse[a, b]
+        for j in range(i + 1):
+            s = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
+            whole = s
+            for c in range(j):
+                s -= lower[i, c] * lower[j, c]
+            if i == j:
+                s = max(s, 1e-15 * whole, 1e-300)
+                lower[i, i] = math.sqrt(s)
+                log_det += math.log(s)
+            else:
+                lower[i, j] = s / lower[j, j]
+        if log_det > enough:
+            break
+    return log_det
+
+
+@borrowing_kernel
+def log_marginal_ratio_above(
+    floor: float, inverse: np.ndarray, log_det: float, n: int, block: np.ndarray, prior: Prior
+) -> float:
+    """:func:`log_marginal_ratio` of a block that comes, or minus infinity as soon as it must be below ``floor``."""
+    n_after = n + block.shape[0]
+    highest = log_marginal_ratio(log_det, n, log_det, n_after, prior)
+    half_power = 0.5 * (prior.nu + n_after)
+    enough = (highest - floor) / half_power
+    change = log_det_change(inverse, block, 1.0, enough)
+    return highest - half_power * change if change <= enough else -np.inf
+
+
+@borrowing_kernel
+def mahalanobis(inverse: np.ndarray, n: int, x: np.ndarray, prior: Prior) -> float:
+    """Distance of ``x`` from the subclass, in standard deviations of its predictive scale matrix."""
+    r = prior.beta + n
+    df = prior.nu + n - prior.n_features + 1.0
+    return math.sqrt(max(quadratic(inverse, x) - 1.0 / r, 0.0) * df * r / (r + 1.0))

@@ -1,0 +1,80 @@
+"""One switch for everything that is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@cache
+def source_stamp(source: Path) -> str:
+    """Digest of a kernel's own source and of all sources of this package: what the compiled kernel depends on.
+
+    numba looks only at the file of the kernel itself, and would go on using a kernel whose callees, in other
+    modules, have changed.
+    """
+    digest = hashlib.sha256()
+    for path in (source, *sorted(Path(__file__).parent.rglob("*.py"))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def kernel(function: F) -> F:
+    """Compile a function over arrays, once per machine and version of the sources.
+
+    Division follows IEEE rules (no hidden zero checks), there is no fast-math, other threads may run, and the machine
+    code is kept in ``NUMBA_CACHE_DIR``, else beside the source, else in the user's cache directory.
+    """
+    return _compile(function)
+
+
+def fused_kernel(function: F) -> F:
+    """Compile like :func:`kernel`, products and sums fused (one rounding in place of two) where the machine can.
+
+    Nothing else that fast-math allows is allowed: no reordering, infinities and missing numbers as they should be.
+    """
+    return _compile(function, fastmath={"contract"})
+
+
+def summing_kernel(function: F) -> F:
+    """Compile like :func:`fused_kernel`, sums taken in any order: several at a time.
+
+    The order is fixed when the kernel is compiled, so results are the same bit for bit as often as it runs. Not for
+    tricks with rounding, and not for functions that make arrays.
+    """
+    return _compile(function, fastmath={"contract", "reassoc"}, counts_references=False)
+
+
+def borrowing_kernel(function: F) -> F:
+    """Compile like :func:`kernel` a function that makes no array and returns none, without counting references.
+
+    numba counts a reference to each field that is taken out of a tuple of arrays, with an atomic instruction: in
+    a small function on a large state that is most of the time. It is inlined as well: handing the state over, a word
+    or two for each of some forty arrays, would take longer than its work.
+    """
+    return _compile(function, counts_references=False)
+
+
+def fused_borrowing_kernel(function: F) -> F:
+    """Compile like :func:`fused_kernel`, without counting references, as :func:`borrowing_kernel` does."""
+    return _compile(function, fastmath={"contract"}, counts_references=False)
+
+
+def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
+    # said in either case: what is not said, a kernel has from the one that calls it first
+    options: dict[str, Any] = {"_nrt": counts_references, "forceinline": not counts_references}
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    # without a folder that can be written the kernel works all the same, and is compiled anew in each process
+    with suppress(RuntimeError):
+        dispatcher.enable_caching()
+        dispatcher._cache._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+    compiled: F = dispatcher
+    return compiled

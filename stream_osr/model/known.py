@@ -1,0 +1,315 @@
+"""Known classes, summed up: what the training groups leave behind for the stream.
+
+For seating, a known class is one dish with one density ``F_j(x) = sum_k n_jk / (n_j + alpha0) f_k(x)`` over the
+subclasses that hold at least the share epsilon of it, plus a broad term with the mass that they leave (`broad.py`);
+its menu weight are the tables of the class.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.broad import add_broad, log_missing
+from stream_osr.model.dishes import (
+    Dishes,
+    add,
+    copy_slots,
+    log_predictive,
+    log_predictive_without,
+    log_predictives,
+)
+from stream_osr.model.jit import kernel
+from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
+from stream_osr.model.prior import FULL, Prior
+from stream_osr.model.terms import Term, Terms, log_sums, pack, products
+
+N_RANKS = 101
+
+
+class Known(NamedTuple):
+    """J known classes made of K subclasses.
+
+    Attributes
+    ----------
+    prior
+        Base measure.
+    dishes
+        Statistics of the subclasses.
+    ids
+        Identity of each subclass, shape (K,).
+    seated
+        Instances of each class in each subclass, n_jk, shape (J, K).
+    tables
+        Tables of each class that serve each subclass, shape (J, K).
+    size
+        Instances of each class, those of dropped subclasses included, shape (J,).
+    alpha, gamma
+        Concentrations as trained.
+    epsilon
+        Share of its class below which a subclass does not count.
+    ranks
+        Evenly spaced quantiles of the leave-one-out log densities of each class, ascending, shape (J, 101).
+    location
+        Density of the first instance of a new subclass.
+    broad
+        Broad terms of the class densities, a Student-t for each class that has one; empty: there are none.
+    named
+        Identities of subclasses that a person has named: they count whatever their share of the class.
+    """
+
+    prior: Prior
+    dishes: Dishes
+    ids: np.ndarray
+    seated: np.ndarray
+    tables: np.ndarray
+    size: np.ndarray
+    alpha: float
+    gamma: float
+    epsilon: float
+    ranks: np.ndarray
+    location: Location = CONJUGATE
+    broad: tuple[Location | None, ...] = ()
+    named: tuple[int, ...] = ()
+
+
+class Densities(NamedTuple):
+    """What the frozen densities need, derived from :class:`Known` once per change.
+
+    Attributes
+    ----------
+    terms
+        With full covariances: the J class densities and, last, that of a new subclass, as sums of Student-t
+        densities; else empty.
+    log_weight
+        ``log(n_jk / (n_j + alpha0))``, minus infinity where the subclass is none of the class's, shape (J, K).
+    menu
+        Trained tables of each class, its weight on the stream's menu, at least 1, shape (J,).
+    """
+
+    terms: Terms
+    log_weight: np.ndarray
+    menu: np.ndarray
+
+
+def densities(known: Known) -> Densities:
+    """Derive the frozen densities."""
+    share = known.seated / np.maximum(known.size, 1.0)[:, None]
+    kept = ((share >= known.epsilon) | np.isin(known.ids, known.named)) & (known.seated > 0)
+    with np.errstate(divide="ignore"):
+        log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
+    sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
+    menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
+    return Densities(pack(sums, known.prior.n_features), log_weight, menu)
+
+
+def broad_shapes(known: Known) -> tuple[Location | None, ...]:
+    """Return the broad term of every class; ``None``: it has none, or nobody is left in the class."""
+    shapes = (*known.broad, *[None] * (len(known.size) - len(known.broad)))
+    return tuple(shape if n else None for shape, n in zip(shapes, known.size.tolist(), strict=True))
+
+
+def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
+    """Terms of each class density, its broad term included, and of the density of a new subclass."""
+    dishes, prior = known.dishes, known.prior
+    shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
+    for j, weights in enumerate(log_weight):
+        terms = []
+        for k in np.flatnonzero(np.isfinite(weights)):
+            n = float(dishes.size[k])
+            head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+            power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
+            terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
+        shape = shapes[j]
+        if shape is not None:
+            terms.append(student_t(shape, missing[j]))
+        sums.append(terms)
+    return [*sums, new_subclass(prior, known.location)]
+
+
+def log_subclass_densities(known: Known, rows: np.ndarray) -> np.ndarray:
+    """Log predictive density of homogeneous rows under every known subclass, shape (n, K), one by one."""
+    return log_predictives(rows, known.dishes, known.prior)
+
+
+@kernel
+def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mix subclass densities into class densities.
+
+    Parameters
+    ----------
+    log_subclass
+        Log density of each row under each subclass, shape (n, K).
+    log_weight
+        Log weight of each subclass in each class, shape (J, K).
+
+    Returns
+    -------
+    Log class densities, shape (n, J), and the most responsible subclass of each class, shape (n, J).
+    """
+    n, count = log_subclass.shape
+    classes = log_weight.shape[0]
+    out = np.full((n, classes), -np.inf)
+    best = np.zeros((n, classes), np.int64)
+    for i in range(n):
+        for j in range(classes):
+            peak = -np.inf
+            for k in range(count):
+                if log_weight[j, k] == -np.inf:
+                    continue
+                v = log_subclass[i, k] + log_weight[j, k]
+                if v > peak:
+                    peak = v
+                    best[i, j] = k
+            if peak > -np.inf:
+                total = 0.0
+                for k in range(count):
+                    if log_weight[j, k] > -np.inf:
+                        total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)
+                out[i, j] = peak + np.log(total)
+    return out, best
+
+
+def log_densities(
+    known: Known, frozen: Densities, rows: np.ndarray, product: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log densities of homogeneous rows under the known classes and under a new subclass.
+
+    Parameters
+    ----------
+    known, frozen
+        The known classes.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    product
+        Products of their coordinates, if they are at hand (:func:`stream_osr.model.terms.products`).
+
+    Returns
+    -------
+    Log density ``F_j`` and the most responsible subclass, both of shape (n, J), and the log density as the first
+    of a new subclass, shape (n,).
+    """
+    if known.prior.covariance == FULL:
+        product = products(np.ascontiguousarray(rows.T)) if product is None else product
+        sums, best = log_sums(frozen.terms, product)
+        return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
+    log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
+    log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)
+    return log_density, responsible, log_new(known, rows)
+
+
+def log_class_densities(known: Known, frozen: Densities, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Log density ``F_j`` of homogeneous rows and the most responsible subclass, both of shape (n, J)."""
+    return log_densities(known, frozen, rows)[:2]
+
+
+def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
+    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    return log_new_densities(rows, known.prior, known.location)
+
+
+@kernel
+def leave_one_out(
+    rows: np.ndarray,
+    group: np.ndarray,
+    dish: np.ndarray,
+    dishes: Dishes,
+    log_weight: np.ndarray,
+    seated: np.ndarray,
+    size: np.ndarray,
+    alpha: float,
+    prior: Prior,
+) -> np.ndarray:
+    """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
+
+    Parameters
+    ----------
+    rows, group, dish
+        Homogeneous rows, the class and the kept subclass (-1: a dropped one) of each training instance.
+    dishes, log_weight, seated, size, alpha, prior
+        As in :class:`Known` and :class:`Densities`.
+    """
+    n = rows.shape[0]
+    classes, count = log_weight.shape
+    log_subclass = np.empty((1, count))
+    out = np.empty((n, classes))
+    weight = np.empty((1, count))
+    for i in range(n):
+        own, j = dish[i], group[i]
+        for k in range(count):
+            if k == own and dishes.size[k] > 1:
+                log_subclass[0, k] = log_predictive_without(dishes, k, rows[i], prior)
+            elif k == own:
+                log_subclass[0, k] = -np.inf
+            else:
+                log_subclass[0, k] = log_predictive(dishes, k, rows[i], prior)
+        mixed, _ = mix(log_subclass, log_weight)
+        out[i] = mixed[0]
+        for k in range(count):  # the instance's own class has one instance less
+            left = seated[j, k] - (1.0 if k == own else 0.0)
+            weight[0, k] = -np.inf
+            if log_weight[j, k] > -np.inf and left > 0.0:
+                weight[0, k] = np.log(left / (size[j] - 1.0 + alpha))
+        mixed, _ = mix(log_subclass, weight)
+        out[i, j] = mixed[0, 0]
+    return out
+
+
+def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Share of a class's training instances that are no denser than the given log densities, in [0, 1]."""
+    out = np.empty(len(label))
+    for j in set(label.tolist()):
+        own = label == j
+        out[own] = np.searchsorted(known.ranks[j], log_density[own], side="right") / N_RANKS
+    return out
+
+
+def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generator, next_id: int) -> Known:
+    """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
+
+    A sequential collapsed update: the subclass is drawn from those of the class and a new one, by equation
+    (10), and takes the instance into its statistics. ``j`` equal to the number of classes opens a class.
+
+    Returns
+    -------
+    The new summary; it has one subclass more, called ``next_id``, when one was opened.
+    """
+    prior = known.prior
+    seated, tables, size, ranks = (v.copy() for v in (known.seated, known.tables, known.size, known.ranks))
+    if j == len(size):
+        seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (seated, tables))
+        size = np.append(size, 0.0)
+        start = log_new(known, row[None])
+        ranks = np.vstack([ranks, np.full(N_RANKS, start[0])])
+    total = tables.sum() + known.gamma
+    own = np.flatnonzero(seated[j] > 0)
+    log_weight = np.append(
+        np.log(seated[j, own] + known.alpha * tables[:, own].sum(axis=0) / total),
+        np.log(known.alpha * known.gamma / total),
+    )
+    log_density = np.append(
+        [log_predictive(known.dishes, int(k), row, prior) for k in own],
+        log_new(known, row[None]),
+    )
+    logits = log_weight + log_density
+    weights = np.exp(logits - logits.max())
+    pick = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+    pick = min(pick, len(own))
+    count = len(known.ids)
+    ids = known.ids
+    if pick == len(own):
+        k, new_table = count, True
+        dishes = copy_slots(known.dishes, np.arange(count), count + 1)
+        seated, tables = (np.hstack([v, np.zeros((len(v), 1))]) for v in (seated, tables))
+        ids = np.append(ids, next_id)
+    else:
+        k = int(own[pick])
+        dishes = copy_slots(known.dishes, np.arange(count), count)
+        fresh = known.alpha * tables[:, k].sum() / total
+        new_table = bool(rng.random() * (seated[j, k] + fresh) < fresh)
+    add(dishes, k, row, prior)
+    seated[j, k] += 1.0
+    tables[j, k] += float(new_table)
+    size[j] += 1.0
+    return known._replace(dishes=dishes, ids=ids, seated=seated, tables=tables, size=size, ranks=ranks)

@@ -1,0 +1,160 @@
+"""Where a new subclass is expected: the conjugate prior's own answer, or a Student-t learnt from the known classes.
+
+The conjugate base measure ties the spread of the subclass means to their covariances: isotropic in whitened
+coordinates, whatever directions the known classes lie in. The departure offered here lets the density of a *new*
+subclass at its first instance be ``t_q(mu0, tau T)``, T the total covariance, with q and tau chosen so that each
+known class is foreseen by the others (and a hundredth of the conjugate one, for the tails). Everything else of the
+model stays as it is, with a nearly flat ``beta``, so that it is not a normalised model; the correctness tests are
+about the conjugate one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model.prior import Prior
+from stream_osr.model.terms import Term
+
+FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
+SPREAD = np.array([0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
+LEAST_CLASSES = 3
+FLAT_BETA = 0.003
+"""Precision of the prior mean within subclasses when their location has a density of its own."""
+CONJUGATE_SHARE = 0.01
+"""Share of the conjugate predictive in that density.
+
+Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
+"""
+
+
+class Location(NamedTuple):
+    """Density of the first instance of a new subclass.
+
+    Attributes
+    ----------
+    freedom
+        Degrees of freedom q; 0: the conjugate prior predictive, and the other fields are empty.
+    mean
+        Centre, shape (d,).
+    factor
+        Inverse Cholesky factor of the scale matrix, shape (d, d).
+    """
+
+    freedom: float
+    mean: np.ndarray
+    factor: np.ndarray
+
+
+CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
+
+
+def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+    """Log density of each homogeneous row as the first of a new subclass, shape (n,)."""
+    conjugate = log_prior_predictives(rows, prior)
+    if location.freedom == 0.0:
+        return conjugate
+    placed = log_student_t(rows, location)
+    return np.logaddexp(math.log1p(-CONJUGATE_SHARE) + placed, math.log(CONJUGATE_SHARE) + conjugate)
+
+
+def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
+    """Log density of homogeneous rows under the Student-t, shape (n,)."""
+    z = (rows[:, :-1] - location.mean) @ location.factor.T
+    square = np.einsum("na,na->n", z, z)
+    log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
+    return np.asarray(log_t(square, log_determinant, rows.shape[1] - 1, location.freedom))
+
+
+def student_t(shape: Location, log_weight: float) -> Term:
+    """State a weighted Student-t as a quadratic form in homogeneous coordinates."""
+    d = len(shape.mean)
+    precision = shape.factor.T @ shape.factor / shape.freedom
+    form = np.empty((d + 1, d + 1))
+    form[:d, :d] = precision
+    form[d, :d] = form[:d, d] = -precision @ shape.mean
+    form[d, d] = shape.mean @ precision @ shape.mean
+    log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
+    head = log_weight + float(log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
+    return Term(form, head, 0.5 * (shape.freedom + d), 0.0)
+
+
+def new_subclass(prior: Prior, location: Location) -> list[Term]:
+    """Terms of the density of the first instance of a new subclass; full covariances only."""
+    d = prior.n_features
+    form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
+    power = 0.5 * (prior.nu + 1.0)
+    at_origin = float(log_prior_predictives(np.append(np.zeros(d), 1.0)[None], prior)[0])
+    head = at_origin + power * math.log1p(1.0 / prior.beta)
+    if location.freedom == 0.0:
+        return [Term(form, head, power, 1.0 / prior.beta)]
+    return [
+        student_t(location, math.log1p(-CONJUGATE_SHARE)),
+        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta),
+    ]
+
+
+def log_t(square: np.ndarray, log_determinant: float | np.ndarray, d: int, freedom: float) -> np.ndarray:
+    """Log density of the Student-t in d dimensions at squared Mahalanobis lengths, by its scale's log-determinant."""
+    constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - 0.5 * d * math.log(freedom * math.pi)
+    return np.asarray(constant - 0.5 * log_determinant - 0.5 * (freedom + d) * np.log1p(square / freedom))
+
+
+def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
+    """Learn the location density: each known class is foreseen from the others, and the best on average is taken.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d): their within-class covariance is about the identity.
+    group
+        Class of each, shape (n,).
+
+    Returns
+    -------
+    The conjugate prior's own with fewer than three classes: two do not foresee each other.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(np.arange(8), 50)
+    >>> centres = rng.normal(size=(8, 2)) * [9, 1]
+    >>> location = fit_location(centres[group] + rng.normal(size=(400, 2)), group)
+    >>> spread = np.linalg.inv(location.factor) ** 2
+    >>> bool(spread[0].sum() > 10 * spread[1].sum())
+    True
+    """
+    d = rows.shape[1]
+    classes = np.unique(group)
+    if len(classes) < LEAST_CLASSES:
+        return CONJUGATE
+    score = np.zeros((len(FREEDOM), len(SPREAD)))
+    for j in classes:
+        mean, lower = _center_and_factor(rows[group != j], group[group != j])
+        z = solve_triangular(lower, (rows[group == j] - mean).T, lower=True)
+        square = np.einsum("an,an->n", z, z)
+        log_determinant = 2.0 * np.log(np.diag(lower)).sum()
+        for a, freedom in enumerate(FREEDOM):
+            for b, spread in enumerate(SPREAD):
+                fit = log_t(square / spread, log_determinant + d * math.log(spread), d, float(freedom))
+                score[a, b] += fit.mean()
+    at, by = np.unravel_index(score.argmax(), score.shape)
+    mean, lower = _center_and_factor(rows, group)
+    factor = solve_triangular(lower * math.sqrt(SPREAD[by]), np.eye(d), lower=True)
+    return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
+
+
+def _center_and_factor(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean, and Cholesky factor of the total covariance: identity within classes, and the spread between them."""
+    mean = rows.mean(axis=0)
+    covariance = np.eye(rows.shape[1])
+    for j in np.unique(group):
+        members = rows[group == j]
+        away = members.mean(axis=0) - mean
+        covariance += len(members) / len(rows) * np.outer(away, away)
+    return mean, np.linalg.cholesky(covariance)

@@ -1,0 +1,155 @@
+"""Marginal likelihoods of whole subclasses, from their statistics alone: together against apart.
+
+Statistics are sums, so those of two subclasses together are the sum of theirs with the prior counted once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives, sum_up
+from stream_osr.model.gaussian import diagonal, full, tied
+from stream_osr.model.location import CONJUGATE, Location, log_new_densities
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+
+
+class Statistics(NamedTuple):
+    """What sums up the instances of K subclasses: all that is needed to go on with them.
+
+    Attributes
+    ----------
+    size
+        Instances in each, shape (K,).
+    matrix
+        ``Dishes.matrix`` of each, shape (K, a, b).
+    """
+
+    size: np.ndarray
+    matrix: np.ndarray
+
+
+def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
+    """Copy the statistics of the named slots."""
+    return Statistics(dishes.size[slots], dishes.matrix[slots])
+
+
+def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
+    """Sum up homogeneous rows, shape (n, d + 1), as a single subclass."""
+    dishes = empty_dishes(1, prior)
+    sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
+    return Statistics(dishes.size, dishes.matrix)
+
+
+def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:
+    """Copy the statistics in the named places."""
+    at = np.array(slots, np.int64)
+    return Statistics(statistics.size[at], statistics.matrix[at])
+
+
+def both(first: Statistics, second: Statistics) -> Statistics:
+    """List the subclasses of one after those of the other."""
+    return Statistics(np.concatenate([first.size, second.size]), np.concatenate([first.matrix, second.matrix]))
+
+
+def of_nobody(prior: Prior) -> np.ndarray:
+    """Return the matrix of a subclass without instances: the prior's."""
+    return np.asarray(empty_dishes(1, prior).matrix[0])
+
+
+def log_marginals(statistics: Statistics, prior: Prior, location: Location = CONJUGATE) -> np.ndarray:
+    """Log marginal likelihood of each subclass, up to a factor that all partitions of the rows share, shape (K,).
+
+    Where new subclasses are placed by a Student-t, the one of the mean stands for that of the first instance.
+
+    References
+    ----------
+    .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
+    """
+    size, matrix = statistics
+    d, n, r = prior.n_features, size.astype(float), prior.beta + size
+    if prior.covariance == FULL:
+        nu = prior.nu + n
+        halves = 0.5 * np.arange(d)
+        gammas = gammaln(0.5 * nu[:, None] - halves).sum(axis=1) - gammaln(0.5 * prior.nu - halves).sum()
+        log_r, log_det_before = math.log(prior.beta), full.log_det_of_prior(prior)
+        before = 0.5 * prior.nu * (log_r - log_det_before) - 0.5 * d * log_r
+        log_det = np.linalg.slogdet(matrix)[1]
+        after = 0.5 * nu * (np.log(r) - log_det) - 0.5 * d * np.log(r)
+        conjugate = np.asarray(gammas - 0.5 * n * d * math.log(math.pi) + after - before)
+        return conjugate + _log_placed(statistics, prior, location)
+    one = _log_marginal_diagonal if prior.covariance == DIAGONAL else tied.log_marginal
+    whole = [one(m, k, prior) for m, k in zip(matrix, size.tolist(), strict=True)]
+    return np.array(whole) - one(of_nobody(prior), 0, prior)
+
+
+def _log_placed(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
+    """Log ratio of the densities of a first instance at the mean, placed against conjugate, shape (K,)."""
+    if location.freedom == 0.0:
+        return np.zeros(len(statistics.size))
+    d = prior.n_features
+    means = statistics.matrix[:, d, :d] / np.maximum(statistics.size, 1)[:, None]
+    rows = homogeneous(means)
+    ratios = log_new_densities(rows, prior, location) - log_prior_predictives(rows, prior)
+    return np.where(statistics.size > 0, ratios, 0.0)
+
+
+def _log_marginal_diagonal(matrix: np.ndarray, n: int, prior: Prior) -> float:
+    return float(diagonal.log_marginal(diagonal.refresh(matrix, np.empty_like(matrix), n, prior), n, prior))
+
+
+def log_ratios_together(
+    one: Statistics, others: Statistics, prior: Prior, location: Location = CONJUGATE
+) -> np.ndarray:
+    """Log ratio of the marginal likelihoods of one subclass and each of K others, together against apart, shape (K,).
+
+    Parameters
+    ----------
+    one
+        A single subclass.
+    others
+        Those that it is compared with.
+    prior, location
+        Base measure, and where it places new subclasses.
+
+    Examples
+    --------
+    Two halves of one Gaussian belong together, two Gaussians ten standard deviations apart do not.
+
+    >>> from stream_osr.model.dishes import refill
+    >>> from stream_osr.model.prior import make_prior
+    >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
+    >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
+    >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))
+    >>> dishes = empty_dishes(3, prior)
+    >>> refill(dishes, np.repeat([0, 1, 2], 20), rows, prior)
+    >>> ratios = log_ratios_together(statistics_of(dishes, [0]), statistics_of(dishes, [1, 2]), prior)
+    >>> bool(ratios[0] > 0), bool(ratios[1] < -50)
+    (True, True)
+    """
+    joined = Statistics(one.size + others.size, one.matrix + others.matrix - of_nobody(prior))
+    one_alone, each = log_marginals(one, prior, location), log_marginals(others, prior, location)
+    return log_marginals(joined, prior, location) - each - one_alone
+
+
+def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:
+    """Put all instances of a single subclass into slot k, or (``sign`` -1) take them out of it."""
+    if dishes.size[k] == 0:
+        clear(dishes, k, prior)
+    n = int(dishes.size[k]) + sign * int(poured.size[0])
+    if n == 0:
+        clear(dishes, k, prior)
+        return
+    dishes.matrix[k] += sign * (poured.matrix[0] - of_nobody(prior))
+    if prior.covariance == FULL:
+        dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
+    elif prior.covariance == DIAGONAL:
+        dishes.log_det[k] = diagonal.refresh(dishes.matrix[k], dishes.inverse[k], n, prior)
+    else:
+        dishes.inverse[k, 0] = dishes.matrix[k, 0] / (prior.beta + n)
+    dishes.size[k], dishes.updates[k] = n, 0
+    dishes.constant[k] = log_constant(n, prior), log_constant(n - 1, prior)

@@ -1,0 +1,149 @@
+"""Drawing the base measure: nu, scale and beta from their conditional given the partition.
+
+Given who shares a subclass, the marginal likelihood of the normal-inverse-Wishart model is closed form, so the
+hyperparameters are Gibbs-drawn on a grid, once a sweep: no outer search, no simulated unknowns, no held-out data.
+The prior over the grid is flat. Its lower end in ``nu * scale / d`` is a floor: without one the evidence runs to
+degenerate subclasses on discretised data.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
+
+NU_ABOVE_DIMENSION = 2.0 ** np.arange(9)
+FLOOR = 0.05
+PSI_PER_DIMENSION = np.geomspace(FLOOR, 10.0, 60)
+BETA = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
+
+
+class Grid(NamedTuple):
+    """Values that the hyperparameters may take.
+
+    Attributes
+    ----------
+    nu
+        Degrees of freedom, shape (A,).
+    psi
+        ``nu * scale``, shape (A, P).
+    beta
+        Precisions of the prior mean, shape (B,).
+    """
+
+    nu: np.ndarray
+    psi: np.ndarray
+    beta: np.ndarray
+
+
+def make_grid(
+    n_features: int, nu: float | None = None, scale: float | None = None, beta: float | None = None
+) -> Grid:
+    """Make the grid of the hyperparameters that are ``None``; the others have the one value given.
+
+    Examples
+    --------
+    >>> make_grid(16).psi.shape, make_grid(16, nu=20, scale=0.5).psi
+    ((9, 60), array([[10.]]))
+    """
+    nus = np.array([float(nu)]) if nu is not None else n_features + NU_ABOVE_DIMENSION.astype(float)
+    if scale is None:
+        psi = np.tile(n_features * PSI_PER_DIMENSION, (len(nus), 1))
+    else:
+        psi = nus[:, None] * scale
+    return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
+
+
+def log_evidence(rows: np.ndarray, dish: np.ndarray, grid: Grid, covariance: int = FULL) -> np.ndarray:
+    """Log marginal likelihood of the rows given the partition, at every point of the grid.
+
+    One eigendecomposition a subclass serves the whole grid: with eigenvalues ``l`` of its scatter, its mean in their
+    basis ``u`` and ``c = beta n / (beta + n)``,
+    ``log|Psi_n| = sum log(psi + l) + log(1 + c sum u^2 / (psi + l))`` (matrix determinant lemma).
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+    dish
+        Subclass of each, shape (n,).
+    grid
+        Hyperparameters.
+    covariance
+        ``FULL`` or ``DIAGONAL``.
+
+    Returns
+    -------
+    Array of shape (A, P, B).
+    """
+    d = rows.shape[1]
+    nu, beta = grid.nu, grid.beta
+    values = grid.psi[:1] if (grid.psi == grid.psi[0]).all() else grid.psi  # mostly the same for every nu
+    psi = values[:, :, None, None]
+    total = np.zeros((len(nu), grid.psi.shape[1], len(beta)))
+    for k in np.unique(dish):
+        members = rows[dish == k]
+        n, mean = len(members), members.mean(axis=0)
+        centred = members - mean
+        c = beta * n / (beta + n)
+        if covariance == DIAGONAL:
+            spread, square = (centred**2).sum(axis=0), mean**2
+            nu_0 = nu - d + 1.0
+            determinant = np.log(psi + spread + c[:, None] * square).sum(axis=-1)
+            gammas = d * (gammaln(0.5 * (nu_0 + n)) - gammaln(0.5 * nu_0))
+        else:
+            spread, square = _principal_spread(centred, mean)
+            nu_0 = nu
+            shifted = psi[:, :, 0] + spread
+            determinant = np.log(shifted).sum(axis=-1)[:, :, None] + np.log1p(
+                c * (square / shifted).sum(axis=-1)[:, :, None]
+            )
+            steps = 0.5 * np.arange(d)
+            gammas = (gammaln(0.5 * (nu[:, None] + n) - steps) - gammaln(0.5 * nu[:, None] - steps)).sum(axis=1)
+        total += gammas[:, None, None] + 0.5 * d * nu_0[:, None, None] * np.log(psi[..., 0])
+        total -= 0.5 * (nu_0 + n)[:, None, None] * determinant
+        total += 0.5 * d * np.log(beta / (beta + n)) - 0.5 * n * d * np.log(np.pi)
+    return total
+
+
+def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of the scatter of centred rows (n, d), and the squared coordinates of the mean in that basis, (d,).
+
+    With fewer rows than dimensions from the n products of rows; what of the mean lies outside their span meets
+    eigenvalue 0.
+    """
+    n, d = centred.shape
+    if n > d:
+        values, vectors = np.linalg.eigh(centred.T @ centred)
+        return np.maximum(values, 0.0), (vectors.T @ mean) ** 2
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    real = values > 1e-12 * max(values[-1], 1e-300)
+    count = int(real.sum())
+    spread, square = np.zeros(d), np.zeros(d)
+    spread[:count] = values[real]
+    square[:count] = (vectors[:, real].T @ (centred @ mean)) ** 2 / values[real]
+    if count < d:
+        square[count] = max(float(mean @ mean - square.sum()), 0.0)
+    return spread, square
+
+
+def draw_prior(rng: np.random.Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
+    """Draw the base measure given the partition.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    rows, dish, grid
+        As for :func:`log_evidence`.
+    prior
+        Says the covariance model; its other values are replaced.
+    """
+    evidence = log_evidence(rows, dish, grid, prior.covariance)
+    weights = np.exp(evidence - evidence.max()).ravel()
+    chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+    a, p, b = np.unravel_index(min(chosen, weights.size - 1), evidence.shape)
+    return prior._replace(nu=float(grid.nu[a]), psi=float(grid.psi[a, p]), beta=float(grid.beta[b]))

@@ -1,0 +1,339 @@
+"""Remembered densities: every guest under every emerging subclass, kept right while guests move.
+
+A visit that moves nobody changes no density, and most visits move nobody. So the densities of all guests of a step
+are computed once and corrected when a subclass takes in or lets go a guest. With full covariances the correction is
+of rank one: what an update does to the inverse Q it does to the quadratic forms ``h = x~' Q x~``
+(``docs/inference.md``, "Remembered densities"). The other covariance models compute the densities of a changed
+subclass afresh, which costs no more.
+
+Densities themselves are kept, not their logarithms, each guest's relative to a reference of its own: then a visit has
+nothing to compute but products. Where densities have run away from the reference, :func:`restate` picks another.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model import dishes as statistics
+from stream_osr.model.dishes import Dishes
+from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
+from stream_osr.model.franchise import Franchise, menu_weight
+from stream_osr.model.gaussian import full
+from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.prior import FULL, Prior
+from stream_osr.model.terms import products
+
+HIGHEST = 700.0
+"""Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
+
+
+class Likelihood(NamedTuple):
+    """Densities of n guests under C frozen and K Gaussian dishes. A slot that nobody sits in may hold any number.
+
+    Attributes
+    ----------
+    density
+        Posterior predictive density of each guest under each dish over the guest's reference, shape (n, C + K). For a
+        dish that the guest is in: as if it came a second time (:func:`log_density_without` leaves it out).
+    fresh
+        Density of each guest under a new subclass over its reference, shape (n,).
+    reference
+        Logarithm of the density that a guest's densities are relative to, shape (n,).
+    form
+        Quadratic forms of the guests' rows, shape (K, n); shape (0, 0) unless the covariance is full.
+    start
+        Quadratic forms under the prior, shape (n,).
+    columns
+        The homogeneous rows transposed, shape (d + 1, n).
+    scratch
+        Room for one row, shape (d + 1,).
+    side, room
+        Room for one number of each guest, twice, shape (n,).
+    """
+
+    density: np.ndarray
+    fresh: np.ndarray
+    reference: np.ndarray
+    form: np.ndarray
+    start: np.ndarray
+    columns: np.ndarray
+    scratch: np.ndarray
+    side: np.ndarray
+    room: np.ndarray
+
+
+@kernel
+def remember(
+    rows: np.ndarray,
+    log_frozen: np.ndarray,
+    log_new: np.ndarray,
+    dishes: Dishes,
+    prior: Prior,
+    columns: np.ndarray | None = None,
+    product: np.ndarray | None = None,
+) -> Likelihood:
+    """Compute the densities of homogeneous rows, shape (n, d + 1), under all dishes that hold somebody.
+
+    ``log_frozen``, shape (n, C), and ``log_new``, shape (n,), are known already. ``columns`` (the rows transposed)
+    and ``product`` (their :func:`~stream_osr.model.terms.products`) are made unless they are at hand.
+    """
+    turned = np.ascontiguousarray(rows.T) if columns is None else columns
+    n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
+    start = np.full(n, 1.0 / prior.beta)
+    for a in range(prior.n_features):
+        for i in range(n):
+            start[i] += turned[a, i] * turned[a, i] / prior.psi
+    form = np.empty((count, n)) if prior.covariance == FULL else np.empty((0, 0))
+    density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
+    relative = np.empty((n, frozen + 1))
+    for i in range(n):
+        relative[i, :frozen] = log_frozen[i]
+        relative[i, frozen] = log_new[i]
+        reference[i] = largest(relative[i])
+        relative[i] -= reference[i]
+    exp_each(relative.reshape(relative.size))
+    density[:, :frozen] = relative[:, :frozen]
+    fresh[:] = relative[:, frozen]
+    out = Likelihood(
+        density, fresh, reference, form, start, turned, np.empty(rows.shape[1]), np.empty(n), np.empty(n)
+    )
+    used = np.flatnonzero(dishes.size > 0)
+    if prior.covariance == FULL and len(used) > 0:
+        forms = packed_forms(used, dishes) @ (products(turned) if product is None else product)
+        for position in range(len(used)):
+            form[used[position]] = forms[position]
+            tell(out, used[position], dishes, prior)
+    elif len(used) > 0:
+        for position in range(len(used)):
+            compute(out, used[position], rows, dishes, prior)
+    return out
+
+
+@kernel
+def packed_forms(used: np.ndarray, dishes: Dishes) -> np.ndarray:
+    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
+    width = dishes.inverse.shape[1]
+    out = np.empty((len(used), width * (width + 1) // 2))
+    for position in range(len(used)):
+        inverse = dishes.inverse[used[position]]
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
+                line += 1
+    return out
+
+
+@borrowing_kernel
+def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+    """Compute the densities under dish k from its statistics."""
+    if prior.covariance == FULL:
+        quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
+        tell(likelihood, k, dishes, prior)
+    else:
+        for i in range(rows.shape[0]):
+            likelihood.side[i] = statistics.log_predictive(dishes, k, rows[i], prior)
+        write(likelihood, k, dishes)
+
+
+@fused_borrowing_kernel
+def quadratic_forms(inverse: np.ndarray, columns: np.ndarray, side: np.ndarray, out: np.ndarray) -> None:
+    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,); ``side`` is room of that shape."""
+    width, n = columns.shape
+    out[:] = 0.0
+    for a in range(width):
+        for i in range(n):
+            side[i] = 0.5 * inverse[a, a] * columns[a, i]
+        for b in range(a):
+            for i in range(n):
+                side[i] += inverse[a, b] * columns[b, i]
+        for i in range(n):
+            out[i] += 2.0 * columns[a, i] * side[i]
+
+
+@fused_borrowing_kernel
+def shift_forms(form: np.ndarray, columns: np.ndarray, v: np.ndarray, factor: float, side: np.ndarray) -> None:
+    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,); ``side`` is room of that shape."""
+    width, n = columns.shape
+    side[:] = 0.0
+    whole = width - width % 4
+    for a in range(0, whole, 4):  # four at a time: the sums are read and written a quarter as often
+        p, q, r, s = v[a], v[a + 1], v[a + 2], v[a + 3]
+        for i in range(n):
+            side[i] += p * columns[a, i] + q * columns[a + 1, i] + r * columns[a + 2, i] + s * columns[a + 3, i]
+    for a in range(whole, width):
+        for i in range(n):
+            side[i] += v[a] * columns[a, i]
+    for i in range(n):
+        form[i] += factor * side[i] * side[i]
+
+
+@fused_borrowing_kernel
+def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
+    """Write the densities that follow from the quadratic forms of dish k."""
+    form, logs = likelihood.form[k], likelihood.side
+    n = form.shape[0]
+    for i in range(n):
+        logs[i] = 1.0 + (form[i] if form[i] > 0.0 else 0.0)
+    log_each_using(likelihood.room, logs)
+    head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+    power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
+    for i in range(n):
+        logs[i] = head - power * logs[i]
+    write(likelihood, k, dishes)
+
+
+@borrowing_kernel
+def write(likelihood: Likelihood, k: int, dishes: Dishes) -> None:
+    """Write the densities of dish k whose logarithms are in ``side``."""
+    logs, reference, density = likelihood.side, likelihood.reference, likelihood.density
+    n, column = logs.shape[0], density.shape[1] - dishes.size.shape[0] + k
+    for i in range(n):
+        v = logs[i] - reference[i]
+        logs[i] = v if v < HIGHEST else HIGHEST
+    exp_each_using(likelihood.room.view(np.int64), logs)
+    for i in range(n):
+        density[i, column] = logs[i]
+
+
+@borrowing_kernel
+def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> float:
+    """Log predictive density of guest i under Gaussian dish k; under its own: as if it came a second time."""
+    if prior.covariance != FULL:
+        return statistics.log_predictive(dishes, k, rows[i], prior)
+    power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
+    return dishes.constant[k, 0] - 0.5 * dishes.log_det[k] - power * np.log1p(max(likelihood.form[k, i], 0.0))
+
+
+@borrowing_kernel
+def restate(
+    likelihood: Likelihood,
+    i: int,
+    own: int,
+    log_frozen: np.ndarray,
+    log_new: float,
+    rows: np.ndarray,
+    franchise: Franchise,
+    dishes: Dishes,
+    prior: Prior,
+) -> None:
+    """Make the largest density of guest i its reference and state its densities anew.
+
+    ``own`` is the dish that it is in, or ``CLOSED``: that one counts with its density under the others.
+    """
+    density, frozen = likelihood.density[i], log_frozen.shape[0]
+    highest = log_new
+    for dish in range(franchise.extent[0]):
+        if menu_weight(franchise, dish) > 0.0:
+            if dish < frozen:
+                density[dish] = log_frozen[dish]
+            else:
+                density[dish] = log_density(likelihood, i, dish - frozen, rows, dishes, prior)
+            beside = density[dish]
+            if dish == own:
+                beside = log_density_without(likelihood, i, dish - frozen, rows, dishes, prior)
+            highest = max(highest, beside)
+    likelihood.reference[i] = highest
+    likelihood.fresh[i] = np.exp(log_new - highest)
+    for dish in range(franchise.extent[0]):
+        if menu_weight(franchise, dish) > 0.0:
+            density[dish] = np.exp(min(density[dish] - highest, HIGHEST))
+
+
+@borrowing_kernel
+def restart(likelihood: Likelihood, k: int) -> None:
+    """Write the quadratic forms under the prior, in place of those of dish k."""
+    for i in range(likelihood.start.shape[0]):
+        likelihood.form[k, i] = likelihood.start[i]
+
+
+@borrowing_kernel
+def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None) -> None:
+    """Put guest i into dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    x = rows[i]
+    if likelihood is None:
+        statistics.add(dishes, k, x, prior)
+    elif prior.covariance != FULL:
+        statistics.add(dishes, k, x, prior)
+        compute(likelihood, k, rows, dishes, prior)
+    else:
+        if dishes.size[k] == 0:
+            restart(likelihood, k)
+        v = likelihood.scratch
+        statistics.add_telling(dishes, k, x, prior, v)
+        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(full.dot(x, v), 0.0)), prior)
+
+
+@borrowing_kernel
+def remove(
+    dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likelihood: Likelihood | None = None
+) -> None:
+    """Take guest i out of dish k and correct what is remembered; nothing is without a ``likelihood``."""
+    x = rows[i]
+    if likelihood is None:
+        statistics.remove(dishes, k, x, prior)
+    elif prior.covariance != FULL:
+        statistics.remove(dishes, k, x, prior)
+        compute(likelihood, k, rows, dishes, prior)
+    elif dishes.size[k] == 1:
+        statistics.remove(dishes, k, x, prior)
+        restart(likelihood, k)
+        tell(likelihood, k, dishes, prior)
+    else:
+        v = likelihood.scratch
+        statistics.remove_telling(dishes, k, x, prior, v)
+        left = 1.0 - full.dot(x, v)
+        if left < full.LOSES_DIGITS:
+            compute(likelihood, k, rows, dishes, prior)
+        else:
+            _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)
+
+
+@borrowing_kernel
+def _follow(
+    likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, v: np.ndarray, factor: float, prior: Prior
+) -> None:
+    """Follow an update of rank one of dish k; if its inverse has been computed afresh, so are the forms."""
+    if dishes.updates[k] == 0:
+        compute(likelihood, k, rows, dishes, prior)
+    else:
+        shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)
+        tell(likelihood, k, dishes, prior)
+
+
+@borrowing_kernel
+def log_density_without(
+    likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior
+) -> float:
+    """Log predictive density of guest i under dish k, of which it is one, without it."""
+    if prior.covariance == FULL:
+        left = 1.0 - likelihood.form[k, i]
+        if left >= full.LOSES_DIGITS:
+            half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
+            return dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+    return statistics.log_predictive_without(dishes, k, rows[i], prior)
+
+
+@borrowing_kernel
+def log_block_predictive_above(
+    floor: float,
+    likelihood: Likelihood,
+    k: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    dishes: Dishes,
+    prior: Prior,
+) -> float:
+    """Log predictive density of guests together, none of whom dish k holds, if it is not below ``floor``.
+
+    Below it, minus infinity: by an upper bound, or as soon as rows enough have been looked at. Full covariances.
+    """
+    trace = 0.0
+    for i in members:
+        trace += max(likelihood.form[k, i], 0.0)
+    n, log_det = dishes.size[k], dishes.log_det[k]
+    if full.log_marginal_bound(log_det, n, trace, len(members), prior) < floor:
+        return -np.inf
+    return full.log_marginal_ratio_above(floor, dishes.inverse[k], log_det, n, block, prior)

@@ -1,0 +1,106 @@
+"""Whether the rows of one subclass are better described as two, and which of them go where."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_osr.model.dishes import Dishes, empty_dishes, log_predictive, sum_up
+from stream_osr.model.jit import kernel
+from stream_osr.model.location import CONJUGATE, Location
+from stream_osr.model.marginal import Statistics, both, log_marginals, of_rows
+from stream_osr.model.prior import Prior
+
+PASSES = 12
+"""Passes of the alternation, at most."""
+AXES = 4
+"""Longest axes that the rows are cut across to begin with; the best of the partitions that follow is taken. ..."""
+MANY = 128
+"""... So many rows are cut across the longest alone: it is seen well enough, and each look costs as many rows."""
+GAIN = 1.0
+"""Log odds that each row must gain, on average, under a conjugate base measure. No class is quite Gaussian, and with
+rows enough parts of it win by little; where two classes had been taken for one most rows gain more. Where the
+location has a density of its own no gain is asked for: classes are small there (``docs/results/discovery.md``)."""
+
+
+def part(
+    rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location = CONJUGATE
+) -> np.ndarray | None:
+    """Find two subclasses in the homogeneous rows of one, if they are far more probable than one.
+
+    The rows are cut across one of their longest axes, and go then, all together and again and again, to the part that
+    predicts them better. The two parts are compared with the one by marginal likelihoods and by what the Chinese
+    restaurant thinks of the partition, ``alpha Gamma(a) Gamma(b) / Gamma(a + b)``: without that the best of very many
+    partitions would nearly always win. Of the partitions that the axes lead to the most probable is taken.
+
+    Parameters
+    ----------
+    rows
+        Homogeneous whitened rows, shape (n, d + 1).
+    alpha
+        Concentration.
+    least
+        Rows that each part must have.
+    prior, location
+        Base measure, and where it places new subclasses.
+
+    Returns
+    -------
+    Whether each row belongs to the smaller part, shape (n,), or ``None``: they stay together.
+    """
+    n = len(rows)
+    if n < 2 * least:
+        return None
+    centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
+    axes = np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]
+    dishes, sums = empty_dishes(2, prior), of_rows(rows, prior)
+    sides = []
+    for axis in axes:
+        side = (centred @ axis > 0).astype(np.int64)
+        alternate(dishes, side, rows, least, prior)
+        if dishes.size.min() >= least:
+            sides.append(side)
+            sums = both(sums, Statistics(dishes.size, dishes.matrix))
+    whole, *parts = log_marginals(sums, prior, location).tolist()
+    best, gain = None, (0.0 if location.freedom else GAIN) * n
+    for at, side in enumerate(sides):
+        b = int(side.sum())
+        odds = math.log(alpha) + math.lgamma(n - b) + math.lgamma(b) - math.lgamma(n)
+        odds += parts[2 * at] + parts[2 * at + 1] - whole
+        if odds > gain:
+            best, gain = side == (1 if 2 * b <= n else 0), odds
+    return best
+
+
+@kernel
+def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, prior: Prior) -> None:
+    """Send all rows to the part that predicts them better, until none changes or a part has become too small.
+
+    Parameters
+    ----------
+    dishes
+        Two slots, for the parts; as they are in the end.
+    side
+        The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    least
+        Rows that each part must have.
+    prior
+        Base measure.
+    """
+    for turn in range(PASSES + 1):
+        sum_up(dishes, side, rows, prior)
+        first, second = dishes.size[0], dishes.size[1]
+        if turn == PASSES or min(first, second) < least:
+            break
+        stays = math.log(first) - math.log(second)
+        changed = False
+        for i in range(len(rows)):
+            gain = log_predictive(dishes, 1, rows[i], prior) - log_predictive(dishes, 0, rows[i], prior)
+            better = 1 if gain > stays else 0
+            changed = changed or better != side[i]
+            side[i] = better
+        if not changed:
+            break

@@ -1,0 +1,85 @@
+"""The base measure H of the process: a normal-inverse-Wishart prior in whitened coordinates."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from stream_osr.errors import InvalidParameter
+from stream_osr.model.jit import kernel
+
+Covariance = Literal["full", "diagonal", "tied"]
+
+FULL, DIAGONAL, TIED = 0, 1, 2
+_CODES: dict[str, int] = {"full": FULL, "diagonal": DIAGONAL, "tied": TIED}
+
+
+class Prior(NamedTuple):
+    """Base measure ``H(mu0, beta, nu, Sigma0)`` of the subclasses.
+
+    The data are whitened (:mod:`stream_osr.model.space`), so that the prior mean ``mu0`` is the origin and the
+    scale matrix is ``Psi0 = nu * Sigma0 = nu * scale * I``.
+
+    Attributes
+    ----------
+    covariance
+        ``FULL``: normal-inverse-Wishart. ``DIAGONAL``: a normal-inverse-gamma for each feature, with
+        ``nu - n_features + 1`` degrees of freedom, so that each feature has the marginal prior it has under
+        ``FULL``. ``TIED``: one given covariance for all subclasses (the identity: whitening sees to that),
+        Gaussian prior on the mean alone.
+    n_features
+        Dimension d of the whitened space.
+    nu
+        Degrees of freedom, above ``n_features - 1``.
+    psi
+        ``nu * scale``, the diagonal of the scale matrix.
+    beta
+        Precision of the prior mean, in units of one instance.
+    """
+
+    covariance: int
+    n_features: int
+    nu: float
+    psi: float
+    beta: float
+
+
+def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: float) -> Prior:
+    """Check the hyperparameters and pack them for the kernels.
+
+    Raises
+    ------
+    InvalidParameter
+        If the prior would not be proper.
+
+    Examples
+    --------
+    >>> make_prior("full", 2, nu=5, scale=0.5, beta=1)
+    Prior(covariance=0, n_features=2, nu=5.0, psi=2.5, beta=1.0)
+    """
+    if covariance not in _CODES:
+        raise InvalidParameter(f"covariance is {covariance!r}; expected one of {', '.join(_CODES)}")
+    if not nu > n_features - 1:
+        raise InvalidParameter(
+            f"nu is {nu:g}, but {n_features} whitened features need nu > {n_features - 1}; leave nu=None or raise it"
+        )
+    for name, value in (("scale", scale), ("beta", beta)):
+        if not value > 0:
+            raise InvalidParameter(f"{name} is {value:g}; expected a positive number")
+    return Prior(_CODES[covariance], n_features, float(nu), float(nu * scale), float(beta))
+
+
+def statistics_shape(prior: Prior) -> tuple[int, int]:
+    """Shape of the statistics matrix of one subclass under this covariance model."""
+    d = prior.n_features
+    return {FULL: (d + 1, d + 1), DIAGONAL: (2, d), TIED: (1, d)}[prior.covariance]
+
+
+@kernel
+def homogeneous(rows: np.ndarray) -> np.ndarray:
+    """Append a coordinate 1 to each row: shape (n, d) to (n, d + 1)."""
+    n, d = rows.shape
+    out = np.ones((n, d + 1))
+    out[:, :d] = rows
+    return out

@@ -1,0 +1,225 @@
+"""The stream's restaurant from one batch to the next: room for what may come, names, fading, tidying up.
+
+Everything here is compiled, and a step goes through it in one call: in batches of 64 the bookkeeping would take
+longer than the sampler otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
+from stream_osr.model.franchise import CLOSED, Franchise, Guests, menu_weight
+from stream_osr.model.jit import kernel
+from stream_osr.model.prior import Prior
+
+CLEARED_BELOW = 0.05
+"""A table whose seat weight has faded below this is cleared away."""
+
+
+class StreamState(NamedTuple):
+    """The stream's restaurant and the subclasses that emerged in it. Size O(K d^2), however long the stream.
+
+    Attributes
+    ----------
+    franchise
+        Tables and menu; the frozen dishes are the known classes, the Gaussian ones the emerging subclasses.
+    dishes
+        Statistics of the emerging subclasses: exact, they never fade.
+    ids
+        Identity of each emerging subclass, shape (K,).
+    window
+        The latest instances, which can still be re-seated.
+    window_seq
+        Their positions in the stream, shape (w,).
+    batches, seen
+        Batches and instances so far.
+    next_id
+        The next identity; none is ever used twice.
+    """
+
+    franchise: Franchise
+    dishes: Dishes
+    ids: np.ndarray
+    window: Guests
+    window_seq: np.ndarray
+    batches: int
+    seen: int
+    next_id: int
+
+
+@kernel
+def lengthened(values: np.ndarray, count: int, fill: float) -> np.ndarray:
+    """Copy values of shape (n,) into an array of shape (count,), the rest filled."""
+    out = np.empty(count, values.dtype)
+    out[: len(values)] = values
+    out[len(values) :] = fill
+    return out
+
+
+@kernel
+def lay_tables(
+    state: StreamState, rows: np.ndarray, arriving: int, prior: Prior, spare: int
+) -> tuple[Guests, Franchise, Dishes]:
+    """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
+    old, window = state.franchise, state.window
+    n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
+    seated = np.zeros((1, n_dishes))
+    seated[0, : len(old.menu)] = old.seated[0]
+    overflow = old.overflow.copy()
+    overflow[1] = len(old.menu)
+    franchise = Franchise(
+        lengthened(old.menu, n_dishes, 0.0),
+        lengthened(old.held, n_dishes, 0.0),
+        lengthened(old.owner, n_dishes, -1),
+        seated,
+        lengthened(old.table_dish, n_tables, CLOSED),
+        lengthened(old.table_group, n_tables, 0),
+        lengthened(old.table_live, n_tables, 0),
+        lengthened(old.table_residual, n_tables, 0.0),
+        lengthened(old.table_mass, n_tables, 0.0),
+        lengthened(old.table_founder, n_tables, 0.0),
+        old.alpha.copy(),
+        old.gamma.copy(),
+        old.total.copy(),
+        overflow,
+        old.extent.copy(),
+    )
+    n = len(window.weight) + arriving
+    guests = Guests(
+        rows, np.zeros(n, np.int64), lengthened(window.weight, n, 1.0), lengthened(window.table, n, CLOSED)
+    )
+    return guests, franchise, copy_slots(state.dishes, np.arange(len(state.ids)), len(state.ids) + spare)
+
+
+@kernel
+def name_subclasses(
+    state: StreamState, guests: Guests, franchise: Franchise, n_classes: int
+) -> tuple[np.ndarray, int]:
+    """Name the subclasses: old slots keep their identity, slots opened in this batch get fresh ones.
+
+    A slot that was emptied and opened again inside the batch keeps its number only if somebody who sat there
+    before still does; otherwise it is a new subclass.
+
+    Returns
+    -------
+    Identity of each slot, -1 for a free one, and the next identity.
+    """
+    old, count = len(state.ids), len(franchise.menu) - n_classes
+    before = state.franchise.table_dish
+    settled, stays = state.dishes.size.copy(), np.zeros(old, np.bool_)
+    for i in range(len(state.window.table)):
+        was = before[state.window.table[i]] - n_classes
+        if was >= 0:
+            settled[was] -= 1
+            if franchise.table_dish[guests.table[i]] - n_classes == was:
+                stays[was] = True
+    ids = np.full(count, -1)
+    next_id = state.next_id
+    for k in range(count):
+        if menu_weight(franchise, n_classes + k) > 0.0:
+            if k < old and (stays[k] or settled[k] > 0):
+                ids[k] = state.ids[k]
+            else:
+                ids[k] = next_id
+                next_id += 1
+    return ids, next_id
+
+
+@kernel
+def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guests:
+    """Settle the first ``kept`` guests for good, let all seats fade, clear the tables that have faded away.
+
+    Parameters
+    ----------
+    franchise
+        Changed in place.
+    guests
+        Everybody, seated.
+    kept
+        How many leave the window.
+    share
+        What a seat keeps of its weight.
+
+    Returns
+    -------
+    The guests of the window.
+    """
+    for i in range(kept):
+        table = guests.table[i]
+        franchise.table_residual[table] += guests.weight[i]
+        franchise.table_live[table] -= 1
+    n = len(guests.weight) - kept
+    window = Guests(
+        guests.rows[kept:].copy(), np.zeros(n, np.int64), guests.weight[kept:] * share, guests.table[kept:].copy()
+    )
+    for t in range(len(franchise.table_dish)):
+        franchise.table_residual[t] *= share
+        franchise.table_founder[t] *= share
+        franchise.table_mass[t] = franchise.table_residual[t]
+    for i in range(n):
+        franchise.table_mass[window.table[i]] += window.weight[i]
+    franchise.seated[:] = 0.0
+    for t in range(len(franchise.table_dish)):
+        dish = franchise.table_dish[t]
+        if dish == CLOSED:
+            continue
+        if franchise.table_live[t] == 0 and franchise.table_mass[t] < CLEARED_BELOW:
+            franchise.menu[dish] -= 1.0
+            franchise.table_dish[t] = CLOSED
+            franchise.table_residual[t] = franchise.table_mass[t] = 0.0
+        else:
+            franchise.seated[0, dish] += franchise.table_mass[t]
+    return window
+
+
+@kernel
+def tidy(state: StreamState, n_classes: int) -> StreamState:
+    """Drop subclasses that are off the menu and slots that are not in use."""
+    old = state.franchise
+    dish_number = np.full(len(old.menu), CLOSED)
+    numbers = np.empty(len(old.menu), np.int64)
+    count = 0
+    total = 0.0
+    for dish in range(len(old.menu)):
+        weight = menu_weight(old, dish)
+        if dish < n_classes or weight > 0.0:
+            numbers[count] = dish
+            dish_number[dish] = count
+            total += weight
+            count += 1
+    numbers = numbers[:count]
+    tables = np.flatnonzero(old.table_dish != CLOSED)
+    table_number = np.full(len(old.table_dish), CLOSED)
+    table_number[tables] = np.arange(len(tables))
+    window = state.window
+    franchise = Franchise(
+        old.menu[numbers],
+        old.held[numbers],
+        old.owner[numbers],
+        old.seated[0][numbers].reshape((1, count)),
+        dish_number[old.table_dish[tables]],
+        old.table_group[tables],
+        old.table_live[tables],
+        old.table_residual[tables],
+        old.table_mass[tables],
+        old.table_founder[tables],
+        old.alpha.copy(),
+        old.gamma.copy(),
+        np.full(1, total),
+        np.zeros(2, np.int64),
+        np.array([count, len(tables)]),
+    )
+    kept = numbers[n_classes:] - n_classes
+    return StreamState(
+        franchise,
+        keep_slots(state.dishes, kept),
+        state.ids[kept],
+        Guests(window.rows, window.group, window.weight, table_number[window.table]),
+        state.window_seq,
+        state.batches,
+        state.seen,
+        state.next_id,
+    )

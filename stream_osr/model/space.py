@@ -1,0 +1,186 @@
+"""From raw features to the whitened coordinates in which the model lives, and back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from stream_osr.errors import InvalidParameter
+from stream_osr.model.scatter import bounded_scatter
+
+RIDGE = 1e-6
+"""Share of each feature's total variance that is added to its within-class variance."""
+
+CONSTANT_SPREAD = 0.1
+"""Standard deviation given to a feature that is constant in training, as a share of its own size."""
+
+HORIZON = 1e4
+"""Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""
+
+
+class Space(NamedTuple):
+    """A frozen affine map: missing values filled, optional PCA, whitened by the within-class covariance W.
+
+    Attributes
+    ----------
+    fill
+        What replaces a missing value: the training mean of each raw feature, shape (p,).
+    center
+        Training mean ``mu0``, far instances counted as nearer ones, shape (p,).
+    forward
+        ``z = (x - center) @ forward``, shape (p, d).
+    backward
+        ``x = center + z @ backward``, shape (d, p).
+    constant
+        Raw features that did not vary in training, shape (p,).
+    variance_left
+        Share of the total variance that the PCA left out (0 without PCA).
+    """
+
+    fill: np.ndarray
+    center: np.ndarray
+    forward: np.ndarray
+    backward: np.ndarray
+    constant: np.ndarray
+    variance_left: float
+
+
+def fit_space(
+    X: np.ndarray,
+    group: np.ndarray,
+    *,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Space:
+    """Fit the map on the training groups.
+
+    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each feature's
+    total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
+    the total variances in proportion to what is missing. Instances far outside their class count as if they were
+    nearer (:mod:`stream_osr.model.scatter`). A feature that is constant in training (no PCA) gets a
+    standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
+    the features that vary: a deviation of its own order shows as novelty, rounding does not.
+
+    Parameters
+    ----------
+    X
+        Training instances, NaN = missing, shape (n, p).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    pca_components, pca_variance
+        Keep so many principal components, or as many as explain this share of the variance; not both.
+
+    Raises
+    ------
+    InvalidParameter
+        If there is no such number of components.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3)) * [1, 10, 0] + [0, 0, 5]
+    >>> space = fit_space(X, np.arange(100) % 2)
+    >>> space.constant
+    array([False, False,  True])
+    >>> z = whiten(space, X)
+    >>> bool(np.allclose(unwhiten(space, z), X))
+    True
+    """
+    p = X.shape[1]
+    known = ~np.isnan(X)
+    counts = known.sum(axis=0)
+    fill = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    filled = np.where(known, X, fill)
+    center = filled.mean(axis=0)
+    deviation = filled.std(axis=0)
+    constant = deviation <= 1e-10 * np.maximum(np.abs(center), np.finfo(float).tiny)
+    basis, variance_left = np.eye(p), 0.0
+    if pca_components is not None or pca_variance is not None:
+        basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)
+    coordinates = (filled - center) @ basis
+    spread = coordinates.var(axis=0)
+    if pca_components is None and pca_variance is None:
+        typical = float(np.median(deviation[~constant])) if not constant.all() else 1.0
+        size = CONSTANT_SPREAD * np.maximum(np.abs(center), typical)
+        coordinates = np.where(constant, 0.0, coordinates)
+        spread = np.where(constant, size**2, spread)
+        ridge = np.where(constant, spread, RIDGE * spread)
+    else:
+        ridge = RIDGE * spread
+    W, weight = _within_covariance(coordinates, group, spread, ridge)
+    middle = (weight[:, None] * coordinates).sum(axis=0) / weight.sum()
+    center = center + basis @ (middle - coordinates.mean(axis=0))
+    scale = np.sqrt(np.diag(W))  # factor the correlation matrix: features differ by orders of magnitude
+    lower = np.linalg.cholesky(W / np.outer(scale, scale))
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    forward = basis @ (inverse / scale).T
+    backward = (scale[:, None] * lower).T @ basis.T
+    return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
+
+
+def _principal_axes(centred: np.ndarray, components: int | None, variance: float | None) -> tuple[np.ndarray, float]:
+    if components is not None and variance is not None:
+        raise InvalidParameter("pca_components and pca_variance are both given; give one of them")
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    power = singular**2
+    useful = int((power > 1e-12 * power[0]).sum()) if power[0] > 0 else 0
+    if useful == 0:
+        raise InvalidParameter(
+            "the training instances are all equal: there is nothing for a PCA to keep; leave it out"
+        )
+    share = np.cumsum(power) / power.sum()
+    if variance is not None:
+        components = int(np.searchsorted(share, variance - 1e-12)) + 1
+    assert components is not None
+    if components > useful:
+        raise InvalidParameter(
+            f"pca_components is {components}, but the {len(centred)} training instances span only {useful} dimensions"
+        )
+    return axes[:components].T, float(max(0.0, 1.0 - share[components - 1]))
+
+
+def _within_covariance(
+    coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray, ridge: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
+    n, d = coordinates.shape
+    freedom = n - len(np.unique(group))
+    shrink = max(0.0, 1.0 - freedom / (2.0 * d))
+
+    def covariance(scatter: np.ndarray) -> np.ndarray:
+        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
+        return np.asarray(within + np.diag(ridge))
+
+    _, scatter, weight = bounded_scatter(coordinates, group, covariance)
+    return covariance(scatter), weight
+
+
+def whiten(space: Space, X: np.ndarray) -> np.ndarray:
+    """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, d)."""
+    z = (np.where(np.isnan(X), space.fill, X) - space.center) @ space.forward
+    largest = np.abs(z).max(axis=1, initial=0.0)  # not the norm at once: squares of 1e200 overflow
+    far = largest > HORIZON / np.sqrt(max(z.shape[1], 1))
+    if far.any():
+        part = z[far] / largest[far, None]
+        length = np.sqrt((part**2).sum(axis=1)) * largest[far]
+        z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
+    return np.ascontiguousarray(z)
+
+
+def unwhiten(space: Space, z: np.ndarray) -> np.ndarray:
+    """Map whitened rows, shape (n, d), back to raw features, shape (n, p)."""
+    return space.center + z @ space.backward
+
+
+def rewhiten(space: Space, covariance: np.ndarray) -> Space:
+    """Compose the map with a second whitening, by a covariance of whitened rows of shape (d, d)."""
+    lower = np.linalg.cholesky(covariance)
+    inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
+    return space._replace(forward=np.ascontiguousarray(space.forward @ inverse.T), backward=lower.T @ space.backward)
+
+
+def raw_scale(space: Space, covariance: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of each raw feature under a covariance of whitened rows, shape (p,)."""
+    return np.asarray(np.sqrt(np.einsum("ap,ab,bp->p", space.backward, covariance, space.backward)))

@@ -1,0 +1,273 @@
+"""The training phase: seat the known classes, then sum them up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.broad import add_broad, fit_broad
+from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, refill
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
+from stream_osr.model.known import N_RANKS, Known, densities, leave_one_out
+from stream_osr.model.location import CONJUGATE, Location, log_new_densities
+from stream_osr.model.moves.base_measure import Grid, draw_prior
+from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.model.moves.sweeps import sweep_groups
+from stream_osr.model.prior import TIED, Prior, homogeneous
+from stream_osr.model.space import Space, rewhiten
+
+SPARE = 64
+
+
+class Seating(NamedTuple):
+    """Seats of a set of groups: the sampler's state between sweeps."""
+
+    guests: Guests
+    franchise: Franchise
+    dishes: Dishes
+
+
+def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior: Prior, exclusive: bool) -> Seating:
+    """Seat every instance at the one table that its group has for its dish.
+
+    Parameters
+    ----------
+    rows
+        Homogeneous rows, shape (n, d + 1).
+    group, dish
+        Group and starting dish of each, shape (n,). With ``dish = group`` each class starts as one subclass.
+    """
+    n_groups = int(group.max()) + 1
+    n_dishes = int(dish.max()) + 1
+    pairs, table = np.unique(np.stack([group, dish]), axis=1, return_inverse=True)
+    franchise = empty_franchise(
+        n_groups,
+        n_dishes + SPARE,
+        pairs.shape[1] + SPARE,
+        ALPHA_SHAPE / ALPHA_RATE,
+        GAMMA_SHAPE / GAMMA_RATE,
+    )
+    guests = Guests(rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1))
+    dishes = empty_dishes(n_dishes + SPARE, prior)
+    for i in range(len(rows)):
+        join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
+        add(dishes, int(dish[i]), rows[i], prior)
+    franchise.owner[dish] = group if exclusive else ANYONE
+    franchise.extent[:] = n_dishes, pairs.shape[1]
+    return Seating(guests, franchise, dishes)
+
+
+def copy_seating(seating: Seating) -> Seating:
+    """Copy every array."""
+    return Seating(
+        Guests(*(v.copy() for v in seating.guests)),
+        Franchise(*(v.copy() for v in seating.franchise)),
+        Dishes(*(v.copy() for v in seating.dishes)),
+    )
+
+
+def make_room(seating: Seating, prior: Prior, spare: int) -> Seating:
+    """Copy the seating into arrays with ``spare`` more slots for dishes and for tables."""
+    old = seating.franchise
+    count, tables = len(old.menu), len(old.table_dish)
+    new = empty_franchise(len(old.alpha), count + spare, tables + spare, 1.0, 1.0)
+    for name, source, target in zip(old._fields, old, new, strict=True):
+        if name == "seated":
+            target[:, :count] = source
+        else:
+            target[: len(source)] = source
+    dishes = copy_slots(seating.dishes, np.arange(count), count + spare)
+    return Seating(Guests(*(v.copy() for v in seating.guests)), new, dishes)
+
+
+def sweep(
+    seating: Seating,
+    prior: Prior,
+    rng: np.random.Generator,
+    exclusive: bool,
+    log_new: np.ndarray | None = None,
+) -> Seating:
+    """One Gibbs sweep over all groups; the argument stays as it is.
+
+    When the slots run out the sweep is done again from the same state and the same randomness with more.
+    """
+    if log_new is None:
+        log_new = log_new_densities(seating.guests.rows, prior)
+    state = rng.bit_generator.state
+    spare = 0
+    while True:
+        out = make_room(seating, prior, spare) if spare else copy_seating(seating)
+        sweep_groups(rng, out.guests, log_new, out.franchise, out.dishes, prior, exclusive)
+        if not out.franchise.overflow[0]:
+            return out
+        rng.bit_generator.state = state
+        spare = max(2 * spare, SPARE)
+
+
+class Training(NamedTuple):
+    """Result of the training sweeps: the space they ended in (tied covariances move it), base measure, seats."""
+
+    space: Space
+    prior: Prior
+    seating: Seating
+    location: Location = CONJUGATE
+
+
+def train(
+    rows: np.ndarray,
+    group: np.ndarray,
+    space: Space,
+    prior: Prior,
+    rng: np.random.Generator,
+    *,
+    sweeps: int,
+    exclusive: bool = True,
+    grid: Grid | None = None,
+    location: Location = CONJUGATE,
+    progress: Callable[[int], None] | None = None,
+) -> Training:
+    """Sweep the training groups, each class started as one subclass.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    space
+        Where the rows live.
+    prior
+        Base measure.
+    rng
+        Source of randomness.
+    sweeps
+        Number of Gibbs sweeps.
+    exclusive
+        A subclass belongs to one class only.
+    grid
+        Values between which the base measure is drawn before each sweep, from its conditional given the seats;
+        ``None``: ``prior`` stays. Not with tied covariances.
+    location
+        Density of the first instance of a new subclass.
+    progress
+        Called with the number of each finished sweep.
+    """
+    seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
+    log_new = log_new_densities(seating.guests.rows, prior, location)
+    tied_space = space
+    for number in range(sweeps):
+        if prior.covariance == TIED:
+            tied_space, seating = _plug_in_covariance(rows, space, seating, prior)
+            log_new = log_new_densities(seating.guests.rows, prior, location)
+        elif grid is not None:
+            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
+            log_new = log_new_densities(seating.guests.rows, prior, location)
+        seating = sweep(seating, prior, rng, exclusive, log_new)
+        if progress is not None:
+            progress(number + 1)
+    if prior.covariance == TIED:
+        space = tied_space
+    return Training(space, prior, seating, location)
+
+
+def _draw_base_measure(
+    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid, prior: Prior
+) -> tuple[Prior, Seating]:
+    """Draw nu, scale and beta given the seats, and state the subclasses anew under them."""
+    dish = dish_of_guests(seating)
+    prior = draw_prior(rng, rows, dish, grid, prior)
+    dishes = Dishes(*(v.copy() for v in seating.dishes))
+    refill(dishes, dish, seating.guests.rows, prior)
+    return prior, seating._replace(dishes=dishes)
+
+
+def dish_of_guests(seating: Seating) -> np.ndarray:
+    """Dish of each guest, shape (n,)."""
+    return np.asarray(seating.franchise.table_dish[seating.guests.table])
+
+
+def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
+    """Estimate the one covariance of the tied model from the seats and move to coordinates where it is I."""
+    n, d = rows.shape
+    dish = dish_of_guests(seating)
+    scatter = prior.psi * np.eye(d)
+    for k in np.unique(dish):
+        centred = rows[dish == k]
+        centred = centred - centred.mean(axis=0)
+        scatter += centred.T @ centred
+    moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
+    coordinates = homogeneous((rows @ space.backward) @ moved.forward)
+    dishes = Dishes(*(v.copy() for v in seating.dishes))
+    refill(dishes, dish, coordinates, prior)
+    return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
+
+
+def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[Known, np.ndarray]:
+    """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
+
+    Parameters
+    ----------
+    training
+        Where the sweeps ended.
+    epsilon
+        The least share of its class that a subclass needs.
+    broad
+        Add a broad term to each class density; not with tied covariances.
+
+    Returns
+    -------
+    The known classes, and the leave-one-out log class densities of the training instances, shape (n, J).
+    """
+    prior, seating = training.prior, training.seating
+    guests, franchise = seating.guests, seating.franchise
+    dish = dish_of_guests(seating)
+    n_groups, n_dishes = franchise.seated.shape
+    tables = np.zeros((n_groups, n_dishes))
+    used = franchise.table_dish != CLOSED
+    np.add.at(tables, (franchise.table_group[used], franchise.table_dish[used]), 1.0)
+    seated = franchise.seated
+    size = seated.sum(axis=1)
+    holds = (seated >= epsilon * size[:, None]) & (seated > 0)
+    kept = np.flatnonzero(holds.any(axis=0))
+    order = kept[np.lexsort((-seated[:, kept].max(axis=0), seated[:, kept].argmax(axis=0)))]
+    known = Known(
+        prior=prior,
+        dishes=copy_slots(seating.dishes, order, len(order)),
+        ids=np.arange(len(order)),
+        seated=seated[:, order],
+        tables=tables[:, order],
+        size=size,
+        alpha=float(franchise.alpha[0]),
+        gamma=float(franchise.gamma[0]),
+        epsilon=float(epsilon),
+        ranks=np.zeros((n_groups, N_RANKS)),
+        location=training.location,
+    )
+    position = np.full(n_dishes, -1)
+    position[order] = np.arange(len(order))
+    frozen = densities(known)
+    log_density = leave_one_out(
+        guests.rows,
+        guests.group,
+        position[dish],
+        known.dishes,
+        frozen.log_weight,
+        known.seated,
+        known.size,
+        known.alpha,
+        prior,
+    )
+    own = log_density[np.arange(len(dish)), guests.group]
+    if broad and prior.covariance != TIED:
+        described = holds[guests.group, dish]
+        shapes, own = fit_broad(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
+        known = known._replace(broad=shapes)
+        log_density = add_broad(log_density, shapes, frozen.log_weight, guests.rows)
+        log_density[np.arange(len(dish)), guests.group] = own
+    own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
+    levels = np.linspace(0.0, 1.0, N_RANKS)
+    for j in range(n_groups):
+        known.ranks[j] = np.quantile(own[guests.group == j], levels)
+    return known, log_density

@@ -1,0 +1,186 @@
+"""One trained model after another: the stream's subclasses in the coordinates and among the classes of the next.
+
+Both whiten rows by affine maps, so what is a plain sum of products in one model's coordinates is one in the other's:
+nothing is estimated anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.dishes import add, empty_dishes, log_predictive
+from stream_osr.model.franchise import ANYONE, CLOSED
+from stream_osr.model.known import Densities, Known, log_densities
+from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour
+from stream_osr.model.naming import count_anew
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.space import Space
+
+GAIN = 2.0
+"""Log odds that each row must gain, on average, by a new subclass of their own. No class is quite what its density
+says, and parts of it win by little (``tests/test_succession.py``, on LETTER and PENDIGITS)."""
+
+
+class Passage(NamedTuple):
+    """Affine map ``z' = z @ matrix + offset`` from whitened coordinates to those of another model.
+
+    Attributes
+    ----------
+    matrix
+        Shape (d, e).
+    offset
+        Shape (e,).
+    """
+
+    matrix: np.ndarray
+    offset: np.ndarray
+
+    @property
+    def apart(self) -> bool:
+        """Each coordinate depends on one alone."""
+        d, e = self.matrix.shape
+        return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
+
+
+def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
+    """Find the way from one model's coordinates to another's, through the caller's own.
+
+    Parameters
+    ----------
+    old, new
+        The maps of the models.
+    order
+        Where the features of the new one stand among those of the old one, shape (p,).
+
+    Returns
+    -------
+    The map, exactly the identity between equal ones; ``None``: the old one's PCA has left out what the new one needs.
+
+    Examples
+    --------
+    >>> from stream_osr.model.space import fit_space, whiten
+    >>> rng = np.random.default_rng(0)
+    >>> X, group = rng.normal(size=(100, 2)), np.arange(100) % 2
+    >>> old, new = fit_space(X, group), fit_space(3.0 * X[:, ::-1] + 1.0, group)
+    >>> way = passage(old, new, [1, 0])
+    >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
+    True
+    """
+    p, d = old.forward.shape
+    same = list(order) == list(range(p)) and np.array_equal(old.center, new.center)
+    if same and np.array_equal(old.forward, new.forward):
+        return Passage(np.eye(d), np.zeros(d))
+    if d < p:
+        return None
+    return Passage(old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward)
+
+
+def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
+    """State subclasses in other coordinates, under another base measure of the same covariance model.
+
+    With diagonal covariances the sums of squares are there and those of products are not: each new coordinate must
+    depend on one old one alone (:attr:`Passage.apart`).
+    """
+    (matrix, offset), n = way, statistics.size[:, None]
+    if prior == other and np.array_equal(matrix, np.eye(len(matrix))) and not offset.any():
+        return statistics
+    sums = statistics.matrix - of_nobody(prior)
+    if prior.covariance == FULL:
+        lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
+        moved = lift.T @ sums @ lift
+        moved = 0.5 * (moved + moved.transpose(0, 2, 1))
+    elif prior.covariance == DIAGONAL:
+        scale = np.diag(matrix)
+        first = scale * sums[:, 0] + n * offset
+        second = scale**2 * sums[:, 1] + 2.0 * offset * scale * sums[:, 0] + n * offset**2
+        moved = np.stack([first, second], axis=1)
+    else:
+        moved = (sums[:, 0] @ matrix + n * offset)[:, None]
+    return Statistics(statistics.size, moved + of_nobody(other))
+
+
+def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:
+    """Find the known class that whitened rows of shape (n, d) belong to, all together; ``None``: to none.
+
+    The one that foresees them best, unless a new subclass of their own is so much more probable that each row gains
+    ``GAIN`` by it, on average.
+    """
+    instances = homogeneous(rows)
+    log_density, _, log_new = log_densities(known, frozen, instances)
+    own = empty_dishes(1, known.prior)
+    alone = float(log_new[0])
+    add(own, 0, instances[0], known.prior)
+    for row in instances[1:]:
+        alone += log_predictive(own, 0, row, known.prior)
+        add(own, 0, row, known.prior)
+    together = log_density.sum(axis=0)
+    best = int(together.argmax())
+    return best if alone - together[best] < GAIN * len(rows) else None
+
+
+def move_in(
+    known: Known,
+    frozen: Densities,
+    fresh: StreamState,
+    old: StreamState,
+    dish: np.ndarray,
+    ids: np.ndarray,
+    statistics: Statistics,
+    held: np.ndarray,
+) -> StreamState:
+    """Seat what an earlier model's stream has gathered in a stream that has just begun.
+
+    Tables go on with what they hold, those of the window's guests too, who can no longer be re-seated. The known
+    classes keep the seats that they begin with. Concentration, batches and instances go on from the old stream.
+
+    Parameters
+    ----------
+    known, frozen
+        The C known classes.
+    fresh
+        The stream that has just begun.
+    old
+        The earlier one.
+    dish
+        Number of the dish here that each one of the old menu has become, ``CLOSED``: none.
+    ids, statistics
+        Identities and, in the new coordinates, statistics of the K subclasses: dishes C to C + K - 1.
+    held
+        1 for those that stay on the menu without a table, else 0, shape (K,).
+    """
+    n_classes, count = len(known.size), len(ids)
+    dishes = empty_dishes(count, known.prior)
+    for slot in range(count):
+        pour(dishes, slot, of_slots(statistics, [slot]), known.prior)
+    begun, books = fresh.franchise, old.franchise
+    tables = np.flatnonzero(books.table_dish != CLOSED)
+    tables = tables[dish[books.table_dish[tables]] != CLOSED]
+    n_tables = len(begun.table_dish) + len(tables)
+    settled = books.table_mass[tables]
+    franchise = begun._replace(
+        menu=np.zeros(n_classes + count),
+        held=np.append(begun.held, held),
+        owner=np.full(n_classes + count, ANYONE, np.int64),
+        seated=np.zeros((1, n_classes + count)),
+        table_dish=np.append(begun.table_dish, dish[books.table_dish[tables]]),
+        table_group=np.zeros(n_tables, np.int64),
+        table_live=np.zeros(n_tables, np.int64),
+        table_residual=np.append(begun.table_residual, settled),
+        table_mass=np.append(begun.table_mass, settled),
+        table_founder=np.append(begun.table_founder, books.table_founder[tables]),
+        alpha=books.alpha.copy(),
+        extent=np.array([n_classes + count, n_tables]),
+    )
+    state = fresh._replace(
+        franchise=franchise,
+        dishes=dishes,
+        ids=ids,
+        batches=old.batches,
+        seen=old.seen,
+        next_id=int(known.ids.max()) + 1,
+    )
+    return count_anew(state, frozen)

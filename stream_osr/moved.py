@@ -1,0 +1,94 @@
+"""Modules under the names that they had in the release before: they go on being imported, with a warning.
+
+A name here is dropped with the release after the next.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Final
+
+_ROOMS = (
+    ("stream_osr", "stream_osr.model", "background"),
+    ("stream_osr", "stream_osr.trust", "balance conformal odds recall references"),
+    (
+        "stream_osr.hdp",
+        "stream_osr.model",
+        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior regroup "
+        "restaurant scatter space terms training",
+    ),
+    ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
+    (
+        "stream_osr_connectors.kafka",
+        "stream_osr_kafka",
+        "client exits figures patience setting_names settings sink source",
+    ),
+    (
+        "stream_osr_connectors.kafka.client",
+        "stream_osr_kafka.client",
+        "admin explaining group kinds making options plain producer seam unpacking",
+    ),
+    ("stream_osr_connectors.kafka", "stream_osr_kafka.commands", "asking commands label_log labelling"),
+    (
+        "stream_osr_connectors.kafka",
+        "stream_osr_kafka.ops",
+        "command logs metrics monitor port slots topic_setup watchdog workers",
+    ),
+    (
+        "stream_osr_connectors.kafka",
+        "stream_osr_kafka.run",
+        "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
+        "orphans owned partition publishing reading reconciling recovery service snapshots standing streams taking telling "
+        "topics transactions watching",
+    ),
+    (
+        "stream_osr_connectors.kafka",
+        "stream_osr_kafka.wire",
+        "boundaries decoding messages outcome publisher subclasses timestamps",
+    ),
+)
+MOVED: Final[dict[str, str]] = {
+    "stream_osr.hdp": "stream_osr.model",
+    "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
+    "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",
+    "stream_osr.hdp.gaussian_tied": "stream_osr.model.gaussian.tied",
+    "stream_osr.hdp.glance": "stream_osr.model.predictive",
+    "stream_osr.hdp.stream": "stream_osr.model.step",
+    "stream_osr.hdp.succession": "stream_osr.model.transfer",
+    "stream_osr_connectors.kafka": "stream_osr_kafka",
+    **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
+}
+"""Where each is now."""
+
+
+class _Moved(MetaPathFinder, Loader):
+    """Finds a module under its earlier name: it is the one under the present name, not another."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=False) if fullname in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        now = MOVED[spec.name]
+        warnings.warn(f"{spec.name} is {now} now; import it from there", DeprecationWarning, stacklevel=2)
+        module = import_module(now)
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        spec = module.__spec__
+        assert spec is not None
+        module.__spec__ = spec.loader_state  # its own, which the import system has replaced
+
+
+def keep_earlier_names() -> None:
+    """Let modules be imported under their earlier names."""
+    if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Moved())

@@ -1,0 +1,176 @@
+"""How many known instances are labelled right: what training promises, what references tell while a stream runs.
+
+Both come from training instances that the model judges unseen (:mod:`stream_osr.trust.references`). The promise is
+what the known classes alone do, at the shares of the training set; in a stream new classes compete with them,
+subclasses emerge, shares change, and the references are asked again beside every batch, through the same steps as the
+stream's own instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+Z = 1.96
+"""Half-width of an interval, in standard errors."""
+REMEMBERED = 500.0
+"""Instances of the stream after which what a reference was called counts half."""
+ENOUGH = 0.03
+"""Half-width of an interval from which on it is a promise."""
+LEAST_ASKED = 100.0
+"""References that have to be asked before a drop is told of, or all that there are."""
+WIDEST = 0.005
+"""Standard error that remains however many references there are: they are not the stream."""
+
+
+class ExpectedRecall(NamedTuple):
+    """Share of the known instances that get their own label.
+
+    Attributes
+    ----------
+    recall
+        Estimate, in [0, 1].
+    low, high
+        Interval that holds it with 95 %, as far as the number of references goes.
+    false_unknown
+        Share of the known instances that are called unknown.
+
+    Examples
+    --------
+    >>> print(ExpectedRecall(0.97, 0.95, 0.98, 0.01))
+    0.970 (0.950 to 0.980), 1.0 % called unknown
+    """
+
+    recall: float
+    low: float
+    high: float
+    false_unknown: float
+
+    def __str__(self) -> str:
+        share = f"{self.recall:.3f} ({self.low:.3f} to {self.high:.3f})"
+        return f"{share}, {100 * self.false_unknown:.1f} % called unknown"
+
+
+class Called(NamedTuple):
+    """What references were called lately.
+
+    Attributes
+    ----------
+    right, unknown, asked
+        References of each class that got their own label, that were called unknown, and all; faded, shape (J,).
+    shares
+        Shares of the classes among the stream's known instances, shape (J,).
+    dropped
+        The recall has fallen below what was promised, and this has been told.
+    """
+
+    right: np.ndarray
+    unknown: np.ndarray
+    asked: np.ndarray
+    shares: np.ndarray
+    dropped: bool = False
+
+
+def nothing_called(n_classes: int) -> Called:
+    """Begin with nothing asked."""
+    none = np.zeros(n_classes)
+    return Called(none, none, none, np.full(n_classes, 1.0 / max(n_classes, 1)))
+
+
+def promise(log_density: Sequence[np.ndarray], group: np.ndarray) -> ExpectedRecall:
+    """Say what the known classes do with their own training instances, each judged unseen.
+
+    Parameters
+    ----------
+    log_density
+        Log class densities of the training instances in each model, shape (n, J).
+    group
+        Class of each, shape (n,).
+    """
+    share = np.bincount(group, minlength=log_density[0].shape[1]) / len(group)
+    found = np.zeros_like(log_density[0])
+    judged = np.all([np.isfinite(each.max(axis=1)) for each in log_density], axis=0)
+    for each in log_density:
+        weight = share * np.exp(each[judged] - each[judged].max(axis=1, keepdims=True))
+        found[judged] += weight / weight.sum(axis=1, keepdims=True)
+    right = float((judged & (found.argmax(axis=1) == group)).mean())
+    n = len(group)
+    centre = (right * n + 0.5 * Z**2) / (n + Z**2)
+    half = Z / (n + Z**2) * np.sqrt(right * (1.0 - right) * n + 0.25 * Z**2) + Z * WIDEST
+    return ExpectedRecall(right, max(0.0, float(centre - half)), min(1.0, float(centre + half)), 0.0)
+
+
+def instances_that_would_do(recall: float) -> int:
+    """Training instances from which on the interval of such a recall is a promise.
+
+    Examples
+    --------
+    >>> instances_that_would_do(0.9)
+    848
+    """
+    room = ENOUGH - Z * WIDEST
+    return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))
+
+
+def call(before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarray, n: int) -> Called:
+    """Take in what references were called beside a batch.
+
+    Parameters
+    ----------
+    before
+        What they were called before; it does not change.
+    label
+        Number of the class that each is called, J: unknown, shape (Q,).
+    group
+        Its own class, shape (Q,).
+    shares
+        Shares of the classes in the stream, shape (J,).
+    n
+        Instances of the batch.
+    """
+    n_classes = len(shares)
+    fade = 0.5 ** (n / REMEMBERED)
+    old = [fade * _fit(each, n_classes) for each in before[:3]]
+    right = np.bincount(group[label == group], minlength=n_classes)
+    unknown = np.bincount(group[label == n_classes], minlength=n_classes)
+    asked = np.bincount(group, minlength=n_classes)
+    return before._replace(right=old[0] + right, unknown=old[1] + unknown, asked=old[2] + asked, shares=shares)
+
+
+def _fit(values: np.ndarray, n_classes: int) -> np.ndarray:
+    return np.append(values[:n_classes], np.zeros(max(n_classes - len(values), 0)))
+
+
+def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
+    """Say what is to be expected now; ``None``: no reference was asked yet.
+
+    Parameters
+    ----------
+    called
+        What references were called lately.
+    distinct
+        References that there are of each class, shape (J,).
+    """
+    distinct = _fit(distinct, len(called.asked))  # a class may have come since, or gone
+    have = (called.asked > 0.0) & (distinct > 0) & (called.shares > 0.0)
+    if not have.any():
+        return None
+    shares = called.shares[have] / called.shares[have].sum()
+    used = np.minimum(called.asked[have], distinct[have])
+    right, unknown = called.right[have] / called.asked[have], called.unknown[have] / called.asked[have]
+    guess = (right * used + 0.5) / (used + 1.0)
+    error = np.sqrt((shares**2 * guess * (1.0 - guess) / used).sum() + WIDEST**2)
+    recall = float(shares @ right)
+    low, high = max(0.0, recall - Z * float(error)), min(1.0, recall + Z * float(error))
+    return ExpectedRecall(recall, low, high, float(shares @ unknown))
+
+
+def has_dropped(called: Called, now: ExpectedRecall, promised: tuple[float, float], distinct: np.ndarray) -> bool:
+    """Say whether the recall is surely below what was promised; having dropped, it stays so until it is back."""
+    if called.asked.sum() < min(LEAST_ASKED, float(distinct.sum())):
+        return False
+    if called.dropped:
+        return now.recall < promised[0]
+    return now.high < promised[0]

@@ -1,0 +1,186 @@
+"""Reference instances: training instances kept with the model, each with what the known classes say of it unseen.
+
+A frozen density does not learn and an emerging subclass does, so an emerging subclass that takes many instances may
+be new, or a known class described better. Training instances tell which: they are instances of known classes by
+definition. To be comparable with the stream's they must look to the model as the stream's do, so each is weighed by
+densities that were made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats
+of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
+says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.model.known import N_RANKS, Known, densities, log_densities
+from stream_osr.model.prior import TIED, homogeneous
+from stream_osr.model.space import Space, fit_space, whiten
+from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
+
+FOLDS = 10
+PLENTY = 20.0
+"""Within-class degrees of freedom for each dimension from which on an instance is left out alone, without its
+fold."""
+LEAST_OF_CLASS = 20
+"""References of each class that has them, however many classes there are."""
+
+
+class References(NamedTuple):
+    """R reference instances of J known classes, in an order in which any stretch holds all classes in proportion.
+
+    Attributes
+    ----------
+    rows
+        Whitened rows, shape (R, d).
+    group
+        Number of the class of each, shape (R,).
+    log_density
+        Log density of each under the known classes, its own made without it, in each model, shape (R, J).
+    """
+
+    rows: np.ndarray
+    group: np.ndarray
+    log_density: tuple[np.ndarray, ...]
+
+
+def unseen_densities(
+    X: np.ndarray,
+    group: np.ndarray,
+    p: Parameters,
+    space: Space,
+    trainings: Sequence[Training],
+    left_out: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
+
+    Parameters
+    ----------
+    X
+        Training rows, NaN = missing, shape (n, p).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    p
+        Hyperparameters and seed.
+    space
+        Whitened coordinates of the model: densities are stated in them.
+    trainings
+        The models as training left them.
+    left_out
+        Log class densities, each instance left out alone (:func:`stream_osr.model.training.summarize`).
+
+    Returns
+    -------
+    Minus infinity, under its own class, for an instance that is the only one of its class.
+    """
+    freedom = len(X) - len(np.unique(group))
+    if freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1] or trainings[0].prior.covariance == TIED:
+        return list(left_out)
+    fold = _folds(group, p.seed)
+    out = [each.copy() for each in left_out]
+    for number in range(FOLDS):
+        held = fold == number
+        if held.any():
+            for each, found in zip(out, _without(held, X, group, p, space, trainings), strict=True):
+                each[held] = found
+    return out
+
+
+def _folds(group: np.ndarray, seed: int) -> np.ndarray:
+    """Divide each class among the folds; the only instance of a class is in none (-1)."""
+    rng = np.random.default_rng([seed, 18])
+    fold = np.full(len(group), -1)
+    for j in range(int(group.max()) + 1):
+        own = rng.permutation(np.flatnonzero(group == j))
+        if len(own) > 1:
+            fold[own] = (np.arange(len(own)) + rng.integers(FOLDS)) % FOLDS
+    return fold
+
+
+def _without(
+    held: np.ndarray, X: np.ndarray, group: np.ndarray, p: Parameters, space: Space, trainings: Sequence[Training]
+) -> list[np.ndarray]:
+    """Log class densities of some instances by models of the others, seated as they are."""
+    rest = ~held
+    try:
+        other = fit_space(X[rest], group[rest], pca_components=p.pca_components, pca_variance=p.pca_variance)
+    except InvalidParameter:  # the others do not span the components of the PCA
+        other = space
+    if other.forward.shape != space.forward.shape:
+        other = space
+    volume = _log_volume(other) - _log_volume(space)
+    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, X[held]))
+    out = []
+    for training in trainings:
+        dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
+        seating = seat_by_groups(rows, group[rest], dish, training.prior, p.exclusive)
+        seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
+        seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
+        known, _ = summarize(training._replace(space=other, seating=seating), p.epsilon, p.broad)
+        out.append(log_densities(known, densities(known), asked)[0] + volume)
+    return out
+
+
+def _log_volume(space: Space) -> float:
+    """Log volume that the map to whitened coordinates makes of a unit of the features."""
+    return float(0.5 * np.linalg.slogdet(space.forward.T @ space.forward)[1])
+
+
+def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:
+    """Take the quantiles of density ranks from these log class densities of the training instances."""
+    ranks = known.ranks.copy()
+    for j in range(len(ranks)):
+        own = log_density[group == j, j]
+        if np.isfinite(own).all():
+            ranks[j] = np.quantile(own, np.linspace(0.0, 1.0, N_RANKS))
+    return known._replace(ranks=ranks)
+
+
+def choose_references(
+    rows: np.ndarray, group: np.ndarray, log_density: Sequence[np.ndarray], p: Parameters
+) -> References | None:
+    """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
+
+    Parameters
+    ----------
+    rows
+        Whitened rows, shape (n, d).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    log_density
+        As :func:`unseen_densities` returns them.
+    p
+        Their number, and the seed.
+    """
+    if not p.references:
+        return None
+    rng = np.random.default_rng([p.seed, 17])
+    n_classes = int(group.max()) + 1
+    usable = np.all([np.isfinite(each[np.arange(len(group)), group]) for each in log_density], axis=0)
+    most = max(LEAST_OF_CLASS, -(-p.references // n_classes))
+    if p.max_false_unknown is not None:
+        most = max(most, least_references(p.max_false_unknown))
+    chosen, place = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for j in range(n_classes):
+        own = rng.permutation(np.flatnonzero((group == j) & usable))[:most]
+        chosen.append(own)
+        place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
+    at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
+    return References(
+        np.ascontiguousarray(rows[at]), group[at], tuple(np.ascontiguousarray(each[at]) for each in log_density)
+    )
+
+
+def least_references(max_false_unknown: float) -> int:
+    """Count the references of a class that it takes to promise that no larger share of it is called unknown.
+
+    Examples
+    --------
+    >>> least_references(0.01), least_references(0.1)
+    (99, 9)
+    """
+    return int(np.ceil(1.0 / max_false_unknown - 1e-9)) - 1

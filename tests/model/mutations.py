@@ -1,0 +1,503 @@
+"""Break the library on purpose, one change at a time, and see which tests notice.
+
+``python -m tests.model.mutations`` runs tests on a copy of the sources for every mutation below and prints the table
+that ``docs/inference.md`` quotes (minutes for each change in ``model``: everything is compiled anew). Names of
+mutations as arguments select some of them; a run ends after twelve failures. A mutation whose place in the sources
+has changed is reported as such.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
+STATISTICAL = ("exact_posterior", "joint_distribution")
+JUDGES = {
+    "model/gaussian/full.py": ("gaussian", "dishes", "known"),
+    "model/gaussian/diagonal.py": ("gaussian", "dishes", "known"),
+    "model/gaussian/tied.py": ("gaussian", "dishes", "known"),
+    "model/dishes.py": ("gaussian", "dishes", "known"),
+    "model/franchise.py": ("franchise", "seating", "exact_posterior"),
+    "model/moves/seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
+    "model/moves/likelihood.py": ("likelihood", "stream"),
+    "model/moves/concentration.py": ("concentration", *STATISTICAL),
+    "model/moves/sweeps.py": ("stream", *STATISTICAL),
+    "model/moves/splitting.py": ("splitting", *STATISTICAL),
+    "model/known.py": ("known", "training"),
+    "model/space.py": ("space",),
+    "model/step.py": ("stream",),
+    "model/restaurant.py": ("stream",),
+    "model/terms.py": ("known", "broad"),
+    "model/scatter.py": ("scatter", "space"),
+    "model/broad.py": ("broad",),
+    "model/training.py": ("training",),
+    "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
+    "engine/guard.py": ("test_guard", "test_trust"),
+    "trust/references.py": ("test_references", "test_trust"),
+    "trained.py": ("test_references", "test_trust"),
+    "trust/recall.py": ("test_recall", "test_trust"),
+    "trust/conformal.py": ("test_conformal",),
+}
+"""The test modules that are asked about a change in each source."""
+LIGHTER = "not diagonal and not tied"
+"""Where the statistical tests are asked, one covariance is enough."""
+
+
+class Mutation(NamedTuple):
+    """In ``file`` (in ``stream_osr``) ``old`` becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+WEIGHING = (
+    "    if likelihood is None:\n"
+    "        total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
+    "    else:\n"
+    "        total = weigh_remembered(\n"
+    "            i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, "
+    "dishes, prior, weights, likelihood\n"
+    "        )\n"
+)
+"""How a visit weighs the dishes."""
+
+MUTATIONS = [
+    # one subclass
+    Mutation(
+        "log-determinant left out",
+        "model/gaussian/full.py",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+        "return constant - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+    ),
+    Mutation(
+        "degrees of freedom one too few",
+        "model/gaussian/full.py",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n + 1.0) * math.log1p(h)",
+        "return constant - 0.5 * log_det - 0.5 * (prior.nu + n) * math.log1p(h)",
+    ),
+    Mutation(
+        "degrees of freedom of a feature, diagonal model",
+        "model/gaussian/diagonal.py",
+        "    df = prior.nu + n - prior.n_features + 1.0\n    return constant",
+        "    df = prior.nu + n\n    return constant",
+    ),
+    Mutation(
+        "predictive too narrow, tied model",
+        "model/gaussian/tied.py",
+        "return log_density(inverse[0], x, r / (r + 1.0), prior.n_features)",
+        "return log_density(inverse[0], x, 1.0, prior.n_features)",
+    ),
+    Mutation(
+        "stale inverse after a removal",
+        "model/gaussian/full.py",
+        "    shift(inverse, v, 1.0 / left)\n",
+        "",
+    ),
+    Mutation(
+        "constant for one instance less not refreshed",
+        "model/dishes.py",
+        "    dishes.constant[k, 1] = dishes.constant[k, 0]\n",
+        "",
+    ),
+    Mutation(
+        "inversion scheduled far too late",
+        "model/dishes.py",
+        "REFRESH_EVERY = 512",
+        "REFRESH_EVERY = 200_000",
+    ),
+    Mutation(
+        "emptied subclass not reset",
+        "model/dishes.py",
+        "        clear(dishes, k, prior)\n        return\n",
+        "        pass\n",
+    ),
+    # one visit, one table
+    Mutation(
+        "menu count off by one",
+        "model/moves/seating.py",
+        "        weights[k] *= seated[k] + share * max(menu[k], held[k])\n",
+        "        weights[k] *= seated[k] + share * (menu[k] + 1.0)\n",
+    ),
+    Mutation(
+        "one table's seats in place of the dish's",
+        "model/moves/seating.py",
+        "        weights[k] *= seated[k] + share * max(menu[k], held[k])\n",
+        "        mass = 0.0\n"
+        "        for t in range(franchise.table_dish.shape[0]):\n"
+        "            if franchise.table_dish[t] == k and franchise.table_group[t] == group:\n"
+        "                mass = franchise.table_mass[t]\n"
+        "        weights[k] *= mass + share * max(menu[k], held[k])\n",
+    ),
+    Mutation(
+        "own instance not removed",
+        "model/moves/seating.py",
+        "            weights[k] = log_predictive_without(dishes, k - frozen, x, prior)\n",
+        "            weights[k] = log_predictive(dishes, k - frozen, x, prior)\n",
+    ),
+    Mutation(
+        "own table not left before weighing",
+        "model/moves/seating.py",
+        WEIGHING,
+        "    if old != CLOSED:\n"
+        "        franchise.seated[group, old] += guests.weight[i]\n" + WEIGHING + "    if old != CLOSED:\n"
+        "        franchise.seated[group, old] -= guests.weight[i]\n",
+    ),
+    Mutation(
+        "guest never opens a table for a dish that has one",
+        "model/moves/seating.py",
+        "    u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))\n",
+        "    u = rng.random() * (franchise.seated[group, dish] + 0.0 * share)\n",
+    ),
+    Mutation(
+        "ownership not checked in a visit",
+        "model/moves/seating.py",
+        "        if not served or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if not served:\n",
+    ),
+    Mutation(
+        "ownership not checked in re-dishing",
+        "model/moves/seating.py",
+        "        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):\n",
+        "        if tables == 0.0:\n",
+    ),
+    Mutation(
+        "re-dishing without the menu",
+        "model/moves/seating.py",
+        "np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
+        "log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
+    ),
+    Mutation(
+        "re-dished table predicted with itself inside",
+        "model/moves/seating.py",
+        "log_block_predictive(dishes, k - frozen, block, k == old, prior)",
+        "log_block_predictive(dishes, k - frozen, block, False, prior)",
+    ),
+    Mutation(
+        "no re-dishing",
+        "model/moves/seating.py",
+        "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
+        "        if size < 1_000_000:\n",
+    ),
+    Mutation(
+        "tables with settled seats re-dished",
+        "model/moves/seating.py",
+        "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
+        "        if size < 2 or members[size - 1] < first:\n",
+    ),
+    Mutation(
+        "held dish off the menu when its tables have gone",
+        "model/moves/seating.py",
+        "        weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))\n",
+        "        weights[k] = density[k] * (seated[k] + share * menu[k])\n",
+    ),
+    # what is remembered
+    Mutation(
+        "own instance not removed from what is remembered",
+        "model/moves/seating.py",
+        "            weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)\n",
+        "            weights[own] = density[own] * (seated[own] + share * tables)\n",
+    ),
+    Mutation(
+        "forms not corrected when a guest leaves",
+        "model/moves/likelihood.py",
+        "            _follow(likelihood, k, rows, dishes, v, 1.0 / left, prior)\n",
+        "            tell(likelihood, k, dishes, prior)\n",
+    ),
+    Mutation(
+        "forms of an emptied slot not those of the prior",
+        "model/moves/likelihood.py",
+        "        if dishes.size[k] == 0:\n            restart(likelihood, k)\n",
+        "",
+    ),
+    Mutation(
+        "forms not computed afresh with the inverse",
+        "model/moves/likelihood.py",
+        "        if left < full.LOSES_DIGITS:\n",
+        "        if left < -1.0:\n",
+    ),
+    # the books and the concentrations
+    Mutation(
+        "menu total not kept",
+        "model/franchise.py",
+        "    franchise.total[0] += menu_weight(franchise, dish) - before\n",
+        "    franchise.total[0] += 0.0 * before\n",
+    ),
+    Mutation(
+        "alpha0 of a fading restaurant from its number of tables",
+        "model/moves/concentration.py",
+        "            opened += franchise.table_founder[t]\n",
+        "            opened += 1.0\n",
+    ),
+    Mutation(
+        "alpha0 from one table too many",
+        "model/moves/concentration.py",
+        "    tables, opened = 0.0, 0.0\n",
+        "    tables, opened = 1.0, 0.0\n",
+    ),
+    Mutation(
+        "alpha0 from all groups as one",
+        "model/moves/concentration.py",
+        "            sizes[franchise.table_group[t]] += franchise.table_mass[t]\n",
+        "            sizes[0] += franchise.table_mass[t]\n",
+    ),
+    Mutation(
+        "gamma from dishes among dishes",
+        "model/moves/concentration.py",
+        "    sizes = np.full(1, franchise.total[0])\n",
+        "    sizes = np.full(1, dishes)\n",
+    ),
+    Mutation(
+        "auxiliary variable s never 1",
+        "model/moves/concentration.py",
+        "                if rng.random() * (sizes[j] + value) < sizes[j]:\n",
+        "                if rng.random() * (sizes[j] + value) < 0.0:\n",
+    ),
+    # loops
+    Mutation(
+        "alpha0 not drawn in the stream",
+        "model/moves/sweeps.py",
+        "        resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, fading)\n",
+        "",
+    ),
+    Mutation(
+        "gamma not drawn in training",
+        "model/moves/sweeps.py",
+        "    resample_gamma(rng, franchise, GAMMA_SHAPE, GAMMA_RATE)\n",
+        "",
+    ),
+    Mutation(
+        "averaged probabilities divided by the wrong count",
+        "model/moves/sweeps.py",
+        "    share = 1.0 / (sweeps - counted_from + 1)\n",
+        "    share = 1.0 / (sweeps + 1)\n",
+    ),
+    # splits and merges
+    Mutation(
+        "split without the odds of the way back",
+        "model/moves/splitting.py",
+        "    return seats + log_block + log_back - log_seats - sums[dish] - log_q\n",
+        "    return seats + log_block - log_seats - sums[dish] - log_q\n",
+    ),
+    Mutation(
+        "split without the order of seats",
+        "model/moves/splitting.py",
+        "        seats += math.log(mass)\n",
+        "        seats += 0.0\n",
+    ),
+    # known classes
+    Mutation(
+        "class density without the weights of its subclasses",
+        "model/known.py",
+        "                    total += np.exp(log_subclass[i, k] + log_weight[j, k] - peak)\n",
+        "                    total += np.exp(log_subclass[i, k] - peak) * float(log_weight[j, k] > -np.inf)\n",
+    ),
+    Mutation(
+        "instance left out of the density but not of the weight",
+        "model/known.py",
+        "            left = seated[j, k] - (1.0 if k == own else 0.0)\n",
+        "            left = seated[j, k]\n",
+    ),
+    Mutation(
+        "pooled covariance over n in place of n - J",
+        "model/space.py",
+        "        within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)\n",
+        "        within = (1.0 - shrink) * scatter / n + shrink * np.diag(spread)\n",
+    ),
+    # sums of terms, bounded scatter
+    Mutation(
+        "terms of a sum without their largest",
+        "model/terms.py",
+        "            out[s, i] += total[i]\n",
+        "            out[s, i] = total[i]\n",
+    ),
+    Mutation(
+        "far instances weigh like all others",
+        "model/scatter.py",
+        "        scaled = np.sqrt(w) * centred[own]\n",
+        "        scaled = centred[own]\n",
+    ),
+    Mutation(
+        "instance not taken out of the scatter of its class",
+        "model/broad.py",
+        "    ratio = np.maximum(1.0 - counts * away * form, np.finfo(float).eps)\n",
+        "    ratio = np.ones(n)\n",
+    ),
+    Mutation(
+        "broad term without the seats of dropped subclasses",
+        "model/broad.py",
+        "    missing = (size - held)[group] - ~kept + alpha  # of the other instances\n",
+        "    missing = np.full(len(rows), alpha)\n",
+    ),
+    Mutation(
+        "broad terms as heavy in the tails as a new subclass",
+        "model/broad.py",
+        "    for tried in least + FREEDOM_ABOVE:\n",
+        "    for tried in least + FREEDOM_ABOVE - 4.0:\n",
+    ),
+    Mutation(
+        "dish left out of a re-dishing that is not hopeless",
+        "model/moves/seating.py",
+        "                floor = best - HOPELESS - np.log(tables)\n",
+        "                floor = best + HOPELESS - np.log(tables)\n",
+    ),
+    # the state of the stream
+    Mutation(
+        "settled seats do not fade",
+        "model/restaurant.py",
+        "        franchise.table_residual[t] *= share\n",
+        "",
+    ),
+    Mutation(
+        "statistics of a subclass cleared with its slot kept",
+        "model/moves/seating.py",
+        "        else:\n            clear(dishes, own - frozen, prior)\n",
+        "        else:\n            remove(dishes, own - frozen, i, guests.rows, prior, likelihood)\n",
+    ),
+    Mutation(
+        "randomness not wound back when slots run out",
+        "model/step.py",
+        "        rng.bit_generator.state = randomness\n",
+        "",
+    ),
+    Mutation(
+        "randomness not wound back when slots run out, training",
+        "model/training.py",
+        "        rng.bit_generator.state = state\n",
+        "",
+    ),
+    # what guards the known classes
+    Mutation(
+        "no mass balance",
+        "engine/guard.py",
+        "    new = cells[:, n_classes:]\n    part = ",
+        "    return probabilities\n    new = cells[:, n_classes:]\n    part = ",
+    ),
+    Mutation(
+        "reference instances with their own density in it",
+        "trained.py",
+        "            references = choose_references("
+        "trainings[0].seating.guests.rows[:, :-1], group, log_density, p)\n",
+        "            from stream_osr.model.known import log_densities\n"
+        "            rows = trainings[0].seating.guests.rows\n"
+        "            log_own = [log_densities(known, densities(known), rows)[0] for known in draws_of]\n"
+        "            references = choose_references(rows[:, :-1], group, log_own, p)\n",
+    ),
+    Mutation(
+        "owner not kept",
+        "engine/guard.py",
+        "    owner, part = _owners(guard, books, shares, n_classes)\n",
+        "    nobody = guard._replace(owner=np.full_like(guard.owner, NOBODY))\n"
+        "    owner, part = _owners(nobody, books, shares, n_classes)\n",
+    ),
+    Mutation(
+        "owner not kept when subclasses come and go",
+        "engine/guard.py",
+        "        owner=np.where(owner < n_classes, owner, NOBODY),\n",
+        "        owner=np.full_like(owner, NOBODY),\n",
+    ),
+    Mutation(
+        "the same reference counted again",
+        "trust/balance.py",
+        "                    used = min(asked[j, c], distinct[j])\n",
+        "                    used = asked[j, c]\n",
+    ),
+    Mutation(
+        "instances of the stream in their own subclass",
+        "engine/guard.py",
+        "result.log_density_new, subclass=result.subclass, weight=weight\n",
+        "result.log_density_new\n",
+    ),
+    Mutation(
+        "books of a part not shared",
+        "engine/guard.py",
+        "    books.taken[:, cell] *= 0.5\n",
+        "",
+    ),
+    Mutation(
+        "openings of owned subclasses not forgotten",
+        "engine/guard.py",
+        "    return Guarded(guard, without_openings(state, guard, n_classes), result, at, found)\n",
+        "    return Guarded(guard, state, result, at, found)\n",
+    ),
+    Mutation(
+        "an instance left out without its fold",
+        "trust/references.py",
+        "        if held.any():\n",
+        "        if False:\n",
+    ),
+    Mutation(
+        "conformal rank without the instance itself",
+        "trust/conformal.py",
+        '            rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")\n',
+        '            rank = np.searchsorted(theirs, log_density[:, j], side="right")\n',
+    ),
+]
+
+
+def run(mutation: Mutation, root: Path) -> list[str]:
+    """Names of the test functions that fail on a copy with the mutation."""
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        copy = Path(folder) / "copy"
+        for name in COPIED:
+            source = root / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns(*(["__pycache__"] if mutation.file.startswith("model/") else []))
+                shutil.copytree(source, copy / name, ignore=ignored)  # else kernels need not be compiled anew
+            else:
+                shutil.copy(source, copy / name)
+        path = copy / "stream_osr" / mutation.file
+        text = path.read_text()
+        if text.count(mutation.old) != 1:
+            return [f"NOT APPLIED: found {text.count(mutation.old)} times in {mutation.file}"]
+        path.write_text(text.replace(mutation.old, mutation.new))
+        environment = dict(os.environ)
+        if mutation.file.startswith("model/"):
+            environment["NUMBA_CACHE_DIR"] = str(Path(folder) / "cache")
+        judges = [_judge(name) for name in JUDGES[mutation.file]]
+        command = [sys.executable, "-m", "pytest", *judges, "-q", "--maxfail=12", "-p", "no:cacheprovider"]
+        if set(STATISTICAL) & set(JUDGES[mutation.file]):
+            command += ["-k", LIGHTER]
+        done = subprocess.run(
+            command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=3600
+        )
+        failed = re.findall(r"^(?:FAILED|ERROR) tests/(?:model/)?(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
+        if not failed and done.returncode:
+            return [f"pytest ended with {done.returncode}: {done.stdout[-300:]}"]
+        return sorted({f"{module}::{test}" for module, test in failed})
+
+
+def _judge(name: str) -> str:
+    return f"tests/{name}.py" if name.startswith("test_") else f"tests/model/test_{name}.py"
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.model.mutations", description=__doc__)
+    parser.add_argument("names", nargs="*", help="mutations to run (default: all)")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--root", type=Path, default=ROOT, help="sources to mutate")
+    options = parser.parse_args(arguments)
+    chosen = [m for m in MUTATIONS if not options.names or m.name in options.names]
+    survivors = 0
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for mutation, caught in zip(chosen, pool.map(lambda m: run(m, options.root), chosen), strict=True):
+            survivors += not caught
+            sys.stdout.write(f"| {mutation.name} | {mutation.file} | {', '.join(caught) or 'SURVIVED'} |\n")
+            sys.stdout.flush()
+    return survivors
+
+
+if __name__ == "__main__":
+    sys.exit(main())

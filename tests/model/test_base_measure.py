@@ -1,0 +1,213 @@
+"""Drawing the base measure: the evidence against the oracle's, the draws against the evidence."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from stream_osr.model import training as library
+from stream_osr.model.dishes import add, empty_dishes, log_predictive
+from stream_osr.model.location import CONJUGATE, fit_location, log_new_densities
+from stream_osr.model.moves.base_measure import FLOOR, Grid, draw_prior, log_evidence, make_grid
+from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import fit_space
+from tests.model import chains
+from tests.model.problems import check_books, make_base, seat
+from tests.model.test_joint_distribution import variance_of_row
+from tests.model.test_training import as_problem, labelled
+from tests.oracles import crf
+
+DRAWN = ["full", "diagonal"]
+
+
+def small_grid(d: int) -> Grid:
+    nu = np.array([d + 0.5, d + 1.0, d + 30.0])
+    return Grid(nu, np.array([[0.02, 1.5], [0.4, 3.0], [5.0, 40.0]]), np.array([0.003, 0.7]))
+
+
+def partition(seed: int, d: int, sizes=(1, 2, 7, 4)) -> tuple[np.ndarray, np.ndarray]:
+    """Rows far from and near the origin, and the subclass of each, in any order and under any numbers."""
+    rng = np.random.default_rng(seed)
+    number = rng.permutation(40)[: len(sizes)]
+    dish = rng.permutation(np.repeat(number, sizes))
+    centres = rng.normal(scale=4.0, size=(40, d))
+    return centres[dish] + rng.normal(size=(len(dish), d)) * rng.uniform(0.1, 2.0, d), dish
+
+
+@pytest.mark.parametrize("covariance", DRAWN)
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_evidence_is_the_product_of_the_predictives(covariance, d):
+    rows, dish = partition(d, d)
+    grid = small_grid(d)
+    evidence = log_evidence(rows, dish, grid, make_base(covariance, d)[0].covariance)
+    assert evidence.shape == (3, 2, 2)
+    for a, p, b in np.ndindex(evidence.shape):
+        prior, base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])
+        blocks = [rows[dish == k] for k in np.unique(dish)]
+        assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal_chained(x) for x in blocks), rel=1e-9)
+        assert evidence[a, p, b] == pytest.approx(sum(base.log_marginal(x) for x in blocks), rel=1e-9)
+        dishes, total = empty_dishes(40, prior), 0.0
+        for k, row in zip(dish, homogeneous(rows), strict=True):
+            total += log_predictive(dishes, int(k), row, prior)
+            add(dishes, int(k), row, prior)
+        assert evidence[a, p, b] == pytest.approx(total, rel=1e-8)
+
+
+@pytest.mark.parametrize("covariance", DRAWN)
+def test_evidence_of_rows_that_do_not_vary(covariance):
+    # the scatter has no rank: eigenvalues that rounding made negative must not matter
+    rows = np.repeat([[1e3, -1e3, 1e-3], [5.0, 5.0, 5.0]], 30, axis=0)
+    dish = np.repeat([0, 1], 30)
+    grid = make_grid(3)
+    prior, base = make_base(covariance, 3, nu=grid.nu[2], psi=grid.psi[2, 0], beta=grid.beta[1])
+    evidence = log_evidence(rows, dish, grid, prior.covariance)
+    assert np.isfinite(evidence).all()
+    expected = base.log_marginal(rows[:30]) + base.log_marginal(rows[30:])
+    assert evidence[2, 0, 1] == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("covariance", DRAWN)
+def test_draws_follow_the_normalised_evidence(covariance):
+    d, count = 2, 5000
+    rows, dish = partition(3, d, sizes=(2, 3))
+    grid = small_grid(d)
+    prior = make_base(covariance, d)[0]
+    points = list(np.ndindex(3, 2, 2))
+    log_marginal = []
+    for a, p, b in points:
+        base = make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b])[1]
+        log_marginal.append(sum(base.log_marginal(rows[dish == k]) for k in np.unique(dish)))
+    expected = np.exp(np.array(log_marginal) - max(log_marginal))
+    expected *= count / expected.sum()
+    values = [(grid.nu[a], grid.psi[a, p], grid.beta[b]) for a, p, b in points]
+    rng = np.random.default_rng(4)
+    seen = np.zeros(len(points))
+    for _ in range(count):
+        drawn = draw_prior(rng, rows, dish, grid, prior)
+        assert (drawn.covariance, drawn.n_features) == (prior.covariance, d)
+        seen[values.index((drawn.nu, drawn.psi, drawn.beta))] += 1
+    common = expected >= 10
+    assert common.sum() >= 4  # else there would be little to compare
+    table = np.array([[*x[common], x[~common].sum() + 1e-9] for x in (seen, expected)])
+    assert stats.chisquare(table[0], table[1] * table[0].sum() / table[1].sum()).pvalue > 1e-4
+
+
+def test_draw_at_the_very_end_of_the_unit_interval_is_on_the_grid():
+    class Last:
+        def random(self) -> float:
+            return 1.0 - 2.0**-53
+
+    rows, dish = partition(5, 2)
+    grid = small_grid(2)
+    drawn = draw_prior(Last(), rows, dish, grid, make_base("full", 2)[0])
+    assert drawn.nu in grid.nu
+    assert drawn.beta in grid.beta
+
+
+@pytest.mark.parametrize(
+    "fixed",
+    [dict(zip(names, [9.0, 0.25, 0.6], strict=False)) for names in itertools.combinations(["nu", "scale", "beta"], 2)]
+    + [{"nu": 9.0}, {"scale": 0.25}, {"beta": 0.6}, {"nu": 9.0, "scale": 0.25, "beta": 0.6}],
+    ids=str,
+)
+def test_values_that_are_given_stay(fixed):
+    rows, group = labelled(seed=1)
+    space = fit_space(rows, group)
+    grid = make_grid(2, **fixed)
+    start = make_base("full", 2, nu=9.0, psi=9.0 * 0.25, beta=0.6)[0]
+    rng = np.random.default_rng(2)
+    drawn = [library.train(rows, group, space, start, rng, sweeps=sweeps, grid=grid).prior for sweeps in (1, 3)]
+    for prior in drawn:
+        for name, value in fixed.items():
+            found = prior.psi / prior.nu if name == "scale" else getattr(prior, name)
+            assert found == pytest.approx(value, rel=1e-12), name
+        assert prior.nu in grid.nu
+        assert prior.psi in grid.psi
+    assert make_grid(2).psi.min() >= FLOOR * 2
+
+
+@pytest.mark.parametrize("placed", [False, True], ids=["conjugate", "placed"])
+@pytest.mark.parametrize("covariance", DRAWN)
+def test_training_with_a_grid_leaves_subclasses_stated_under_the_last_prior(covariance, placed):
+    rows, group = labelled(spread=4.0, parts=2)
+    start = make_base(covariance, 2)[0]
+    location = fit_location(rows, group) if placed else CONJUGATE
+    training = library.train(
+        rows,
+        group,
+        fit_space(rows, group),
+        start,
+        np.random.default_rng(7),
+        sweeps=6,
+        grid=make_grid(2),
+        location=location,
+    )
+    prior = training.prior
+    assert prior != start
+    base = make_base(covariance, 2, nu=prior.nu, psi=prior.psi, beta=prior.beta)[1]
+    books = as_problem(training.seating, prior, base)
+    check_books(books, np.zeros(len(training.seating.franchise.menu)), True)
+    known, _ = library.summarize(training, 0.01)
+    assert known.prior == prior
+    assert known.location is location
+
+
+def test_no_grid_leaves_the_prior_alone():
+    rows, group = labelled()
+    start = make_base("full", 2)[0]
+    training = library.train(rows, group, fit_space(rows, group), start, np.random.default_rng(0), sweeps=3)
+    assert training.prior == start
+    assert training.location is CONJUGATE
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("covariance", DRAWN)
+def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
+    # Geweke (2004): hyperparameters uniform on the grid, seating from the process, rows given both; then in turn
+    # hyperparameters given all else, a sweep, fresh rows
+    groups, d, steps = (0, 0, 1), 2, 12_000
+    grid = Grid(np.array([d + 8.0, d + 14.0]), np.array([[4.0, 9.0], [8.0, 16.0]]), np.array([0.3, 1.2]))
+    points = list(np.ndindex(2, 2, 2))
+    made = [make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
+    number = {prior: k for k, (prior, _) in enumerate(made)}
+    law = crf.Franchise(groups, (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE), True)
+    rng = np.random.default_rng(21)
+    alpha, gamma, seating = law.draw(rng)
+    prior, base = made[int(rng.integers(len(made)))]
+    rows = crf.draw_rows(seating, base, rng)
+    state = library.Seating(*seat(seating, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=True))
+    sources = [
+        chains.Sources(np.zeros((1, d)), np.sqrt(p.psi) * np.eye(d)[None], np.full(1, p.nu), np.full(1, p.beta))
+        for p, _ in made
+    ]
+    at = np.empty(steps, np.int64)
+    x = np.empty((steps, len(groups), d))
+    joined = np.empty(steps)
+    for s in range(steps):
+        prior, state = library._draw_base_measure(rng, state.guests.rows[:, :d], state, grid, prior)
+        guests, franchise, dishes = state
+        log_new = log_new_densities(guests.rows, prior)
+        library.sweep_groups(rng, guests, log_new, franchise, dishes, prior, True)
+        assert not franchise.overflow[0]
+        at[s] = number[prior]
+        dish = library.dish_of_guests(state)
+        chains.draw_blocks(rng, guests.rows, dish, prior.covariance, sources[at[s]])
+        x[s], joined[s] = guests.rows[:, :d], dish[0] == dish[1]
+    exact = law.prior()
+    together = sum(
+        p
+        for p, each in zip(exact.probabilities, exact.seatings, strict=True)
+        if each.dishes[each.tables[0]] == each.dishes[each.tables[1]]
+    )
+    tests = {"joined": (joined, together)}
+    for k, (_, base) in enumerate(made):
+        here = at == k
+        tests[f"point {k}"] = (here, 1 / 8)
+        tests[f"point {k}, joined"] = (here * joined, together / 8)
+        tests[f"point {k}, square"] = (here * x[:, 0, 0] ** 2, variance_of_row(base) / 8)
+    scores = {name: float(chains.z_score(*test)) for name, test in tests.items()}
+    assert max(np.abs(list(scores.values()))) < 4.5, scores

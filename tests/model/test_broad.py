@@ -1,0 +1,227 @@
+"""Broad terms: where a class lies that its kept subclasses do not describe."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import logsumexp
+
+from stream_osr.model import training as library
+from stream_osr.model.broad import FREEDOM_ABOVE, add_broad, fit_broad, log_missing, outline
+from stream_osr.model.known import densities, learn_labelled, log_class_densities, log_new
+from stream_osr.model.location import CONJUGATE, fit_location, log_t
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.scatter import bounded_scatter
+from stream_osr.model.space import fit_space
+from tests.model.problems import make_base
+from tests.model.test_training import labelled
+from tests.oracles import broad as oracle
+
+
+def counts(members):
+    """What each instance of a class counts in its scatter."""
+    n, d = members.shape
+    return bounded_scatter(members, np.zeros(n, int), lambda s: (s + (d + 1) * np.eye(d)) / (n + d + 1))[2]
+
+
+def summary(kind="full", d=2, sizes=(40, 1, 12), dropped=(3, 0, 2), epsilon=0.09, nu=None, heavy=False):
+    """Classes of one large subclass, and as many instances each in subclasses of one."""
+    prior, base = make_base(kind, d, nu=nu)
+    rng = np.random.default_rng(d)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    centres = rng.normal(scale=6.0, size=(len(sizes), d))
+    noise = rng.standard_t(2.5, size=(len(group), d)) if heavy else rng.normal(size=(len(group), d))
+    rows = centres[group] + noise
+    dish, count = group.copy(), len(sizes)
+    for j, lost in enumerate(dropped):
+        for i in np.flatnonzero(group == j)[:lost]:
+            dish[i], rows[i] = count, rows[i] + 4.0
+            count += 1
+    seating = library.seat_by_groups(homogeneous(rows), group, dish, prior, True)
+    training = library.Training(fit_space(rows, group), prior, seating)
+    return (*library.summarize(training, epsilon, broad=True), rows, group, dish, base)
+
+
+# Left out of its class
+
+
+@pytest.mark.parametrize("d", [1, 3, 8])
+@pytest.mark.parametrize("n", [2, 5, 40])
+def test_leaving_out_is_fitting_again_without_it(n, d):
+    members = np.random.default_rng(n + d).normal(size=(n, d)) * np.arange(1, d + 1) + 3.0
+    whole = outline(members)
+    mean, scale = oracle.mean_and_scale(members)
+    np.testing.assert_allclose(whole.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.inv(whole.factor.T @ whole.factor), scale, rtol=1e-9, atol=1e-12)
+    found = log_t(whole.square, whole.log_determinant, d, 4.5)
+    np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5), rtol=1e-9)
+
+
+def test_leaving_out_with_far_instances():
+    members = np.random.default_rng(1).normal(size=(150, 3))
+    members[0, 0], members[1] = 1e3, [-300.0, 200.0, 100.0]
+    counted = counts(members)
+    assert (counted[:2] < 0.1).all()
+    assert (counted[2:] == 1.0).all()
+    whole = outline(members)
+    found = log_t(whole.square, whole.log_determinant, 3, 4.5)
+    np.testing.assert_allclose(found, oracle.log_left_out(members, 4.5, counted), rtol=1e-8)
+    # the others would count a little differently without it: what that is worth
+    again = []
+    for i in range(150):
+        rest = np.delete(members, i, axis=0)
+        whole = outline(rest)
+        square = ((whole.factor @ (members[i] - whole.mean)) ** 2).sum(keepdims=True)
+        again.append(log_t(square, -2 * np.log(np.diag(whole.factor)).sum(), 3, 4.5)[0])
+    np.testing.assert_allclose(found[2:], again[2:], atol=0.05)
+    np.testing.assert_allclose(found[:2], again[:2], atol=0.5)  # of about -30
+
+
+def test_left_out_densities_stay_finite_at_any_distance():
+    for far in (1e3, 1e8, 1e15):
+        whole = outline(np.array([[far, 0.0], [-far, 1.0]]))
+        assert np.isfinite(log_t(whole.square, whole.log_determinant, 2, 3.0)).all()
+    alone = outline(np.zeros((1, 2)))
+    np.testing.assert_array_equal(log_t(alone.square, alone.log_determinant, 2, 3.0), [-np.inf])
+
+
+# Fitting
+
+
+@pytest.mark.parametrize(("kind", "heavy"), [("full", False), ("full", True), ("diagonal", False)])
+def test_the_freedom_foresees_the_left_out_instances_best(kind, heavy):
+    rows, group = labelled(seed=5, sizes=(80, 1, 60), d=2)
+    if heavy:
+        rows += np.random.default_rng(6).standard_t(1.3, size=rows.shape)
+    prior, alpha = make_base(kind, 2, nu=4.0)[0], 7.0
+    rng = np.random.default_rng(7)
+    kept, log_own = rng.random(141) < 0.8, rng.normal(-20, 2, 141)
+    log_own[[0, 80]] = -np.inf
+    least = {"full": 3.0, "diagonal": 6.0}[kind]
+    shapes, found = fit_broad(rows, group, kept, log_own, alpha, prior)
+    log_weight = np.empty(141)
+    for i, j in enumerate(group):  # of what the others leave
+        others = np.delete(group, i) == j
+        missing = (~np.delete(kept, i)[others]).sum() + alpha
+        log_weight[i] = np.log(missing / (others.sum() + alpha))
+    totals, each = [], []
+    for above in FREEDOM_ABOVE:
+        left_out = np.concatenate(
+            [oracle.log_left_out(rows[group == j], least + above, counts(rows[group == j])) for j in range(3)]
+        )
+        each.append(np.logaddexp(log_own, log_weight + left_out))
+        totals.append(each[-1][np.arange(141) != 80].sum())
+    best = int(np.argmax(totals))
+    assert [shape.freedom for shape in shapes] == [least + FREEDOM_ABOVE[best]] * 3
+    np.testing.assert_allclose(found, each[best], rtol=1e-9)
+    assert np.flatnonzero(found == -np.inf).tolist() == [80]
+    assert best < 2 if heavy else best > 3
+
+
+@pytest.mark.parametrize("kind", ["full", "diagonal"])
+def test_the_broad_term_takes_what_the_kept_subclasses_leave(kind):
+    known, log_density, rows, group, dish, base = summary(kind)
+    assert known.dishes.size.tolist() == [37, 1, 10]
+    frozen, alpha = densities(known), known.alpha
+    missing = [(3 + alpha) / (40 + alpha), alpha / (1 + alpha), (2 + alpha) / (12 + alpha)]
+    np.testing.assert_allclose(np.exp(log_missing(frozen.log_weight)), missing, rtol=1e-12)
+    asked = np.random.default_rng(2).normal(scale=6.0, size=(15, 2))
+    found, _ = log_class_densities(known, frozen, homogeneous(asked))
+    for j, n in enumerate((40, 1, 12)):
+        members, block = rows[group == j], rows[dish == j]
+        expected = [
+            logsumexp(
+                [
+                    np.log(len(block) / (n + alpha)) + base.log_predictive(x, block),
+                    np.log(missing[j]) + oracle.log_density(x, members, known.broad[j].freedom),
+                ]
+            )
+            for x in asked
+        ]
+        np.testing.assert_allclose(found[:, j], expected, rtol=1e-9)
+    # and left out of both, an instance's own class
+    own = log_density[np.arange(len(rows)), group]
+    for i in (0, 5, 41, 45):  # dropped, kept, dropped, kept
+        j, others = group[i], np.arange(len(rows)) != i
+        members, block = rows[(group == j) & others], rows[(dish == j) & others]
+        expected = logsumexp(
+            [
+                np.log(len(block) / (len(members) + alpha)) + base.log_predictive(rows[i], block),
+                np.log1p(-len(block) / (len(members) + alpha))
+                + oracle.log_density(rows[i], members, known.broad[j].freedom),
+            ]
+        )
+        assert own[i] == pytest.approx(expected, rel=1e-9), i
+    # the only instance of its class: no density without it, and the rank of a new one
+    assert own[40] == -np.inf
+    np.testing.assert_allclose(known.ranks[1], log_new(known, homogeneous(rows[40:41]))[0])
+    assert np.isfinite(np.delete(own, 40)).all()
+
+
+def test_adding_broad_terms_changes_no_argument_and_no_class_that_came_later():
+    known, _, rows, *_ = summary()
+    log_density = np.random.default_rng(3).normal(-8, 3, (len(rows), 4))
+    log_density[0, 0] = -np.inf
+    before = log_density.copy()
+    log_weight = np.vstack([densities(known).log_weight, np.full(3, -2.0)])
+    found = add_broad(log_density, known.broad, log_weight, homogeneous(rows))
+    np.testing.assert_array_equal(log_density, before)
+    np.testing.assert_array_equal(found[:, 3], before[:, 3])
+    for j, shape in enumerate(known.broad):
+        law = stats.multivariate_t(shape.mean, np.linalg.inv(shape.factor.T @ shape.factor), df=shape.freedom)
+        term = log_missing(log_weight)[j] + law.logpdf(rows)
+        np.testing.assert_allclose(found[:, j], np.logaddexp(before[:, j], term), rtol=1e-9)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_class_with_its_broad_term_has_mass_one(covariance):
+    rng = np.random.default_rng(5)
+    rows, group = labelled(seed=4, sizes=(25, 40), d=1, parts=2)
+    prior = make_base(covariance, 1)[0]
+    training = library.train(rows, group, fit_space(rows, group), prior, rng, sweeps=5)
+    for epsilon, broad in ((0.0, False), (0.0, True), (0.1, True)):
+        known, log_density = library.summarize(training, epsilon, broad)
+        assert bool(known.broad) == broad
+        assert np.isfinite(log_density).all()
+        late = known
+        for number in range(20):  # labels that come late change the shares, not the mass
+            late = learn_labelled(late, np.array([rng.normal(scale=5.0), 1.0]), 0, rng, 100 + number)
+        for now in (known, late):
+            frozen = densities(now)
+
+            def density(x: float, j: int, now=now, frozen=frozen) -> float:
+                return float(np.exp(log_class_densities(now, frozen, np.array([[x, 1.0]]))[0][0, j]))
+
+            for j, n in enumerate(now.size):
+                mass, _ = integrate.quad(density, -np.inf, np.inf, args=(j,), limit=400)
+                assert mass == pytest.approx(1.0 if broad else n / (n + now.alpha), abs=2e-3)
+
+
+# Tails
+
+
+@pytest.mark.parametrize(
+    ("covariance", "placed"), [("full", False), ("full", True), ("diagonal", False), ("tied", False)]
+)
+def test_what_lies_far_from_everything_is_no_class_s(covariance, placed):
+    rows, group = labelled(seed=8, sizes=(100, 3, 1), d=3)
+    prior = make_base(covariance, 3, nu=23.0, psi=2.3, beta=0.1)[0]
+    location = fit_location(rows, group)._replace(freedom=50.0) if placed else CONJUGATE
+    training = library.train(
+        rows, group, fit_space(rows, group), prior, np.random.default_rng(9), sweeps=2, location=location
+    )
+    known, _ = library.summarize(training, 0.0, broad=True)
+    assert (not known.broad) == (covariance == "tied")
+    directions = np.concatenate([np.eye(3), np.random.default_rng(10).normal(size=(20, 3))])
+    far = homogeneous(1e7 * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()
+
+
+def test_heavy_tails_in_training_do_not_make_all_that_is_far_known():
+    known, *_ = summary(d=2, sizes=(300, 200), dropped=(2, 2), nu=3.0, epsilon=0.01, heavy=True)
+    assert known.broad[0].freedom == 2.0 + FREEDOM_ABOVE[0]  # the least: above that of a new subclass
+    far = homogeneous(np.array([[1e7, 0.0], [0.0, -1e7], [1e7, 1e7]]))
+    log_density, _ = log_class_densities(known, densities(known), far)
+    assert (log_density.max(axis=1) < log_new(known, far) - 5).all()

@@ -1,0 +1,166 @@
+"""The sampler visits every seating as often as the exact posterior says, on problems small enough to enumerate.
+
+All runs have fixed seeds. A frequency is judged by its standard error from the means of 100 consecutive batches,
+which allows for the correlation between sweeps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from tests.model import chains
+from tests.model.problems import make_base, seat, stream_problem
+from tests.oracles import crf, stream
+
+LARGEST = 4.5
+"""Largest standardised difference allowed; of some thousand that are looked at none should reach it by chance."""
+
+ALPHA, GAMMA = (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE)
+ROWS = np.array([[0.1, 0.0], [0.5, 0.3], [0.2, -0.1], [-0.4, 0.2], [1.2, 0.9]])
+
+TRAINING = [
+    # groups, features, covariance, ownership
+    pytest.param((0, 0, 1, 1), 1, "full", True, id="two groups, own dishes, d=1"),
+    pytest.param((0, 0, 1, 1), 1, "full", False, id="two groups, shared dishes, d=1"),
+    pytest.param((0, 0, 1, 1), 2, "full", True, id="two groups, own dishes, d=2"),
+    pytest.param((0, 0, 1, 1), 2, "full", False, id="two groups, shared dishes, d=2"),
+    pytest.param((0, 1, 0, 1), 2, "diagonal", False, id="two groups, shared dishes, diagonal"),
+    pytest.param((0, 1, 0, 1), 2, "tied", False, id="two groups, shared dishes, tied"),
+    pytest.param((0, 0, 0, 0, 0), 1, "full", True, id="one group of five, d=1"),
+    pytest.param((0, 0, 0, 0), 2, "full", True, id="one group of four, d=2"),
+]
+
+
+def training_problem(groups, d, covariance, ownership, alpha, gamma):
+    """The exact posterior, and a sampler's state to start from (everybody at a table of their own)."""
+    rows = ROWS[: len(groups), :d]
+    psi, beta = (0.1, 0.005) if covariance != "tied" else (1.0, 0.02)
+    prior, base = make_base(covariance, d, nu=d + 2.0, psi=psi, beta=beta)
+    exact = crf.Franchise(groups, alpha, gamma, ownership).posterior(rows, base)
+    numbers = tuple(range(len(groups)))
+    start = (alpha, gamma) if isinstance(alpha, float) else (ALPHA_SHAPE / ALPHA_RATE, GAMMA_SHAPE / GAMMA_RATE)
+    state = seat(
+        crf.Seating(numbers, numbers), rows, groups, prior, alpha=start[0], gamma=start[1], exclusive=ownership
+    )
+    return exact, prior, state
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("groups", "d", "covariance", "ownership"), TRAINING)
+def test_training_sweeps_visit_seatings_as_often_as_they_are_likely(groups, d, covariance, ownership):
+    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, ALPHA, GAMMA)
+    record = chains.training_chain(
+        np.random.default_rng(1), 80_000, guests, franchise, dishes, prior, exclusive=ownership
+    )
+    numbers = chains.numbered(record, exact.seatings, groups)
+    scores, distance = chains.indicator_scores(numbers, exact.probabilities)
+    assert np.abs(scores).max() < LARGEST
+    assert distance < 0.02
+    assert abs(chains.z_score(record.alpha, exact.mean_alpha)) < LARGEST
+    assert abs(chains.z_score(record.gamma, exact.mean_gamma)) < LARGEST
+    # alpha0 and gamma go with the number of tables and of dishes
+    tables = chains.of_seatings(exact.seatings, lambda s: len(s.dishes))
+    eaten = chains.of_seatings(exact.seatings, lambda s: len(set(s.dishes)))
+    law = crf.Franchise(groups, ALPHA, GAMMA, ownership)
+    means = np.array([law.mean_concentrations(seating) for seating in exact.seatings])
+    expected = exact.probabilities @ (means * np.stack([tables, eaten], axis=1))
+    assert abs(chains.z_score(record.alpha * tables[numbers], expected[0])) < LARGEST
+    assert abs(chains.z_score(record.gamma * eaten[numbers], expected[1])) < LARGEST
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("redishing", [True, False], ids=["with re-dishing", "visits alone"])
+@pytest.mark.parametrize(
+    ("groups", "d", "covariance", "ownership"),
+    [
+        pytest.param((0, 0, 1, 1), 1, "full", False, id="shared dishes, d=1"),
+        pytest.param((0, 0, 1, 1), 2, "diagonal", False, id="shared dishes, diagonal"),
+        pytest.param((0, 0, 1, 1), 2, "tied", False, id="shared dishes, tied"),
+        pytest.param((0, 0, 0, 1, 1), 2, "full", True, id="own dishes, d=2"),
+        pytest.param((0, 0, 0, 0, 0), 2, "full", True, id="one group of five, d=2"),
+    ],
+)
+def test_seating_with_fixed_concentrations(groups, d, covariance, ownership, redishing):
+    # alpha0 and gamma near 1: tables of several guests and dishes of several tables are common
+    alpha, gamma = 1.5, 1.2
+    exact, prior, (guests, franchise, dishes) = training_problem(groups, d, covariance, ownership, alpha, gamma)
+    record = chains.training_chain(
+        np.random.default_rng(2),
+        120_000,
+        guests,
+        franchise,
+        dishes,
+        prior,
+        exclusive=ownership,
+        fixed=True,
+        redishing=redishing,
+    )
+    numbers = chains.numbered(record, exact.seatings, groups)
+    scores, distance = chains.indicator_scores(numbers, exact.probabilities)
+    assert np.abs(scores).max() < LARGEST
+    assert distance < 0.02
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("ownership", [True, False], ids=["own dishes", "shared dishes"])
+def test_only_redishing_moves_whole_tables(ownership):
+    # alpha0 is so small that nobody ever opens a table: a group's only table can change its dish but as a whole
+    groups, alpha, gamma = (0, 0, 1, 1), 1e-12, 3.0
+    rows = np.array([[0.3], [0.5], [0.35], [0.6]])
+    prior, base = make_base("full", 1, nu=3.0, psi=0.1, beta=0.05)
+    law = crf.Franchise(groups, alpha, gamma, False).posterior(rows, base).as_dict()
+    apart, together = crf.Seating((0, 0, 1, 1), (0, 1)), crf.Seating((0, 0, 1, 1), (0, 0))
+    expected = law[together] / (law[apart] + law[together])
+    assert 0.1 < expected < 0.9
+    for redishing in (True, False):
+        guests, franchise, dishes = seat(apart, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=ownership)
+        record = chains.training_chain(
+            np.random.default_rng(3),
+            50_000,
+            guests,
+            franchise,
+            dishes,
+            prior,
+            exclusive=ownership,
+            fixed=True,
+            redishing=redishing,
+        )
+        numbers = chains.numbered(record, [apart, together], groups)
+        if redishing and not ownership:
+            assert abs(chains.z_score(numbers, expected)) < LARGEST
+        else:
+            assert not numbers.any()
+
+
+STREAM = [
+    # rows, instances in the window before the batch, splits and merges proposed after each pass
+    pytest.param([[3.6], [2.0], [-1.2]], 0, 0, id="three, d=1"),
+    pytest.param([[0.8], [1.9], [-1.2]], 1, 0, id="three, one of them in the window, d=1"),
+    pytest.param([[3.4, 1.9], [1.9, 0.7], [-1.2, -0.4]], 0, 0, id="three, d=2"),
+    pytest.param([[3.6], [2.0], [-1.2], [3.8]], 0, 0, id="four, d=1"),
+    pytest.param([[1.2], [1.6], [-1.2], [1.4]], 0, 3, id="four, splits and merges, d=1"),
+    pytest.param([[1.2, 0.9], [1.5, 0.7], [-1.6, -0.4]], 1, 3, id="three, splits and merges, d=2"),
+]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("rows", "first", "proposals"), STREAM)
+def test_stream_step_visits_seatings_as_often_as_they_are_likely(rows, first, proposals):
+    rows = np.array(rows)
+    n, d = rows.shape
+    problem = stream_problem(rows, crf.Seating((0,) * n, ()), nu=d + 2.0)
+    exact = stream.target(problem.oracle, rows, problem.log_known())
+    record = problem.run(np.random.default_rng(4), 100_000, first, proposals)
+    numbers = chains.numbered(record, exact.seatings, [0] * n, 2, 3)
+    scores, distance = chains.indicator_scores(numbers, exact.probabilities)
+    assert np.abs(scores).max() < LARGEST
+    assert distance < 0.03
+    assert abs(chains.z_score(record.alpha, exact.mean_alpha)) < LARGEST
+    assert (record.gamma == problem.oracle.gamma).all()
+    # the averaged conditional probabilities: known classes, and everything else
+    eats = exact.dish_probabilities
+    expected = np.column_stack([eats[:, :2], eats[:, 2:].sum(axis=1)])
+    np.testing.assert_allclose(record.probabilities.sum(axis=2), 1.0, rtol=0, atol=1e-12)
+    assert np.abs(chains.z_score(record.probabilities, expected)).max() < LARGEST

@@ -1,0 +1,100 @@
+"""Instances ten thousand nats from everything: no underflow, and what is far in two directions is told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model import step as library
+from stream_osr.model.known import Densities, Known, densities, log_class_densities, log_new
+from stream_osr.model.predictive import look, view
+from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.step import Settings
+from tests.model.problems import COVARIANCES, fill, make_base
+
+SIZE, NATS = 4000, 1e4
+
+
+def make_known(covariance: str, nu: float, beta: float) -> Known:
+    """Two known classes with so many instances, at -4 and 4 on the first of two axes, that their tails are thin."""
+    rng = np.random.default_rng(0)
+    prior, _ = make_base(covariance, 2, nu=nu, psi=nu, beta=beta)
+    return Known(
+        prior=prior,
+        dishes=fill(prior, [rng.normal([c, 0.0], size=(SIZE, 2)) for c in (-4.0, 4.0)]),
+        ids=np.arange(2),
+        seated=np.diag([float(SIZE)] * 2),
+        tables=np.diag([30.0, 20.0]),
+        size=np.full(2, float(SIZE)),
+        alpha=2.0,
+        gamma=30.0,
+        epsilon=0.01,
+        ranks=np.zeros((2, 101)),
+    )
+
+
+def check_probabilities(probabilities: np.ndarray) -> None:
+    assert np.isfinite(probabilities).all()
+    assert (probabilities >= 0.0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+
+
+def check_predictions(known: Known, frozen: Densities, state: StreamState, rows: np.ndarray) -> None:
+    """The visit of a guest who does not stay, and the one pass over all terms that says the same."""
+    predicted = library.immediate(known, frozen, state, rows)
+    check_probabilities(predicted)
+    if known.prior.covariance == FULL:
+        glance = look(rows, np.zeros(2), np.zeros(2), np.eye(2), *view(known, frozen, state))
+        check_probabilities(glance)
+        np.testing.assert_allclose(glance, predicted, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("window", [0, 64])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_far_from_everything_even_from_what_is_new(covariance, window):
+    known = make_known(covariance, nu=4000.0, beta=1.0)
+    frozen = densities(known)
+    rng = np.random.default_rng(1)
+    far = rng.normal(size=(12, 2)) + 4000.0 * np.array([[1.0, 0.0], [0.0, 1.0]])[np.arange(12) % 2]
+    near = rng.normal([4.0, 0.0], size=(20, 2))
+    assert log_class_densities(known, frozen, homogeneous(far))[0].max() < -NATS
+    assert log_new(known, homogeneous(far)).max() < -NATS
+    settings = Settings(window=window)
+    state = library.open_stream(known, frozen)
+    for number, rows in enumerate((near, far[:1], far, np.concatenate([near, far]))):
+        check_predictions(known, frozen, state, rows)
+        state, result = library.step(known, frozen, state, rows, np.random.default_rng(number), settings)
+        check_probabilities(result.probabilities)
+        check_predictions(known, frozen, state, rows)
+        assert np.isfinite(state.dishes.log_det).all()
+        assert np.isfinite(state.dishes.inverse).all()
+
+
+@pytest.mark.parametrize("window", [0, 64])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_two_far_subclasses_are_told_apart(covariance, window):
+    known = make_known(covariance, nu=6.0, beta=1e-3)
+    frozen = densities(known)
+    rng = np.random.default_rng(2)
+    near = rng.normal([-4.0, 0.0], size=(20, 2))
+    right, up = rng.normal([4000.0, 0.0], size=(8, 2)), rng.normal([0.0, 4000.0], size=(8, 2))
+    rows = np.concatenate([near, right, up])
+    assert log_class_densities(known, frozen, homogeneous(rows[20:]))[0].max() < -NATS
+    order = rng.permutation(len(rows))
+    state = library.open_stream(known, frozen)
+    for number in range(2):
+        seats = np.empty(len(rows), np.int64)
+        probabilities = np.empty((len(rows), 3))
+        state, result = library.step(
+            known, frozen, state, rows[order], np.random.default_rng(number), Settings(window=window)
+        )
+        seats[order], probabilities[order] = result.subclass, result.probabilities
+        check_probabilities(probabilities)
+        check_predictions(known, frozen, state, rows)
+        assert probabilities[:20, 0].min() > 0.9
+        assert probabilities[20:, 2].min() > 1.0 - 1e-9
+        assert set(seats[:20]) == {-1}
+        found_right, found_up = set(seats[20:28].tolist()), set(seats[28:].tolist())
+        assert len(found_right) == len(found_up) == 1
+        assert found_right.isdisjoint(found_up | {-1})

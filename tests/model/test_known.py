@@ -1,0 +1,257 @@
+"""Known classes: frozen densities, leave-one-out densities, labels that arrive late."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+from stream_osr.model import known as library
+from stream_osr.model.known import Known, densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.terms import log_sums, products
+from tests.model.problems import COVARIANCES, fill, make_base
+
+SIZES = [(12, 7, 1), (20,), (5, 6)]
+"""Instances in each subclass of each class."""
+
+
+def make_known(covariance="full", d=3, seed=0, epsilon=0.1, sizes=SIZES):
+    """Known classes, the blocks of their subclasses and the oracle's base measure."""
+    rng = np.random.default_rng(seed)
+    prior, base = make_base(covariance, d)
+    blocks, seated, tables = [], [], []
+    for j, parts in enumerate(sizes):
+        for n in parts:
+            mixing = rng.normal(size=(d, d))
+            blocks.append(rng.normal(size=(n, d)) @ mixing + rng.normal(scale=3.0, size=d))
+            row = np.zeros(len(sizes))
+            row[j] = n
+            seated.append(row)
+            row = np.zeros(len(sizes))
+            row[j] = min(n, rng.integers(1, 4))
+            tables.append(row)
+    known = Known(
+        prior=prior,
+        dishes=fill(prior, blocks),
+        ids=np.arange(len(blocks)),
+        seated=np.array(seated).T,
+        tables=np.array(tables).T,
+        size=np.array([float(sum(parts)) for parts in sizes]),
+        alpha=2.5,
+        gamma=30.0,
+        epsilon=epsilon,
+        ranks=np.sort(rng.normal(size=(len(sizes), library.N_RANKS)), axis=1),
+    )
+    return known, blocks, base
+
+
+def points(d=3, seed=9):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(scale=3.0, size=(15, d)), rng.normal(scale=100.0, size=(3, d))])
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_subclass_densities_are_the_predictives(covariance):
+    known, blocks, base = make_known(covariance)
+    x = points()
+    found = library.log_subclass_densities(known, homogeneous(x))
+    expected = [[base.log_predictive(row, block) for block in blocks] for row in x]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_one_matrix_product_is_the_multivariate_t():
+    known, blocks, base = make_known("full", d=4, sizes=[(12,), (20,), (6,)])
+    x = points(4)
+    sums, best = log_sums(densities(known).terms, products(np.ascontiguousarray(homogeneous(x).T)))
+    found = sums[:-1].T - densities(known).log_weight.max(axis=0)
+    assert (best[:-1] == np.arange(len(blocks))[:, None]).all()
+    for k, block in enumerate(blocks):
+        mean, beta, nu, scatter = base.posterior(block)
+        df = nu - 4 + 1
+        law = stats.multivariate_t(mean, scatter * (beta + 1) / (beta * df), df)
+        np.testing.assert_allclose(found[:, k], law.logpdf(x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_class_density_mixes_the_kept_subclasses(covariance):
+    known, blocks, base = make_known(covariance, epsilon=0.1)
+    x = points()
+    frozen = densities(known)
+    found, best = library.log_class_densities(known, frozen, homogeneous(x))
+    start = 0
+    for j, parts in enumerate(SIZES):
+        share = np.array(parts) / sum(parts)
+        kept = [start + i for i in range(len(parts)) if share[i] >= 0.1]
+        terms = np.array(
+            [
+                [
+                    np.log(len(blocks[k]) / (sum(parts) + known.alpha)) + base.log_predictive(row, blocks[k])
+                    for k in kept
+                ]
+                for row in x
+            ]
+        )
+        np.testing.assert_allclose(found[:, j], logsumexp(terms, axis=1), rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(best[:, j], np.array(kept)[terms.argmax(axis=1)])
+        # the class's weight on the menu: the tables of what was kept
+        assert frozen.menu[j] == known.tables[j, kept].sum()
+        start += len(parts)
+
+
+def test_class_with_nothing_kept_has_no_density_but_stays_on_the_menu():
+    known, _, _ = make_known(epsilon=0.9)  # the first class: 12, 7 and 1 of 20
+    frozen = densities(known)
+    found, _ = library.log_class_densities(known, frozen, homogeneous(points()))
+    assert (found[:, 0] == -np.inf).all()
+    assert np.isfinite(found[:, 1]).all()
+    assert frozen.menu[0] == 1.0
+
+
+def test_share_of_exactly_epsilon_is_kept():
+    known, _, _ = make_known(epsilon=1 / 20)
+    assert np.isfinite(densities(known).log_weight[0, :3]).all()
+    known, _, _ = make_known(epsilon=1 / 19.99)
+    assert densities(known).log_weight[0, 2] == -np.inf
+
+
+def test_mixing_survives_extremes():
+    log_subclass = np.array([[-1e4, -1e4 - 1.0], [-np.inf, -3.0], [800.0, 700.0]])
+    log_weight = np.log(np.array([[0.25, 0.5], [1.0, 1e-300]]))
+    found, best = library.mix(log_subclass, log_weight)
+    np.testing.assert_allclose(found, logsumexp(log_subclass[:, None, :] + log_weight[None], axis=2), rtol=1e-12)
+    assert best[0].tolist() == [0, 0]
+    assert best[1].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_leave_one_out_takes_the_instance_out_of_everything(covariance):
+    known, blocks, base = make_known(covariance, epsilon=0.1)
+    frozen = densities(known)
+    rows = np.concatenate(blocks)
+    dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
+    group = known.seated.argmax(axis=0)[dish]
+    position = np.where(np.isin(dish, [2]), -1, dish)  # subclass 2 (one of 20) was dropped
+    found = library.leave_one_out(
+        homogeneous(rows),
+        group,
+        position,
+        known.dishes,
+        frozen.log_weight,
+        known.seated,
+        known.size,
+        known.alpha,
+        known.prior,
+    )
+    kept = [k for k in range(len(blocks)) if np.isfinite(frozen.log_weight[:, k]).any()]
+    for i in range(len(rows)):
+        for j in range(3):
+            terms = []
+            for k in kept:
+                if known.seated[j, k] == 0:
+                    continue
+                left = [r for r in range(len(rows)) if dish[r] == k and r != i]
+                size = known.size[j] - (group[i] == j)
+                weight = len(left) / (size + known.alpha)
+                if left:
+                    terms.append(np.log(weight) + base.log_predictive(rows[i], rows[left]))
+            assert found[i, j] == pytest.approx(logsumexp(terms), rel=1e-9, abs=1e-9)
+
+
+def test_leave_one_out_of_a_class_of_one_is_nothing():
+    known, blocks, _ = make_known(sizes=[(1,), (5,)])
+    rows = np.concatenate(blocks)
+    dish = np.array([0, 1, 1, 1, 1, 1])
+    frozen = densities(known)
+    found = library.leave_one_out(
+        homogeneous(rows), dish, dish, known.dishes, frozen.log_weight, known.seated, known.size, 2.5, known.prior
+    )
+    assert found[0, 0] == -np.inf
+    assert np.isfinite(found[0, 1])
+    assert np.isfinite(found[1:]).all()
+
+
+def test_density_rank_is_the_share_of_the_class_that_is_no_denser():
+    known, _, _ = make_known()
+    known.ranks[1] = np.linspace(0.0, 100.0, library.N_RANKS)
+    found = library.density_rank(known, np.array([-0.5, 0.0, 49.5, 100.0, 1e9]), np.ones(5, dtype=int))
+    np.testing.assert_allclose(found, np.array([0, 1, 50, 101, 101]) / 101)
+
+
+# A label that arrives
+
+
+def exact_choice(known, blocks, base, row, j):
+    """Weights of the class's own subclasses, and of a new one, by equation (10); and of a new table in each."""
+    total = known.tables.sum() + known.gamma
+    own = np.flatnonzero(known.seated[j])
+    seats = known.seated[j, own]
+    fresh = known.alpha * known.tables[:, own].sum(axis=0) / total
+    density = np.exp([base.log_predictive(row, blocks[k]) for k in own])
+    new = known.alpha * known.gamma / total * np.exp(base.log_predictive(row, []))
+    weights = np.append((seats + fresh) * density, new)
+    return own, weights / weights.sum(), fresh / (seats + fresh)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_labelled_instance_is_seated_by_equation_10(covariance):
+    known, blocks, base = make_known(covariance, d=1, sizes=[(3, 2), (4,)])
+    row = np.array([blocks[0].mean() * 0.5 + blocks[1].mean() * 0.5])
+    own, weights, new_table = exact_choice(known, blocks, base, row, 0)
+    rng = np.random.default_rng(0)
+    times = 3000
+    chosen, opened = Counter(), Counter()
+    for _ in range(times):
+        after = library.learn_labelled(known, np.append(row, 1.0), 0, rng, next_id=77)
+        if len(after.ids) > len(known.ids):
+            k = len(own)
+        else:
+            k = int(np.flatnonzero(after.seated[0, own] > known.seated[0, own])[0])
+            opened[k] += int(after.tables[0, own[k]] - known.tables[0, own[k]])
+        chosen[k] += 1
+    seen = np.array([chosen[k] for k in range(len(own) + 1)])
+    assert stats.chisquare(seen, weights * times).pvalue > 1e-4
+    for k in range(len(own)):
+        assert stats.binomtest(opened[k], chosen[k], new_table[k]).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_labelled_instances_add_up_and_the_argument_stays(covariance):
+    known, _, _ = make_known(covariance)
+    before = [np.copy(v) for v in (*known.dishes, known.seated, known.tables, known.size, known.ids, known.ranks)]
+    rng = np.random.default_rng(1)
+    after, next_id = known, 100
+    x = points(3)[:12]
+    for i, row in enumerate(homogeneous(x)):
+        after = library.learn_labelled(after, row, i % 3, rng, next_id)
+        next_id = max(next_id, int(after.ids.max()) + 1)
+    assert after.size.tolist() == [24.0, 24.0, 15.0]
+    np.testing.assert_array_equal(after.seated.sum(axis=1), after.size)
+    np.testing.assert_array_equal(after.seated.sum(axis=0), after.dishes.size)
+    assert (np.count_nonzero(after.seated, axis=0) == 1).all(), "a subclass belongs to one class"
+    assert ((after.tables > 0) == (after.seated > 0)).all()
+    assert len(set(after.ids.tolist())) == len(after.ids)
+    for value, old in zip(
+        (*known.dishes, known.seated, known.tables, known.size, known.ids, known.ranks), before, strict=True
+    ):
+        np.testing.assert_array_equal(value, old)
+
+
+def test_label_never_seen_opens_a_class():
+    known, _, base = make_known()
+    row = np.array([50.0, -20.0, 10.0])
+    after = library.learn_labelled(known, np.append(row, 1.0), 3, np.random.default_rng(2), next_id=40)
+    assert after.size.tolist() == [*known.size, 1.0]
+    assert after.ids[-1] == 40
+    assert after.seated[3].tolist() == [0.0] * len(known.ids) + [1.0]
+    assert after.tables[3, -1] == 1.0
+    frozen = densities(after)
+    found, best = library.log_class_densities(after, frozen, homogeneous(row[None]))
+    expected = np.log(1 / (1 + known.alpha)) + base.log_predictive(row, [row])
+    assert found[0, 3] == pytest.approx(expected, rel=1e-9)
+    assert best[0, 3] == len(known.ids)
+    assert after.ranks.shape == (4, library.N_RANKS)

@@ -1,0 +1,203 @@
+"""Remembered densities against densities computed afresh from the rows of each subclass."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from stream_osr.model.dishes import (
+    Dishes,
+    clear,
+    empty_dishes,
+    log_predictive,
+    log_predictives,
+    log_prior_predictives,
+)
+from stream_osr.model.franchise import CLOSED, leave
+from stream_osr.model.moves import likelihood as library
+from stream_osr.model.moves.seating import redish_tables, visit, weigh_dishes, weigh_remembered
+from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.prior import Prior, homogeneous
+from tests.model.problems import COVARIANCES, Problem, fill, make_base, random_problem
+
+
+def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
+    """Every density under a dish that holds somebody, from statistics and from scratch."""
+    frozen = remembered.density.shape[1] - len(dishes.size)
+    afresh = log_predictives(rows, dishes, prior)
+    for i, k in product(range(len(rows)), np.flatnonzero(dishes.size > 0).tolist()):
+        found = library.log_density(remembered, i, k, rows, dishes, prior)
+        assert found == pytest.approx(afresh[i, k], rel=1e-9, abs=1e-9)
+        relative = afresh[i, k] - remembered.reference[i]
+        expected = 0.0 if relative < -708.0 else np.exp(min(relative, library.HIGHEST))
+        assert remembered.density[i, frozen + k] == pytest.approx(expected, rel=1e-9 * max(1.0, abs(afresh[i, k])))
+
+
+def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> library.Likelihood:
+    """Remember densities where no dish is frozen."""
+    return library.remember(rows, np.empty((len(rows), 0)), log_prior_predictives(rows, prior), dishes, prior)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_first_computation_is_the_predictive(covariance):
+    prior, base = make_base(covariance, 3)
+    rng = np.random.default_rng(0)
+    blocks = [rng.normal(size=(n, 3)) for n in (4, 0, 1, 30)]
+    rows = rng.normal(scale=3.0, size=(7, 3))
+    remembered = remember(homogeneous(rows), fill(prior, blocks), prior)
+    for k in (0, 2, 3):
+        expected = [base.log_predictive(row, blocks[k]) for row in rows]
+        np.testing.assert_allclose(np.log(remembered.density[:, k]) + remembered.reference, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [1.0, 300.0])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_any_sequence_of_moves(covariance, far):
+    # far: a few rows that are hundreds of standard deviations out, whose removals are inversions
+    prior, base = make_base(covariance, 4)
+    rng = np.random.default_rng(1)
+    raw = rng.normal(size=(60, 4))
+    raw[:3] *= far
+    rows = homogeneous(raw)
+    dishes = empty_dishes(6, prior)
+    remembered = remember(rows, dishes, prior)
+    dish = np.full(60, CLOSED)
+    tolerance = 1e-9 * far
+    for move in range(1500):
+        i, k = int(rng.integers(60)), int(rng.integers(-1, 6))
+        if dish[i] != CLOSED:
+            library.remove(dishes, int(dish[i]), i, rows, prior, remembered)
+        if k != CLOSED:
+            library.add(dishes, k, i, rows, prior, remembered)
+        dish[i] = k
+        if move % 100 == 99:
+            check(remembered, rows, dishes, prior)
+            for j in range(60):
+                if dish[j] != CLOSED:
+                    others = raw[(dish == dish[j]) & (np.arange(60) != j)]
+                    found = library.log_density_without(remembered, j, int(dish[j]), rows, dishes, prior)
+                    assert found == pytest.approx(base.log_predictive(raw[j], others), rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_emptied_slots(covariance):
+    prior, _ = make_base(covariance, 2)
+    rows = homogeneous(np.random.default_rng(2).normal(size=(5, 2)))
+    dishes = empty_dishes(2, prior)
+    remembered = remember(rows, dishes, prior)
+    for i in range(3):
+        library.add(dishes, 0, i, rows, prior, remembered)
+    clear(dishes, 0, prior)  # given up without being told
+    library.add(dishes, 0, 4, rows, prior, remembered)
+    check(remembered, rows, dishes, prior)
+    library.remove(dishes, 0, 4, rows, prior, remembered)  # nobody left, but it may be held
+    for i in range(5):
+        expected = log_predictive(dishes, 0, rows[i], prior)
+        found = np.log(remembered.density[i, 0]) + remembered.reference[i]
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+def stream_like(seed: int, covariance: str) -> Problem:
+    return random_problem(seed, covariance, groups=(0,) * 14, n_frozen=2, n_settled=3, fading=True)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
+    problem = stream_like(seed, covariance)
+    f, guests, prior = problem.franchise, problem.guests, problem.prior
+    log_new = log_prior_predictives(guests.rows, prior)
+    f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
+    remembered = library.remember(guests.rows, problem.log_frozen, log_new, problem.dishes, prior)
+    company = make_company(guests, prior)
+    rng = np.random.default_rng(seed)
+    weights = np.empty(len(f.menu) + 1)
+    for _ in range(15):
+        arguments = (guests, problem.log_frozen, log_new, f, problem.dishes, prior)
+        for i in range(14):
+            visit(rng, i, *arguments, False, weights, remembered)
+        redish_tables(rng, 0, guests, problem.log_frozen, f, problem.dishes, prior, False, weights, remembered)
+        split_or_merge(rng, *arguments, company, remembered)
+        assert not f.overflow[0]
+        check(remembered, guests.rows, problem.dishes, prior)
+    for i in range(14):
+        state = problem.copy()
+        own = leave(state.franchise, int(guests.table[i]), float(guests.weight[i]))
+        own = own if own >= problem.n_frozen else CLOSED
+        direct = np.empty_like(weights)
+        total = weigh_dishes(
+            guests.rows[i],
+            0,
+            own,
+            problem.log_frozen[i],
+            log_new[i],
+            state.franchise,
+            problem.dishes,
+            prior,
+            direct,
+        )
+        found = weigh_remembered(
+            i,
+            0,
+            own,
+            guests.rows,
+            problem.log_frozen[i],
+            log_new[i],
+            state.franchise,
+            problem.dishes,
+            prior,
+            weights,
+            remembered,
+        )
+        np.testing.assert_allclose(weights / found, direct / total, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_remembering_changes_no_draw(seed):
+    one, other = stream_like(seed, "full"), stream_like(seed, "full")
+    log_new = log_prior_predictives(one.guests.rows, one.prior)
+    remembered = library.remember(one.guests.rows, one.log_frozen, log_new, one.dishes, one.prior)
+    weights = np.empty(len(one.franchise.menu) + 1)
+    for problem, memory in ((one, remembered), (other, None)):
+        rng = np.random.default_rng(seed)
+        for _ in range(10):
+            for i in range(14):
+                visit(
+                    rng,
+                    i,
+                    problem.guests,
+                    problem.log_frozen,
+                    log_new,
+                    problem.franchise,
+                    problem.dishes,
+                    problem.prior,
+                    False,
+                    weights,
+                    memory,
+                )
+    np.testing.assert_array_equal(one.guests.table, other.guests.table)
+    np.testing.assert_array_equal(one.franchise.table_dish, other.franchise.table_dish)
+
+
+@pytest.mark.parametrize("off", [-1e4, -500.0, 500.0, 1e4])
+def test_densities_that_ran_away_from_their_reference_are_stated_anew(off):
+    problem = stream_like(0, "full")
+    guests, f, prior = problem.guests, problem.franchise, problem.prior
+    log_new = log_prior_predictives(guests.rows, prior)
+    remembered = library.remember(guests.rows, problem.log_frozen, log_new, problem.dishes, prior)
+    remembered.reference[:] += off  # as if all densities were so far below, or above
+    for values in (remembered.density, remembered.fresh):
+        with np.errstate(divide="ignore"):
+            values[:] = np.exp(np.minimum(np.log(values) - off, library.HIGHEST))
+    weights, direct = np.empty(len(f.menu) + 1), np.empty(len(f.menu) + 1)
+    for i in range(14):
+        own = leave(f, int(guests.table[i]), float(guests.weight[i]))
+        own = own if own >= problem.n_frozen else CLOSED
+        arguments = (problem.log_frozen[i], log_new[i], f, problem.dishes, prior)
+        total = weigh_dishes(guests.rows[i], 0, own, *arguments, direct)
+        found = weigh_remembered(i, 0, own, guests.rows, *arguments, weights, remembered)
+        last = f.extent[0] + 1
+        np.testing.assert_allclose(weights[:last] / found, direct[:last] / total, rtol=1e-9, atol=1e-15)
+        guests.table[i] = CLOSED

@@ -1,0 +1,96 @@
+"""Where new subclasses are expected: against scipy's Student-t."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from stream_osr.model import training as library
+from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model.known import log_new
+from stream_osr.model.location import CONJUGATE, FREEDOM, SPREAD, Location, fit_location, log_new_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import fit_space
+from tests.model.problems import COVARIANCES, make_base
+from tests.model.test_training import labelled
+
+
+def total(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean, and identity within classes with the covariance of the class means by their shares."""
+    share = np.bincount(group) / len(group)
+    used = np.flatnonzero(share)
+    means = np.array([rows[group == j].mean(axis=0) for j in used])
+    return rows.mean(axis=0), np.eye(rows.shape[1]) + np.cov(means, rowvar=False, aweights=share[used], ddof=0)
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_density_is_a_student_t(d):
+    rng = np.random.default_rng(d)
+    lower = np.tril(rng.normal(size=(d, d)), -1) + np.diag(rng.uniform(0.3, 3.0, d))
+    mean, rows = rng.normal(size=d), rng.normal(scale=5.0, size=(20, d))
+    location = Location(3.5, mean, np.linalg.inv(lower))
+    prior = make_base("full", d, nu=d + 9.0)[0]
+    placed = stats.multivariate_t.logpdf(rows, loc=mean, shape=lower @ lower.T, df=3.5)
+    expected = np.logaddexp(np.log(0.99) + placed, np.log(0.01) + log_prior_predictives(homogeneous(rows), prior))
+    np.testing.assert_allclose(log_new_densities(homogeneous(rows), prior, location), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_without_a_location_the_conjugate_prior_answers(covariance):
+    prior, base = make_base(covariance, 2)
+    rows = np.random.default_rng(0).normal(scale=3.0, size=(10, 2))
+    found = log_new_densities(homogeneous(rows), prior, CONJUGATE)
+    np.testing.assert_array_equal(found, log_prior_predictives(homogeneous(rows), prior))
+    np.testing.assert_array_equal(found, log_new_densities(homogeneous(rows), prior))
+    np.testing.assert_allclose(found, [base.log_predictive(row, []) for row in rows], rtol=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(30,), (30, 30)], ids=str)
+def test_fewer_than_three_classes_teach_no_location(sizes):
+    rows, group = labelled(sizes=sizes)
+    assert fit_location(rows, group) is CONJUGATE
+
+
+@pytest.mark.parametrize("sizes", [(30, 20, 25, 10), (8, 50, 9), (3, 1, 4)], ids=str)
+def test_freedom_and_spread_foresee_each_class_best(sizes):
+    rows, group = labelled(seed=len(sizes), sizes=sizes, spread=5.0)
+    score = np.zeros((len(FREEDOM), len(SPREAD)))
+    for j in range(len(sizes)):
+        mean, covariance = total(rows[group != j], group[group != j]) if len(sizes) > 2 else (None, None)
+        if mean is None:  # one class left: its mean has no spread
+            mean, covariance = rows[group != j].mean(axis=0), np.eye(2)
+        for a, freedom in enumerate(FREEDOM):
+            for b, spread in enumerate(SPREAD):
+                law = stats.multivariate_t(mean, spread * covariance, df=freedom)
+                score[a, b] += law.logpdf(rows[group == j]).mean()
+    a, b = np.unravel_index(score.argmax(), score.shape)
+    location = fit_location(rows, group)
+    mean, covariance = total(rows, group)
+    assert location.freedom == FREEDOM[a]
+    np.testing.assert_allclose(location.mean, mean, atol=1e-12)
+    np.testing.assert_allclose(np.linalg.inv(location.factor.T @ location.factor), SPREAD[b] * covariance, rtol=1e-9)
+    np.testing.assert_array_equal(location.factor, np.tril(location.factor))
+
+
+def test_classes_along_a_line_are_expected_along_it():
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(9), 40)
+    rows = np.array([[6.0, 6.0]]) * (group[:, None] - 4) + rng.normal(size=(360, 2))
+    location = fit_location(rows, group)
+    prior = make_base("full", 2, nu=60.0)[0]
+    along, across = log_new_densities(homogeneous(np.array([[40.0, 40.0], [40.0, -40.0]])), prior, location)
+    assert along > across + 3
+
+
+def test_what_lies_far_is_new_by_the_location():
+    rows, group = labelled(seed=6)
+    location = fit_location(rows, group)
+    prior = make_base("full", 2)[0]
+    training = library.train(
+        rows, group, fit_space(rows, group), prior, np.random.default_rng(7), sweeps=2, location=location
+    )
+    known, _ = library.summarize(training, 0.01)
+    asked = homogeneous(np.array([[50.0, 0.0], [0.0, 0.0]]))
+    np.testing.assert_array_equal(log_new(known, asked), log_new_densities(asked, prior, location))
+    assert not np.allclose(log_new(known, asked), log_prior_predictives(asked, prior))

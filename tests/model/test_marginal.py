@@ -1,0 +1,163 @@
+"""Marginal likelihoods of whole subclasses, by the textbook; parts of one subclass; statistics that are moved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model.dishes import Dishes, empty_dishes, log_predictives, log_prior_predictives, refill
+from stream_osr.model.location import Location, log_new_densities
+from stream_osr.model.marginal import Statistics, log_marginals, log_ratios_together, pour, statistics_of
+from stream_osr.model.parting import part
+from stream_osr.model.prior import Prior, homogeneous, make_prior
+from tests.oracles.niw import BaseMeasure, Diagonal, Full, Tied
+
+PRIORS = [
+    (make_prior("full", 3, nu=6.5, scale=0.4, beta=0.3), Full(3, 6.5 * 0.4, 6.5, 0.3)),
+    (make_prior("diagonal", 3, nu=6.5, scale=0.4, beta=0.3), Diagonal(3, 6.5 * 0.4, 6.5, 0.3)),
+    (make_prior("tied", 3, nu=6.5, scale=0.4, beta=0.3), Tied(np.eye(3), 0.3)),
+]
+EACH_PRIOR = pytest.mark.parametrize(("prior", "measure"), PRIORS, ids=["full", "diagonal", "tied"])
+SIZES = (7, 1, 12, 30)
+
+
+def filled(prior: Prior, seed: int = 0) -> tuple[Dishes, list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(rng.normal(size=3), 0.5, size=(n, 3)) for n in SIZES]
+    dishes = empty_dishes(len(SIZES), prior)
+    refill(dishes, np.repeat(np.arange(len(SIZES)), SIZES), homogeneous(np.concatenate(blocks)), prior)
+    return dishes, blocks
+
+
+@EACH_PRIOR
+def test_ratio_of_together_and_apart_is_that_of_the_textbook(prior: Prior, measure: BaseMeasure):
+    dishes, blocks = filled(prior)
+    for k in range(4):
+        others = np.array([other for other in range(4) if other != k])
+        found = log_ratios_together(statistics_of(dishes, np.array([k])), statistics_of(dishes, others), prior)
+        expected = [
+            measure.log_marginal(np.concatenate([blocks[k], blocks[other]]))
+            - measure.log_marginal(blocks[k])
+            - measure.log_marginal(blocks[other])
+            for other in others
+        ]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@EACH_PRIOR
+def test_differences_of_marginals_are_those_of_the_textbook(prior: Prior, measure: BaseMeasure):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(20, 3))
+    found, expected = [], []
+    for cut in (4, 10, 15):
+        dishes = empty_dishes(2, prior)
+        refill(dishes, (np.arange(20) >= cut).astype(np.int64), homogeneous(rows), prior)
+        found.append(log_marginals(statistics_of(dishes, np.arange(2)), prior).sum())
+        expected.append(measure.log_marginal(rows[:cut]) + measure.log_marginal(rows[cut:]))
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-9)
+    assert log_marginals(statistics_of(empty_dishes(1, prior), np.arange(1)), prior) == 0.0
+
+
+@EACH_PRIOR
+def test_poured_together_and_out_again(prior: Prior, measure: BaseMeasure):
+    dishes, blocks = filled(prior)
+    whole = empty_dishes(1, prior)
+    refill(whole, np.zeros(42, np.int64), homogeneous(np.concatenate([blocks[2], blocks[3]])), prior)
+    poured = Dishes(*(v.copy() for v in dishes))
+    pour(poured, 2, statistics_of(dishes, np.array([3])), prior)
+    rows = homogeneous(np.random.default_rng(1).normal(size=(9, 3)))
+    assert poured.size[2] == 42
+    np.testing.assert_allclose(log_predictives(rows, poured, prior)[:, 2], log_predictives(rows, whole, prior)[:, 0])
+    np.testing.assert_allclose(poured.constant[2], whole.constant[0])
+    pour(poured, 2, statistics_of(dishes, np.array([3])), prior, sign=-1)
+    np.testing.assert_allclose(log_predictives(rows, poured, prior), log_predictives(rows, dishes, prior), rtol=1e-9)
+    pour(poured, 2, statistics_of(poured, np.array([2])), prior, sign=-1)
+    assert poured.size[2] == 0
+    pour(poured, 2, statistics_of(dishes, np.array([1])), prior)  # whatever an empty slot holds
+    found = log_predictives(rows, poured, prior)
+    np.testing.assert_allclose(found[:, 2], found[:, 1])
+
+
+@EACH_PRIOR
+def test_two_clusters_are_parted_and_one_is_not(prior: Prior, measure: BaseMeasure):
+    rng = np.random.default_rng(5)
+    parted, whole = 0, 0
+    for _ in range(20):
+        truth = rng.permutation(np.repeat([0, 1], [20, 14]))
+        rows = rng.normal(np.array([[0.0, 0.0, 0.0], [20.0, 10.0, 0.0]])[truth])
+        smaller = part(homogeneous(rows), 1.0, 8, prior)
+        parted += smaller is not None and np.array_equal(smaller, truth == 1)
+        whole += part(homogeneous(rng.normal(size=(34, 3))), 1.0, 8, prior) is None
+    assert parted >= 19
+    assert whole == 20
+
+
+@EACH_PRIOR
+def test_a_part_has_the_least_size_or_there_is_none(prior: Prior, measure: BaseMeasure):
+    rng = np.random.default_rng(6)
+    for n in (7, 8, 9):
+        rows = rng.normal(np.repeat([[0.0], [30.0]], [20, n], axis=0), size=(20 + n, 3))
+        smaller = part(homogeneous(rows), 1.0, 8, prior)
+        assert (smaller is None) == (n < 8)
+    assert part(homogeneous(rng.normal(size=(15, 3))), 1.0, 8, prior) is None
+    assert part(homogeneous(np.zeros((0, 3))), 1.0, 8, prior) is None
+
+
+@EACH_PRIOR
+def test_what_is_parted_would_not_be_joined_again(prior: Prior, measure: BaseMeasure):
+    rng = np.random.default_rng(7)
+    seen = 0
+    for gap in np.linspace(0.5, 40, 40):
+        rows = homogeneous(rng.normal(np.repeat([[0.0], [gap]], 20, axis=0), size=(40, 3)))
+        smaller = part(rows, 1.0, 8, prior)
+        if smaller is not None:
+            dishes = empty_dishes(2, prior)
+            refill(dishes, smaller.astype(np.int64), rows, prior)
+            one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
+            assert log_ratios_together(one, other, prior)[0] < 0
+            seen += 1
+    assert 10 <= seen <= 39
+
+
+def test_statistics_are_copies():
+    dishes, _ = filled(PRIORS[0][0])
+    taken = statistics_of(dishes, np.array([0]))
+    assert isinstance(taken, Statistics)
+    taken.matrix[:] = 0.0
+    assert dishes.matrix[0].any()
+
+
+FLAT = make_prior("full", 20, nu=40.0, scale=1.0, beta=0.003)
+PLACED = Location(5.0, np.ones(20), np.diag(np.full(20, 0.25)))
+
+
+def test_a_placed_subclass_begins_with_the_density_of_its_place():
+    rng = np.random.default_rng(8)
+    rows = [homogeneous(rng.normal(2.0, size=(n, 20))) for n in (1, 6)]
+    dishes = empty_dishes(3, FLAT)  # the third is empty
+    refill(dishes, np.repeat([0, 1], [1, 6]), np.concatenate(rows), FLAT)
+    statistics = statistics_of(dishes, np.arange(3))
+    means = np.array([r.mean(axis=0) for r in rows])
+    expected = log_new_densities(means, FLAT, PLACED) - log_prior_predictives(means, FLAT)
+    found = log_marginals(statistics, FLAT, PLACED) - log_marginals(statistics, FLAT)
+    np.testing.assert_allclose(found, [*expected, 0.0], atol=1e-9)
+    assert expected.min() > 10.0
+
+
+def test_small_classes_in_many_dimensions_are_parted_where_new_ones_are_placed():
+    rng = np.random.default_rng(9)
+    apart = whole = 0
+    for _ in range(20):
+        truth = rng.permutation(np.repeat([0, 1], [12, 10]))
+        rows = homogeneous(rng.normal(np.stack([np.zeros(20), np.full(20, 1.8)])[truth]))
+        assert part(rows, 1.0, 4, FLAT) is None
+        smaller = part(rows, 1.0, 4, FLAT, PLACED)
+        if smaller is not None:
+            apart += int(max((smaller == truth).mean(), (smaller != truth).mean()) == 1.0)
+            dishes = empty_dishes(2, FLAT)
+            refill(dishes, smaller.astype(np.int64), rows, FLAT)
+            one, other = (statistics_of(dishes, np.array([k])) for k in (0, 1))
+            assert log_ratios_together(one, other, FLAT, PLACED)[0] < 0.0 < log_ratios_together(one, other, FLAT)[0]
+        whole += part(homogeneous(rng.normal(size=(22, 20))), 1.0, 4, FLAT, PLACED) is None
+    assert apart >= 18
+    assert whole == 20

@@ -1,0 +1,65 @@
+"""Bounded scatter: plain where nothing is far, ruled by nobody where something is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model.broad import outline
+from stream_osr.model.scatter import REACH, bounded_scatter
+from stream_osr.model.space import fit_space, whiten
+
+
+def unbiased(scatter):
+    return scatter / 997.0
+
+
+def test_without_far_instances_it_is_the_plain_scatter_bit_for_bit():
+    rng = np.random.default_rng(0)
+    rows, group = rng.normal(size=(1000, 5)), rng.integers(3, size=1000)
+    means, scatter, weight = bounded_scatter(rows, group, unbiased)
+    plain = np.zeros((5, 5))
+    for j in range(3):
+        assert np.array_equal(means[j], rows[group == j].mean(axis=0))
+        centred = rows[group == j] - rows[group == j].mean(axis=0)
+        plain += centred.T @ centred
+    assert np.array_equal(scatter, plain)
+    assert (weight == 1.0).all()
+
+
+@pytest.mark.parametrize("far", [50.0, 3e3, 1e8])
+def test_one_far_instance_hardly_changes_it(far):
+    rng = np.random.default_rng(1)
+    rows, group = rng.normal(size=(1000, 4)) * [1.0, 1e-3, 1e3, 1.0], np.zeros(1000, int)
+    _, clean, _ = bounded_scatter(rows, group, unbiased)
+    spoilt = rows.copy()
+    spoilt[7, 1] += far * 1e-3
+    _, scatter, _ = bounded_scatter(spoilt, group, unbiased)
+    np.testing.assert_allclose(np.diag(scatter), np.diag(clean), rtol=0.15)
+    centred = spoilt - spoilt.mean(axis=0)
+    assert (centred.T @ centred)[1, 1] > 3 * clean[1, 1]
+
+
+def test_weights_are_a_fixed_point():
+    rng = np.random.default_rng(2)
+    rows = rng.standard_t(1.5, size=(400, 3))
+    means, scatter, found = bounded_scatter(rows, np.zeros(400, int), unbiased)
+    centred = rows - means[0]
+    square = np.einsum("ia,ab,ib->i", centred, np.linalg.inv(unbiased(scatter)), centred)
+    weight = np.minimum(1.0, REACH**2 * 3 / square)
+    assert (weight < 1.0).mean() > 0.01
+    np.testing.assert_allclose(found, weight, atol=1e-3)
+    np.testing.assert_allclose((weight[:, None] * centred).T @ centred, scatter, rtol=2e-3)
+    np.testing.assert_allclose((weight[:, None] * centred).sum(axis=0), 0.0, atol=0.1)
+
+
+def test_an_accident_leaves_the_space_and_the_broad_term_as_they_were():
+    rng = np.random.default_rng(3)
+    X, group = rng.normal(size=(2000, 3)), np.arange(2000) % 2
+    spoilt = X.copy()
+    spoilt[7, 2] = 5e3
+    for rows in (X, spoilt):
+        z = whiten(fit_space(rows, group), rows)
+        np.testing.assert_allclose(np.median(np.abs(z), axis=0), 0.6745, atol=0.06)  # of a standard normal
+        for j in range(2):
+            np.testing.assert_allclose(np.diag(outline(z[group == j]).factor), 1.0, atol=0.1)

@@ -1,0 +1,395 @@
+"""One visit and one re-dishing against equations (10) and (11), written out table by table."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numba
+import numpy as np
+import pytest
+from scipy import stats
+
+from stream_osr.model.dishes import add, log_block_predictive, log_prior_predictives
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
+from stream_osr.model.moves import seating as library
+from stream_osr.model.prior import homogeneous
+from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base, random_problem
+from tests.oracles import seating as oracle
+
+SEEDS = range(8)
+
+
+def trained_tables(problem: Problem) -> np.ndarray:
+    f = problem.franchise
+    return f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
+
+
+def menu_without(f: Franchise, dish: int) -> dict[int, float]:
+    """The menu when one table that serves the dish is not counted."""
+    menu = f.menu.copy()
+    menu[dish] -= 1.0
+    return menu_of(f._replace(menu=menu))
+
+
+def menu_of(f: Franchise) -> dict[int, float]:
+    """Dishes on the menu and the tables that count for them."""
+    return {k: float(m) for k, m in enumerate(menu_weights(f)) if m > 0}
+
+
+def allowed_dishes(f: Franchise, group: int) -> list[int]:
+    return [k for k in menu_of(f) if f.owner[k] in (ANYONE, group)]
+
+
+def log_density(problem: Problem, members: tuple[int, ...]):
+    """Density of one guest, or of a whole table, under dish k (None: a new one), the rest staying put."""
+    block = problem.guests.rows[list(members), :-1]
+
+    def density(k):
+        if k is None:
+            return problem.base.log_marginal(block)
+        if k < problem.n_frozen:
+            return float(problem.log_frozen[list(members), k].sum())
+        rest = problem.rows_of(k, without=members)
+        return problem.base.log_marginal(np.concatenate([rest, block])) - problem.base.log_marginal(rest)
+
+    return density
+
+
+def exact_seats(problem: Problem, i: int) -> dict:
+    """Equation (10) for guest i, who has left its table in the franchise but not in ``guests.table``."""
+    f = problem.franchise
+    group = int(problem.guests.group[i])
+    return oracle.seat_probabilities(
+        group,
+        [(-1, -1, 0.0) if dish == CLOSED else (where, dish, mass) for where, dish, mass in problem.tables()],
+        menu_of(f),
+        allowed_dishes(f, group),
+        log_density(problem, (i,)),
+        float(f.alpha[group]),
+        float(f.gamma[0]),
+    )
+
+
+KINDS = [
+    pytest.param({"exclusive": False}, id="groups sharing dishes"),
+    pytest.param({"exclusive": True}, id="groups with dishes of their own"),
+    pytest.param({"groups": (0,) * 8, "n_frozen": 2, "n_settled": 3, "fading": True}, id="faded stream"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dish_weights_are_equation_10_added_up(seed, covariance, kind):
+    problem = random_problem(seed, covariance, **kind)
+    if kind.get("fading"):
+        problem.franchise.held[problem.n_frozen + 1] = True  # an emerging subclass that is held
+        problem.franchise.total[0] = menu_weights(problem.franchise).sum()
+    log_new = log_prior_predictives(problem.guests.rows, problem.prior)
+    for i in range(len(problem.guests.table)):
+        state = problem.copy()
+        own = leave(state.franchise, int(state.guests.table[i]), float(state.guests.weight[i]))
+        f = state.franchise
+        state.guests.table[i] = CLOSED
+        expected = oracle.dish_probabilities(exact_seats(state, i))
+        weights = np.empty(len(f.menu) + 1)
+        total = library.weigh_dishes(
+            state.guests.rows[i],
+            int(state.guests.group[i]),
+            own if own >= state.n_frozen else CLOSED,
+            state.log_frozen[i],
+            log_new[i],
+            f,
+            state.dishes,
+            state.prior,
+            weights,
+        )
+        assert total == pytest.approx(weights.sum(), rel=1e-12)
+        found = weights / total
+        for k in range(len(f.menu)):
+            assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
+        assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
+
+
+@numba.njit
+def visit_often(rng, times, i, guests, log_frozen, log_new, franchise, dishes, prior, weights):
+    """Where guest i goes: table, and its dish, over many visits with everybody else in place."""
+    tables = np.empty(times, np.int64)
+    eaten = np.empty(times, np.int64)
+    for s in range(times):
+        library.visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
+        tables[s] = guests.table[i]
+        eaten[s] = franchise.table_dish[guests.table[i]]
+    return tables, eaten
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]])
+@pytest.mark.parametrize("seed", range(3))
+def test_dish_first_then_table_is_equation_10(seed, kind):
+    # the others stay put, so visits to one guest are independent draws of its table from equation (10)
+    problem = random_problem(seed, **kind)
+    f, guests = problem.franchise, problem.guests
+    log_new = log_prior_predictives(guests.rows, problem.prior)
+    trained = trained_tables(problem)
+    i = 3
+    before = problem.copy()
+    leave(before.franchise, int(before.guests.table[i]), float(before.guests.weight[i]))
+    before.guests.table[i] = CLOSED
+    expected = exact_seats(before, i)
+    tables, eaten = visit_often(
+        np.random.default_rng(seed),
+        40_000,
+        i,
+        guests,
+        problem.log_frozen,
+        log_new,
+        f,
+        problem.dishes,
+        problem.prior,
+        np.empty(len(f.menu) + 1),
+    )
+    old_tables = set(np.flatnonzero(before.franchise.table_dish != CLOSED).tolist())
+    old_dishes = set(menu_of(before.franchise))
+    seen = dict.fromkeys(expected, 0)
+    for (t, k), count in Counter(zip(tables.tolist(), eaten.tolist(), strict=True)).items():
+        seen[t if t in old_tables else None, k if k in old_dishes else None] += count
+    check_books(problem, trained)
+    check_frequencies(list(seen.values()), list(expected.values()))
+
+
+def check_frequencies(seen, probabilities):
+    """Chi-square test, rare outcomes taken together."""
+    seen, expected = np.array(seen, dtype=float), np.array(probabilities) * sum(seen)
+    order = np.argsort(expected)
+    seen, expected = seen[order], expected[order]
+    first = int(np.searchsorted(np.cumsum(expected), 10.0)) + 1  # the rarest, until ten are expected of them
+    seen = np.append(seen[:first].sum(), seen[first:])
+    expected = np.append(expected[:first].sum(), expected[first:])
+    assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
+
+
+@numba.njit
+def draw_often(rng, times, weights):
+    out = np.empty(times, np.int64)
+    for s in range(times):
+        out[s] = library.draw(rng, weights, weights.sum())
+    return out
+
+
+@pytest.mark.statistical
+def test_draws_are_proportional_to_the_weights_and_never_hit_a_zero():
+    weights = np.array([0.0, 1.0, 0.0, 3.0, 0.5, 0.0])
+    seen = np.bincount(draw_often(np.random.default_rng(0), 50_000, weights), minlength=6)
+    assert not seen[weights == 0].any()
+    check_frequencies(seen[weights > 0], weights[weights > 0] / weights.sum())
+
+
+def test_crumb_left_by_rounding_goes_to_the_last_possible_dish():
+    weights = np.array([0.25, 0.5, 0.0])
+    assert library.draw(np.random.default_rng(0), weights, 1e9) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_redish_weights_are_equation_11(seed, covariance, kind):
+    start = random_problem(seed, covariance, **kind)
+    exclusive = kind.get("exclusive", False)
+    trained = trained_tables(start)
+    for t in np.flatnonzero((start.franchise.table_dish != CLOSED) & (start.franchise.table_residual == 0)):
+        problem = start.copy()
+        f, guests = problem.franchise, problem.guests
+        members = np.flatnonzero(guests.table == t)
+        group = int(f.table_group[t])
+        menu = menu_without(f, int(f.table_dish[t]))
+        expected = oracle.table_dish_probabilities(
+            menu,
+            [k for k in menu if f.owner[k] in (ANYONE, group)],
+            log_density(problem, tuple(members.tolist())),
+            float(f.gamma[0]),
+        )
+        weights = np.empty(len(f.menu) + 1)
+        library.redish(
+            np.random.default_rng(seed),
+            int(t),
+            members,
+            guests,
+            problem.log_frozen,
+            f,
+            problem.dishes,
+            problem.prior,
+            exclusive,
+            weights,
+        )
+        found = weights / weights.sum()
+        for k in range(len(f.menu)):
+            assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
+        assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
+        check_books(problem, trained, exclusive)
+
+
+@numba.njit
+def redish_often(rng, times, table, members, guests, log_frozen, franchise, dishes, prior, weights):
+    out = np.empty(times, np.int64)
+    for s in range(times):
+        library.redish(rng, table, members, guests, log_frozen, franchise, dishes, prior, False, weights)
+        out[s] = franchise.table_dish[table]
+    return out
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("seed", range(3))
+def test_redish_draws_equation_11(seed):
+    problem = random_problem(seed, groups=(0,) * 14, n_frozen=2, n_settled=1)
+    f, guests = problem.franchise, problem.guests
+    trained = trained_tables(problem)
+    t = int(np.where((f.table_dish != CLOSED) & (f.table_residual == 0), f.table_live, 0).argmax())
+    members = np.flatnonzero(guests.table == t)
+    assert len(members) > 1
+    menu = menu_without(f, int(f.table_dish[t]))
+    expected = oracle.table_dish_probabilities(
+        menu, list(menu), log_density(problem, tuple(members.tolist())), float(f.gamma[0])
+    )
+    drawn = redish_often(
+        np.random.default_rng(seed),
+        20_000,
+        t,
+        members,
+        guests,
+        problem.log_frozen,
+        f,
+        problem.dishes,
+        problem.prior,
+        np.empty(len(f.menu) + 1),
+    )
+    seen = Counter(dish if dish in menu else None for dish in drawn.tolist())
+    check_frequencies([seen[k] for k in expected], list(expected.values()))
+    check_books(problem, trained)
+
+
+def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
+    prior, base = make_base("tied", 1)
+    franchise = empty_franchise(1, 12, 8, 1.0, 50.0)  # gamma: a re-dished table almost surely gets a new dish
+    tables = np.array([0, 0, 1, 2, 3, 1, 2, 4])  # guests 0 to 4 are the window, 5 to 7 the batch
+    guests = Guests(homogeneous(np.zeros((8, 1))), np.zeros(8, np.int64), np.ones(8), tables)
+    for table in tables:
+        join(franchise, table, 0, table, 1.0)
+    franchise.table_residual[2] = 0.5  # somebody settled there: not all of its guests are present
+    problem = Problem(prior, base, guests, franchise, fill(prior, [np.zeros((0, 1))] * 12), np.empty((8, 0)), [])
+    for i, table in enumerate(tables):
+        add(problem.dishes, table, guests.rows[i], prior)
+    changed = np.zeros(5, dtype=bool)
+    for seed in range(40):
+        state = problem.copy()
+        library.redish_tables(
+            np.random.default_rng(seed),
+            5,
+            state.guests,
+            state.log_frozen,
+            state.franchise,
+            state.dishes,
+            prior,
+            False,
+            np.empty(13),
+        )
+        changed |= state.franchise.table_dish[:5] != problem.franchise.table_dish[:5]
+    assert changed.tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_lone_guest_who_founds_a_subclass_again_keeps_its_slot_and_statistics(covariance):
+    problem = random_problem(3, covariance, groups=(0, 0))
+    prior, f, guests = problem.prior, problem.franchise, problem.guests
+    log_new = log_prior_predictives(guests.rows, prior)
+    f.gamma[0], f.alpha[:] = 1e12, 1e12  # always a new table with a new dish
+    rng = np.random.default_rng(0)
+    weights = np.empty(len(f.menu) + 1)
+
+    def visit():
+        library.visit(rng, 0, guests, problem.log_frozen, log_new, f, problem.dishes, prior, False, weights)
+
+    visit()
+    before = problem.copy()
+    visit()
+    assert f.table_dish[guests.table[0]] == before.franchise.table_dish[before.guests.table[0]]
+    for value, old in zip(problem.dishes, before.dishes, strict=True):
+        np.testing.assert_array_equal(value, old)
+    check_books(problem, np.zeros(len(f.menu)))
+
+
+@pytest.mark.parametrize("whole_table", [False, True], ids=["visit", "re-dishing"])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(covariance, whole_table):
+    # a subclass holds two settled rows whose tables have faded away, and two guests at its only table
+    prior, base = make_base(covariance, 2)
+    rng = np.random.default_rng(0)
+    past, rows = rng.normal(size=(2, 2)), rng.normal(size=(2, 2))
+    n = 2 if whole_table else 1
+    franchise = empty_franchise(1, 3, 3, 1e12, 1e12)  # alpha0 and gamma: always a new table with a new dish
+    guests = Guests(homogeneous(rows[:n]), np.zeros(n, np.int64), np.ones(n), np.zeros(n, np.int64))
+    dishes = fill(prior, [np.concatenate([past, rows[:n]])], 3)
+    for _ in range(n):
+        join(franchise, 0, 0, 0, 1.0)
+    log_new = log_prior_predictives(guests.rows, prior)
+    log_frozen, weights = np.empty((n, 0)), np.empty(4)
+    if whole_table:
+        library.redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
+    else:
+        library.visit(rng, 0, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
+    nobody = [np.empty((0, 2))] * 3
+    check_books(Problem(prior, base, guests, franchise, dishes, log_frozen, nobody), np.zeros(3))
+
+
+def test_exclusive_dishes_belong_to_who_opens_them():
+    for seed in SEEDS:
+        problem = random_problem(seed, exclusive=True)
+        f, guests = problem.franchise, problem.guests
+        log_new = log_prior_predictives(guests.rows, problem.prior)
+        weights = np.empty(len(f.menu) + 1)
+        rng = np.random.default_rng(seed)
+        for _ in range(20):
+            for i in range(len(guests.table)):
+                library.visit(
+                    rng, i, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, True, weights
+                )
+            library.redish_tables(rng, 0, guests, problem.log_frozen, f, problem.dishes, problem.prior, True, weights)
+            check_books(problem, np.zeros(len(f.menu)), exclusive=True)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_marginal_likelihood_of_a_new_table(covariance):
+    problem = random_problem(0, covariance, d=3)
+    rows = problem.guests.rows
+    expected = problem.base.log_marginal(rows[:, :-1])
+    empty = library.empty_dish(problem.prior)
+    assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
+
+
+def test_lack_of_a_slot_is_reported():
+    for lacking in ("dish", "table"):
+        problem = random_problem(1, groups=(0, 0, 0))
+        f, guests = problem.franchise, problem.guests
+        log_new = log_prior_predictives(guests.rows, problem.prior)
+        f.gamma[0], f.alpha[:] = 1e12, 1e12  # everybody wants a table and a dish of their own
+        if lacking == "dish":
+            f.held[f.menu == 0] = True  # on the menu: not free
+            f.total[0] = menu_weights(f).sum()
+        else:
+            f.table_dish[f.table_dish == CLOSED] = 0
+        for i in range(3):
+            library.visit(
+                np.random.default_rng(i),
+                i,
+                guests,
+                problem.log_frozen,
+                log_new,
+                f,
+                problem.dishes,
+                problem.prior,
+                False,
+                np.empty(len(f.menu) + 1),
+            )
+            if f.overflow[0]:
+                break
+        assert f.overflow[0], lacking

@@ -1,0 +1,259 @@
+"""Split and merge: the Metropolis-Hastings ratio against the enumeration's target, and what the move is for.
+
+That the move leaves the target alone is also in ``test_exact_posterior.py`` and ``test_joint_distribution.py``.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from stream_osr.model.dishes import empty_dishes, log_prior_predictives
+from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
+from stream_osr.model.moves import splitting as library
+from stream_osr.model.moves.sweeps import sweep_batch
+from stream_osr.model.prior import homogeneous
+from tests.model.problems import StreamProblem, check_books, make_base, random_problem, stream_problem
+from tests.oracles import crf, stream
+
+ROWS = np.array([[0.9], [1.6], [1.1], [0.2]])
+SEATINGS = [
+    # tables 0 (known class 0) and 1 (the emerging subclass) were there; new ones follow
+    crf.Seating((0, 0, 0, 1), ()),
+    crf.Seating((0, 2, 2, 0), (0,)),
+    crf.Seating((2, 2, 3, 2), (1, 1)),
+    crf.Seating((2, 3, 0, 4), (0, 0, 3)),
+]
+
+
+def log_target(problem: StreamProblem, seating: crf.Seating) -> float:
+    """Log of the oracle's target at the alpha0 of the franchise, up to a constant."""
+    alpha = float(problem.franchise.alpha[0])
+    log_likelihood = stream.log_likelihood(seating, problem.oracle, ROWS, problem.log_known())
+    return float(stream.log_prior(seating, problem.oracle, alpha)) + log_likelihood
+
+
+def seating_of(problem: StreamProblem) -> crf.Seating:
+    tables = problem.guests.table.tolist()
+    return crf.canonical([0] * len(tables), tables, dict(enumerate(problem.franchise.table_dish.tolist())), 2, 3)
+
+
+def after_split(problem: StreamProblem, members: list[int]) -> crf.Seating:
+    """The seating when the members sit at a table of their own that serves a dish of its own."""
+    tables = problem.guests.table.copy()
+    tables[members] = 90
+    dishes = {**dict(enumerate(problem.franchise.table_dish.tolist())), 90: 99}
+    return crf.canonical([0] * len(tables), tables.tolist(), dishes, 2, 3)
+
+
+def log_allocation(problem: StreamProblem, anchor: int, dish: int, order: list[int], inside: list[bool]) -> float:
+    """Probability of the offers' outcome, from the description: sizes times densities, nearest first."""
+    base, log_known = problem.oracle.base, problem.log_known()
+    members, stayed, total = [anchor], 1, 0.0
+    for i, accepted in zip(order, inside, strict=True):
+        going = len(members) * np.exp(base.log_predictive(ROWS[i], ROWS[members]))
+        staying = stayed * np.exp(log_known[i, dish])
+        total += np.log((going if accepted else staying) / (going + staying))
+        if accepted:
+            members.append(i)
+        else:
+            stayed += 1
+    return total
+
+
+def log_return(problem: StreamProblem, members: list[int], dish: int) -> float:
+    """Probability that the merge picks this dish and these places: the members sit down by the usual rule."""
+    state, log_known = problem.oracle, problem.log_known()[members].sum(axis=0)
+    total = log_known[dish] - np.logaddexp.reduce(log_known)
+    tables = problem.guests.table
+    serves = problem.franchise.table_dish
+    alpha = float(problem.franchise.alpha[0])
+    others = [i for i in range(len(tables)) if i not in members]
+    mass = {t: seats for t, (_, seats) in enumerate(state.tables)}
+    menu = dict(enumerate([*state.known_weights, *state.emerging_weights]))
+    for i in [*others, *sorted(members)]:
+        t, k = int(tables[i]), int(serves[tables[i]])
+        at_dish = sum(m for u, m in mass.items() if serves[u] == dish)
+        fresh = alpha * menu[dish] / (sum(menu.values()) + state.gamma)
+        if i in members:
+            total += np.log(mass.get(t, fresh) / (at_dish + fresh))
+        if t not in mass:
+            menu[k] = menu.get(k, 0.0) + 1.0
+        mass[t] = mass.get(t, 0.0) + 1.0
+    return float(total)
+
+
+@pytest.mark.parametrize("seating", SEATINGS)
+def test_ratio_is_target_times_proposals(seating):
+    problem = stream_problem(ROWS, seating, nu=3.0)
+    guests, franchise, prior = problem.guests, problem.franchise, problem.prior
+    log_frozen = problem.log_known()
+    log_new = log_prior_predictives(guests.rows, prior)
+    rng = np.random.default_rng(0)
+    company = library.make_company(guests, prior)
+    tried = 0
+    for anchor in range(4):
+        dish = int(franchise.table_dish[guests.table[anchor]])
+        if dish >= 2:
+            continue
+        others = [i for i in range(4) if i != anchor and franchise.table_dish[guests.table[i]] == dish]
+        order = np.array(sorted(others, key=lambda i: abs(ROWS[i, 0] - ROWS[anchor, 0])), dtype=int)
+        for choice in product([False, True], repeat=len(order)):
+            inside = np.array(choice, dtype=np.bool_)
+            members = np.sort(np.append(order[inside], anchor))
+            count = library.gather(anchor, dish, CLOSED, guests, franchise, company)
+            assert company.guest[:count].tolist() == others
+            company.inside[:count] = np.isin(others, members)
+            together, log_q, log_block = library.allocate(
+                rng, anchor, dish, count, True, guests, log_frozen, log_new, prior, company
+            )
+            assert together == len(members)
+            found_members = np.empty(together, np.int64)
+            library.put_together(anchor, count, company, found_members)
+            np.testing.assert_array_equal(found_members, members)
+            log_seats, _ = library.log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
+            found = library.log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
+            assert log_block == pytest.approx(problem.oracle.base.log_marginal(ROWS[members]), rel=1e-9)
+            assert log_q == pytest.approx(
+                log_allocation(problem, anchor, dish, order.tolist(), list(choice)), rel=1e-9
+            )
+            expected = (
+                log_target(problem, after_split(problem, members.tolist()))
+                - log_target(problem, seating_of(problem))
+                + log_return(problem, members.tolist(), dish)
+                - log_q
+            )
+            assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
+    # guests 0, 1 and 3 make up a subclass; wherever the merge sends them, the split back has the same ratio
+    start = crf.Seating((2, 2, 0, 2), (3,))
+    problem = stream_problem(ROWS, start, nu=3.0)
+    guests, franchise, prior = problem.guests, problem.franchise, problem.prior
+    log_frozen = problem.log_known()
+    log_new = log_prior_predictives(guests.rows, prior)
+    rng = np.random.default_rng(seed)
+    members, into, anchor = np.array([0, 1, 3]), 0, 1
+    company = library.make_company(guests, prior)
+    count = library.gather(anchor, into, 2, guests, franchise, company)
+    inside = guests.table[company.guest[:count]] == 2
+    _, log_q, log_block = library.allocate(
+        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
+    )
+    log_seats, places = library.log_seat_norms(rng, members, into, 2, guests, franchise)
+    ratio = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    library.dissolve(members, places, into, guests, franchise, problem.dishes, 2, prior)
+    assert (franchise.table_dish[guests.table] == into).all()
+    assert library.gather(anchor, into, CLOSED, guests, franchise, company) == count
+    company.inside[:count] = inside
+    _, log_q, log_block = library.allocate(
+        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
+    )
+    log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
+    back = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    assert back == pytest.approx(ratio, rel=1e-9)
+    assert library.found(members, guests, franchise, problem.dishes, 2, prior)
+    assert seating_of(problem) == start
+
+
+@pytest.mark.parametrize("fading", [False, True])
+def test_books_agree_with_a_recount_after_splits_and_merges(fading):
+    splits = merges = 0
+    for seed in range(12):
+        problem = random_problem(seed, d=1, groups=(0,) * 12, n_frozen=2, n_settled=2, fading=fading)
+        f, guests = problem.franchise, problem.guests
+        trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
+        log_new = log_prior_predictives(guests.rows, problem.prior)
+        rng = np.random.default_rng(seed)
+        company = library.make_company(guests, problem.prior)
+        for _ in range(60):
+            dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
+            accepted = library.split_or_merge(
+                rng, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, company
+            )
+            change = len(set(f.table_dish[f.table_dish >= 2].tolist())) - dishes
+            assert change in ((-1, 1) if accepted else (0,))
+            splits += change == 1
+            merges += change == -1
+            check_books(problem, trained)
+    assert splits > 10
+    assert merges > 10
+
+
+def seats_left(proposals: int, seed: int) -> int:
+    """30 guests in one spot well within the reach of a known class, among 60 of its own: how many leave it."""
+    d = 6
+    rng = np.random.default_rng(seed)
+    spot = rng.normal(scale=0.4, size=(30, d)) + np.eye(d)[0]
+    rows = homogeneous(np.concatenate([rng.normal(size=(60, d)), spot]))
+    prior, _ = make_base("full", d, nu=10.0, psi=2.0, beta=0.02)
+    franchise = empty_franchise(1, 60, 100, 10.0, 30.0)
+    franchise.held[0], franchise.menu[0], franchise.total[0] = True, 20.0, 20.0
+    guests = Guests(rows, np.zeros(90, np.int64), np.ones(90), np.zeros(90, np.int64))
+    for _ in rows:
+        join(franchise, 0, 0, 0, 1.0)
+    log_frozen = stats.multivariate_normal.logpdf(rows[:, :d], np.zeros(d)).reshape(-1, 1)
+    log_new = log_prior_predictives(rows, prior)
+    dishes = empty_dishes(59, prior)
+    sweep_batch(rng, 0, 5, proposals, False, guests, log_frozen, log_new, franchise, dishes, prior)
+    return int((franchise.table_dish[guests.table[60:]] > 0).sum())
+
+
+def test_group_within_reach_of_a_known_class_is_found_together():
+    # nobody gains by leaving alone, all gain by leaving together
+    alone = [seats_left(0, seed) for seed in range(8)]
+    together = [seats_left(6, seed) for seed in range(8)]
+    assert max(alone) < 5
+    assert min(together) > 20
+
+
+def row_of_guests(where: list[float]) -> tuple:
+    """Guests of one dimension at one table of one known class: guests, franchise, densities, prior."""
+    rows = homogeneous(np.array(where)[:, None])
+    prior, _ = make_base("full", 1)
+    franchise = empty_franchise(1, 20, 20, 1.0, 1.0)
+    franchise.held[0], franchise.menu[0], franchise.total[0] = 1.0, 3.0, 3.0
+    guests = Guests(rows, np.zeros(len(where), np.int64), np.ones(len(where)), np.zeros(len(where), np.int64))
+    for _ in where:
+        join(franchise, 0, 0, 0, 1.0)
+    return guests, franchise, np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior), prior
+
+
+def test_offers_end_when_too_many_in_a_row_have_stayed():
+    where = [0.0, *np.linspace(1.0, 2.0, 30)]
+    guests, franchise, log_frozen, log_new, prior = row_of_guests(where)
+    company = library.make_company(guests, prior)
+    count = library.gather(0, 0, CLOSED, guests, franchise, company)
+    assert count == 30
+    company.inside[:count] = False
+    together, log_q, _ = library.allocate(
+        np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
+    )
+    assert together == 1
+    offered = np.isinf(company.distance[:count])
+    assert offered.tolist() == [True] * library.PATIENCE + [False] * (30 - library.PATIENCE)
+    base = make_base("full", 1)[1]
+    expected = 0.0
+    for u, i in enumerate(range(1, library.PATIENCE + 1), start=1):
+        going, staying = np.exp(base.log_predictive(guests.rows[i, :1], guests.rows[:1, :1])), u * np.exp(-1.0)
+        expected += np.log(staying / (going + staying))
+    assert log_q == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_member_behind_those_who_stay_could_not_have_been_offered():
+    guests, franchise, log_frozen, log_new, prior = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
+    company = library.make_company(guests, prior)
+    for position, expected in ((library.PATIENCE - 1, 2), (library.PATIENCE, 1)):
+        count = library.gather(0, 0, CLOSED, guests, franchise, company)
+        company.inside[:count] = np.arange(count) == position
+        together, _, _ = library.allocate(
+            np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
+        )
+        assert together == expected

@@ -1,0 +1,578 @@
+"""The micro-batch step: what it seats, what it folds into the state, and what fades."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr.model import step as library
+from stream_osr.model.franchise import CLOSED, Franchise, menu_weights
+from stream_osr.model.known import Densities, Known, densities, learn_labelled, log_class_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.restaurant import CLEARED_BELOW, StreamState
+from stream_osr.model.restaurant import fade as fade_seats
+from stream_osr.model.step import BatchResult, Settings
+from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base
+from tests.oracles import niw
+from tests.oracles import stream as oracle
+
+NEVER = Settings(half_life=np.inf)
+
+
+class World(NamedTuple):
+    """Two known classes at -4 and 4 on the first axis, with a standard deviation of 1."""
+
+    known: Known
+    frozen: Densities
+    base: niw.BaseMeasure
+    blocks: list[np.ndarray]
+
+
+def make_world(covariance="full", d=2, *, gamma=30.0, n=40) -> World:
+    rng = np.random.default_rng(0)
+    prior, base = make_base(covariance, d, nu=d + 3.0, psi=2.0, beta=0.02)
+    axis = np.eye(d)[0]
+    blocks = [rng.normal(size=(n, d)) + c * axis for c in (-4.0, 4.0)]
+    known = Known(
+        prior=prior,
+        dishes=fill(prior, blocks),
+        ids=np.arange(2),
+        seated=np.diag([float(n)] * 2),
+        tables=np.diag([30.0, 20.0]),
+        size=np.full(2, float(n)),
+        alpha=2.0,
+        gamma=gamma,
+        epsilon=0.01,
+        ranks=np.zeros((2, 101)),
+    )
+    return World(known, densities(known), base, blocks)
+
+
+def draw_stream(seed: int, n: int, d=2, *, classes=(-4.0, 4.0), novel=(0.0,)) -> np.ndarray:
+    """Rows of the known classes, and of new ones some way off along the second axis."""
+    rng = np.random.default_rng(seed)
+    axis = np.eye(d)
+    centres = [c * axis[0] for c in classes] + [(8.0 + 4.0 * c) * axis[-1] for c in range(len(novel))]
+    return rng.normal(scale=0.8, size=(n, d)) + np.array(centres)[rng.integers(len(centres), size=n)]
+
+
+class Ledger:
+    """Follows a stream from outside: who sat where in the end, by the results of the steps alone."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.state = library.open_stream(world.known, world.frozen)
+        self.rows = np.empty((0, world.known.prior.n_features))
+        self.subclass = np.empty(0, np.int64)
+        self.retired: set[int] = set()
+
+    def members(self, subclass: int) -> np.ndarray:
+        return self.rows[self.subclass == subclass]
+
+    def step(self, rows: np.ndarray, seed: object, settings: Settings) -> BatchResult:
+        before = self.state
+        first = before.seen
+        rng = np.random.default_rng(seed)
+        old_members = {k: set(np.flatnonzero(self.subclass == k).tolist()) for k in before.ids.tolist()}
+        self.state, result = library.step(self.world.known, self.world.frozen, before, rows, rng, settings)
+        self.rows = np.concatenate([self.rows, rows])
+        self.subclass = np.concatenate([self.subclass, result.subclass])
+        assert (result.moved < first).all()
+        assert (self.subclass[result.moved] != result.moved_to).all()
+        self.subclass[result.moved] = result.moved_to
+        assert self.state.seen == first + len(rows)
+        self.check_ids(before, old_members)
+        return result
+
+    def hold(self, ids: set[int]) -> None:
+        """As the engine does after every batch: what is neither held nor served leaves no slot behind."""
+        before = set(self.state.ids.tolist())
+        self.state = library.hold(self.world.known, self.state, ids)
+        self.retired |= before - set(self.state.ids.tolist())
+
+    def check_ids(self, before: StreamState, old_members: dict[int, set[int]]) -> None:
+        """A number is given once, and kept only while somebody who had it still has."""
+        now = set(self.state.ids.tolist())
+        assert len(now) == len(self.state.ids)
+        assert not now & self.retired
+        known_ids = set(self.world.known.ids.tolist())
+        assert not now & known_ids
+        for k in now:
+            if k in old_members:
+                still = set(np.flatnonzero(self.subclass == k).tolist())
+                assert still & old_members[k], f"subclass {k} is made of strangers"
+            else:
+                assert k >= before.next_id
+        assert all(k < self.state.next_id for k in now)
+        self.retired |= set(before.ids.tolist()) - now
+
+    def check(self) -> None:
+        """Recount the state: seats from the window and the settled weights, statistics from all members."""
+        state, known = self.state, self.world.known
+        n_classes = len(known.size)
+        live = self.subclass.copy()
+        live[state.window_seq] = -2  # those in the window are counted as guests
+        problem = Problem(
+            known.prior,
+            self.world.base,
+            state.window,
+            state.franchise,
+            state.dishes,
+            np.empty((len(state.window.table), n_classes)),
+            [self.rows[live == k] for k in state.ids],
+        )
+        trained = np.zeros(len(state.franchise.menu))
+        trained[:n_classes] = self.world.frozen.menu
+        assert len(state.franchise.menu) == n_classes + len(state.ids)
+        check_books(problem, trained)
+        np.testing.assert_array_equal(state.dishes.size, [(self.subclass == k).sum() for k in state.ids])
+        assert (state.franchise.table_dish != CLOSED).all(), "slots not in use are dropped"
+        assert not state.franchise.overflow[0]
+        assert (state.franchise.table_founder > 0).all()
+        assert (state.franchise.table_founder <= 1).all()
+        served = state.franchise.table_dish[state.window.table] - n_classes
+        expected = np.array([-1, *state.ids])[np.maximum(served, -1) + 1]
+        np.testing.assert_array_equal(self.subclass[state.window_seq], expected)
+
+
+# The state
+
+
+def test_stream_opens_with_the_known_classes_on_the_menu():
+    world = make_world()
+    state = library.open_stream(world.known, world.frozen)
+    assert state.franchise.menu.tolist() == [30.0, 20.0]
+    assert state.franchise.held.all()
+    assert state.franchise.total[0] == 50.0
+    assert state.franchise.gamma[0] == world.known.gamma
+    assert state.franchise.alpha[0] == 1.0
+    assert not state.franchise.seated.any()
+    assert (state.batches, state.seen, state.next_id) == (0, 0, 2)
+    assert len(state.ids) == len(state.window_seq) == 0
+
+
+STEPS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 10_000),
+        "sizes": st.lists(st.integers(1, 25), min_size=1, max_size=6),
+        "sweeps": st.integers(0, 4),
+        "window": st.sampled_from([0, 1, 7, 256]),
+        "half_life": st.sampled_from([1.5, 10.0, 200.0, np.inf]),
+        "gamma": st.sampled_from([2.0, 30.0]),
+        "hold": st.booleans(),
+    }
+)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@settings(max_examples=25, deadline=None)
+@given(case=STEPS)
+def test_books_agree_with_a_recount_after_every_step(covariance, case):
+    ledger = Ledger(make_world(covariance, gamma=case["gamma"]))
+    how = Settings(case["sweeps"], case["window"], case["half_life"])
+    for batch, size in enumerate(case["sizes"]):
+        rows = draw_stream(case["seed"] + batch, size, novel=(0.0, 1.0))
+        result = ledger.step(rows, [case["seed"], batch], how)
+        ledger.check()
+        assert len(ledger.state.window_seq) == min(how.window, ledger.state.seen)
+        assert ledger.state.batches == batch + 1
+        assert result.probabilities.shape == (size, 3)
+        assert (result.probabilities >= 0).all()
+        np.testing.assert_allclose(result.probabilities.sum(axis=1), 1.0, rtol=0, atol=1e-9)
+        if case["hold"]:
+            ledger.hold(set(ledger.state.ids[::2].tolist()))
+            ledger.check()
+
+
+def copy_of(state: StreamState) -> list[np.ndarray]:
+    parts = [*state.franchise, *state.dishes, *state.window, state.ids, state.window_seq]
+    return [np.array(v, copy=True) for v in (*parts, state.batches, state.seen, state.next_id)]
+
+
+def assert_equal_states(one: StreamState, other: StreamState) -> None:
+    for value, expected in zip(copy_of(one), copy_of(other), strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+def run(world: World, how: Settings, batches=4, size=30, seed=0) -> tuple[StreamState, list[BatchResult]]:
+    state, results = library.open_stream(world.known, world.frozen), []
+    for b in range(batches):
+        rows = draw_stream(seed + b, size)
+        state, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng([seed, b]), how)
+        results.append(result)
+    return state, results
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_step_is_a_function_of_state_rows_and_randomness(covariance):
+    world = make_world(covariance)
+    state, _ = run(world, Settings(window=20))
+    before = copy_of(state)
+    rows = draw_stream(50, 25)
+    one = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), Settings())
+    for value, old in zip(copy_of(state), before, strict=True):
+        np.testing.assert_array_equal(value, old)
+    again = library.step(world.known, world.frozen, state, rows, np.random.default_rng(5), Settings())
+    assert_equal_states(one[0], again[0])
+    for value, same in zip(one[1], again[1], strict=True):
+        np.testing.assert_array_equal(value, same)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_running_out_of_slots_changes_nothing(covariance, monkeypatch):
+    world = make_world(covariance, gamma=300.0)
+    seat_batch, tries = library.seat_batch, []
+    monkeypatch.setattr(library, "seat_batch", lambda *arguments: tries.append(1) or seat_batch(*arguments))
+    outcomes = []
+    for spare in (1, 500):
+        monkeypatch.setattr(library, "SPARE", spare)
+        monkeypatch.setattr(library, "INSTANCES_PER_SLOT", 10**9)
+        tries.clear()
+        outcomes.append(run(world, NEVER, batches=3))
+        assert (len(tries) > 3) == (spare == 1)
+    (few, few_results), (many, many_results) = outcomes
+    assert_equal_states(few, many)
+    for one, other in zip(few_results, many_results, strict=True):
+        for value, same in zip(one, other, strict=True):
+            np.testing.assert_array_equal(value, same)
+
+
+# Identities
+
+
+def test_slot_opened_again_is_a_new_subclass():
+    # one novel instance founds a subclass; then crowds settle elsewhere: it dies, and its slot is founded afresh
+    world = make_world(gamma=100.0)
+    for seed in range(60):
+        ledger = Ledger(world)
+        rng = np.random.default_rng(seed)
+        for b in range(6):
+            rows = rng.normal(scale=1.2, size=(6, 2)) * np.array([4.0, 1.0])
+            ledger.step(rows, [seed, b], Settings(sweeps=3, window=4, half_life=np.inf))
+        ledger.check()
+
+
+def test_moved_instances_are_reported_with_where_they_went():
+    world = make_world(gamma=3.0)
+    ledger = Ledger(world)
+    moves = 0
+    for b in range(30):
+        result = ledger.step(draw_stream(b, 4, novel=(0.0, 0.4)), b, Settings(window=12))
+        moves += len(result.moved)
+        ledger.check()
+    assert moves > 0
+
+
+# Probabilities
+
+
+@pytest.mark.parametrize("half_life", [np.inf, 30.0])
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_immediate_probabilities_are_the_predictive_rule(covariance, half_life):
+    world = make_world(covariance)
+    ledger = Ledger(world)
+    for b in range(3):
+        ledger.step(draw_stream(b, 20), b, Settings(window=15, half_life=half_life))
+    state = ledger.state
+    f = state.franchise
+    rows = draw_stream(77, 8)
+    before = copy_of(state)
+    found = library.immediate(world.known, world.frozen, state, rows)
+    for value, old in zip(copy_of(state), before, strict=True):
+        np.testing.assert_array_equal(value, old)
+    log_known, _ = log_class_densities(world.known, world.frozen, homogeneous(rows))
+    past = oracle.StreamState(
+        base=world.base,
+        alpha=float(f.alpha[0]),
+        gamma=float(f.gamma[0]),
+        known_weights=f.menu[:2].tolist(),
+        emerging_rows=[ledger.members(k) for k in state.ids],
+        emerging_weights=menu_weights(f)[2:].tolist(),
+        tables=list(zip(f.table_dish.tolist(), f.table_mass.tolist(), strict=True)),
+    )
+    for i, row in enumerate(rows):
+        eats = oracle.target(past, row[None], log_known[i : i + 1]).dish_probabilities[0]
+        expected = [*eats[:2], eats[2:].sum()]
+        np.testing.assert_allclose(found[i], expected, rtol=1e-8, atol=1e-10)
+
+
+def test_single_instance_without_sweeps_gets_its_immediate_probability():
+    world = make_world()
+    state, _ = run(world, Settings(window=10))
+    for row in draw_stream(99, 6)[:, None]:
+        expected = library.immediate(world.known, world.frozen, state, row)
+        _, result = library.step(world.known, world.frozen, state, row, np.random.default_rng(0), Settings(sweeps=0))
+        np.testing.assert_allclose(result.probabilities, expected, rtol=1e-12, atol=1e-15)
+
+
+def test_densities_and_responsible_subclasses_are_reported():
+    world = make_world()
+    rows = draw_stream(1, 12)
+    state = library.open_stream(world.known, world.frozen)
+    _, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), Settings())
+    log_density, responsible = log_class_densities(world.known, world.frozen, homogeneous(rows))
+    np.testing.assert_allclose(result.log_density, log_density, rtol=1e-12)
+    np.testing.assert_array_equal(result.responsible, responsible)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_known_instances_are_known_and_a_new_class_emerges_as_one(covariance):
+    world = make_world(covariance)
+    right = []
+    for seed in range(5):
+        ledger = Ledger(world)
+        rng = np.random.default_rng(seed)
+        for b in range(4):
+            rows = np.concatenate([block[rng.integers(40, size=10)] for block in world.blocks])
+            rows = np.concatenate([rows, rng.normal(scale=0.8, size=(10, 2)) + np.array([0.0, 12.0])])
+            result = ledger.step(rows, 100 * seed + b, Settings())
+        assert (result.probabilities[20:, 2] > 0.9).all()
+        right += [*result.probabilities[:10, 0], *result.probabilities[10:20, 1]]
+    assert np.mean(right) > 0.85
+    assert np.mean(np.array(right) > 0.5) > 0.9
+    novel = ledger.subclass.reshape(4, 30)[:, 20:]
+    values, counts = np.unique(novel, return_counts=True)
+    assert counts.max() > 0.8 * novel.size
+    assert values[counts.argmax()] >= 2
+
+
+# Fading
+
+
+def settled_state(world: World, how: Settings, seed=0) -> StreamState:
+    state, _ = run(world, how, batches=1, size=60, seed=seed)
+    return state
+
+
+def fade(state: StreamState, arrived: int, how: Settings) -> StreamState:
+    """What the end of a step does after `arrived` instances, with nobody new."""
+    copied = state._replace(franchise=Franchise(*(v.copy() for v in state.franchise)))
+    kept = max(len(state.window.weight) - how.window, 0)
+    window = fade_seats(copied.franchise, state.window, kept, 0.5 ** (arrived / how.half_life))
+    return copied._replace(window=window, window_seq=state.window_seq[kept:])
+
+
+@pytest.mark.parametrize("window", [0, 20, 256])
+def test_seats_weigh_half_after_the_half_life(window):
+    world = make_world()
+    how = Settings(window=window, half_life=64.0)
+    state = settled_state(world, how._replace(half_life=np.inf))
+    later = fade(state, 64, how)
+    np.testing.assert_allclose(later.franchise.table_mass, state.franchise.table_mass / 2, rtol=1e-12)
+    np.testing.assert_allclose(later.franchise.table_founder, state.franchise.table_founder / 2, rtol=1e-12)
+    np.testing.assert_allclose(later.franchise.seated, state.franchise.seated / 2, rtol=1e-12)
+    np.testing.assert_allclose(later.window.weight, state.window.weight / 2, rtol=1e-12)
+    # in one go or in many
+    step_by_step = state
+    for _ in range(64):
+        step_by_step = fade(step_by_step, 1, how)
+    np.testing.assert_allclose(step_by_step.franchise.table_mass, later.franchise.table_mass, rtol=1e-9)
+    # the statistics never fade
+    for value, old in zip(later.dishes, state.dishes, strict=True):
+        np.testing.assert_array_equal(value, old)
+
+
+def test_seats_never_fade_with_an_infinite_half_life():
+    world = make_world()
+    state, _ = run(world, Settings(window=10, half_life=np.inf), batches=5)
+    f = state.franchise
+    np.testing.assert_array_equal(f.table_mass, np.round(f.table_mass))
+    assert f.table_mass.sum() == f.seated.sum() == state.seen
+    assert (state.window.weight == 1.0).all()
+    assert (f.table_founder == 1.0).all()
+
+
+def test_effective_number_of_seats_is_bounded():
+    world = make_world()
+    state, _ = run(world, Settings(window=30, half_life=50.0), batches=40)
+    # 30 a batch, each batch fading by 2^(-30/50) from its own end on
+    fade = 0.5 ** (30 / 50)
+    assert state.franchise.table_mass.sum() == pytest.approx(30 * fade / (1 - fade), rel=0.03)  # but for the cleared
+
+
+def far_batch(world: World, state: StreamState, how: Settings, seed: int, size: int) -> StreamState:
+    """A batch of known instances only."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([block[rng.integers(len(block), size=size // 2)] for block in world.blocks])
+    return library.step(world.known, world.frozen, state, rows, rng, how)[0]
+
+
+def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
+    world = make_world()
+    how = Settings(window=0, half_life=20.0)
+    rng = np.random.default_rng(0)
+    novel = rng.normal(scale=0.5, size=(15, 2)) + np.array([0.0, 15.0])
+    start = library.open_stream(world.known, world.frozen)
+    state, result = library.step(world.known, world.frozen, start, novel, rng, how)
+    main = int(np.bincount(result.subclass[result.subclass >= 0]).argmax())
+    assert main in state.ids
+    for held in (True, False):
+        later = library.hold(world.known, state, {main} if held else set())
+        statistics = later.dishes.matrix[later.ids == main].copy()
+        size = int(later.dishes.size[later.ids == main][0])
+        for b in range(15):
+            later = far_batch(world, later, how, b, 20)
+        f = later.franchise
+        assert (f.table_mass >= CLEARED_BELOW).all()
+        assert (main in later.ids) == held
+        if not held:
+            continue
+        slot = int(np.flatnonzero(later.ids == main)[0])
+        assert f.menu[2 + slot] == 0.0
+        assert not f.seated[0, 2 + slot]
+        np.testing.assert_array_equal(later.dishes.matrix[[slot]], statistics)  # exact, never faded
+        assert main not in library.hold(world.known, later, set()).ids  # let go without a table: gone, slot and all
+        # a class that returns is recognised under its old number
+        again, result = library.step(
+            world.known, world.frozen, later, novel[:5] + 0.05, np.random.default_rng(9), how
+        )
+        assert (result.subclass == main).all()
+        assert again.dishes.size[again.ids == main] == size + 5
+
+
+def test_half_life_does_not_touch_the_menu_of_known_classes():
+    world = make_world()
+    state = library.open_stream(world.known, world.frozen)
+    for b in range(10):
+        state = far_batch(world, state, Settings(window=0, half_life=1.0), b, 10)
+    f = state.franchise
+    own = np.bincount(f.table_dish, minlength=len(f.menu))[:2]
+    np.testing.assert_array_equal(f.menu[:2], world.frozen.menu + own)
+
+
+def test_model_does_not_age():
+    """Known seats that grow for ever drive the prior odds of anything new to nothing; fading seats do not."""
+    world = make_world()
+    novel = np.array([[0.0, 4.0]])
+    chance = {}
+    for half_life in (200.0, np.inf):
+        how = Settings(sweeps=1, window=0, half_life=half_life)
+        state = library.open_stream(world.known, world.frozen)
+        chances = []
+        for b in range(120):
+            state = far_batch(world, state, how, b, 200)
+            probability = library.immediate(world.known, world.frozen, state, novel)[0, 2]
+            chances.append(probability / (1 - probability))
+        chance[half_life] = chances
+    early = np.mean(chance[200.0][:40])
+    assert np.mean(chance[200.0][-40:]) > 0.6 * early
+    assert np.mean(chance[np.inf][-40:]) < 0.15 * early
+
+
+# Keeping, taking out, and known classes that change
+
+
+def test_hold_keeps_exactly_the_named_subclasses():
+    world = make_world(gamma=300.0)
+    state, _ = run(world, NEVER, batches=3)
+    assert len(state.ids) > 2
+    kept = {int(state.ids[0]), int(state.ids[2])}
+    held = library.hold(world.known, state, kept)
+    assert set(held.ids[held.franchise.held[2:] > 0].tolist()) == kept
+    assert held.franchise.held[:2].all()
+    assert held.franchise.total[0] == menu_weights(held.franchise).sum()
+    assert not library.hold(world.known, held, set()).franchise.held[2:].any()
+    assert not state.franchise.held[2:].any()
+
+
+def one_subclass(how: Settings, n=12) -> tuple[World, StreamState, np.ndarray, int, np.ndarray]:
+    """A stream of a few known instances, then a tight new class in one subclass."""
+    world = make_world()
+    ledger = Ledger(world)
+    rng = np.random.default_rng(1)
+    ledger.step(world.blocks[0][:4], 0, how)
+    ledger.step(rng.normal(scale=0.3, size=(n, 2)) + np.array([0.0, 20.0]), 1, how)
+    main = int(ledger.subclass[-1])
+    assert (ledger.subclass[4:] == main).all()
+    return world, ledger.state, ledger.rows, main, ledger.subclass
+
+
+@pytest.mark.parametrize("window", [256, 5, 0])
+def test_withdrawn_instance_leaves_seat_and_statistics(window):
+    how = Settings(window=window, half_life=np.inf)
+    world, state, rows, main, subclass = one_subclass(how)
+    before = copy_of(state)
+    left = list(range(len(rows)))
+    for seq in (15, 6, 9):
+        seats = state.franchise.table_mass.sum()
+        state = library.withdraw(world.known, state, rows[seq], seq, main, 1.0)
+        left.remove(seq)
+        assert state.franchise.table_mass.sum() == pytest.approx(seats - 1.0)
+        assert state.franchise.seated.sum() == pytest.approx(seats - 1.0)
+        assert seq not in state.window_seq
+        members = [i for i in left if subclass[i] == main]
+        slot = int(np.flatnonzero(state.ids == main)[0])
+        fresh = fill(world.known.prior, [rows[members]])
+        assert state.dishes.size[slot] == len(members)
+        np.testing.assert_allclose(state.dishes.inverse[slot], fresh.inverse[0], rtol=1e-8, atol=1e-10)
+        assert state.franchise.total[0] == menu_weights(state.franchise).sum()
+    assert len(before)
+
+
+@pytest.mark.parametrize("window", [256, 0])
+@pytest.mark.parametrize("held", [True, False])
+def test_subclass_goes_with_its_last_instance(window, held):
+    world, state, rows, main, subclass = one_subclass(Settings(window=window, half_life=np.inf), n=4)
+    if held:
+        state = library.hold(world.known, state, {main})
+    original = copy_of(state)
+    after = state
+    for seq in np.flatnonzero(subclass == main):
+        after = library.withdraw(world.known, after, rows[seq], int(seq), main, 1.0)
+    assert main not in after.ids
+    assert len(after.franchise.menu) == 2 + len(after.ids)
+    assert after.franchise.total[0] == menu_weights(after.franchise).sum()
+    for value, old in zip(copy_of(state), original, strict=True):
+        np.testing.assert_array_equal(value, old)
+
+
+def test_withdrawn_known_instance_leaves_its_seat():
+    world = make_world()
+    state = library.open_stream(world.known, world.frozen)
+    rows = world.blocks[0][:6]
+    state, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), NEVER)
+    assert (result.subclass == -1).all()
+    after = library.withdraw(world.known, state, rows[2], 2, -1, 1.0)
+    assert after.franchise.seated[0, 0] == state.franchise.seated[0, 0] - 1
+    assert after.window_seq.tolist() == [0, 1, 3, 4, 5]
+    gone = library.withdraw(world.known, after, rows[2], 2, -1, 1.0)  # not there any more: nothing to do
+    assert_equal_states(gone, after)
+
+
+def test_labels_that_change_known_classes_keep_the_stream_in_place():
+    world = make_world()
+    ledger = Ledger(world)
+    for b in range(3):
+        ledger.step(draw_stream(b, 20), b, Settings(window=15))
+    state = ledger.state
+    assert len(state.ids) > 0
+    rng = np.random.default_rng(0)
+    known, next_id = world.known, state.next_id
+    for j, row in ((0, [-4.0, 0.0]), (2, [30.0, 30.0]), (2, [30.5, 30.0]), (3, [-30.0, 0.0])):
+        known = learn_labelled(known, np.array([*row, 1.0]), j, rng, next_id)
+        next_id = max(next_id, int(known.ids.max()) + 1)
+    frozen = densities(known)
+    before = copy_of(state)
+    after = library.refresh_classes(state, world.known, known, frozen)
+    for value, old in zip(copy_of(state), before, strict=True):
+        np.testing.assert_array_equal(value, old)
+    old, new = state.franchise, after.franchise
+    assert len(new.menu) == len(old.menu) + 2
+    shift = lambda dish: np.where(dish >= 2, dish + 2, dish)  # noqa: E731
+    np.testing.assert_array_equal(new.table_dish, shift(old.table_dish))
+    np.testing.assert_array_equal(new.seated[0, shift(np.arange(len(old.menu)))], old.seated[0])
+    assert not new.seated[0, 2:4].any()
+    own = np.bincount(new.table_dish, minlength=len(new.menu))
+    np.testing.assert_array_equal(new.menu[:4], frozen.menu + own[:4])
+    np.testing.assert_array_equal(new.menu[4:], old.menu[2:])
+    assert new.held[:4].all()
+    assert new.total[0] == menu_weights(new).sum()
+    # and the stream goes on
+    rows = np.array([[30.2, 30.1], [-4.0, 0.3]])
+    _, result = library.step(known, frozen, after, rows, np.random.default_rng(1), Settings())
+    assert result.probabilities.shape == (2, 5)
+    assert result.probabilities[1].argmax() == 0

@@ -1,0 +1,63 @@
+"""Statistics in another model's coordinates, and whose they are there, against the rows themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model.dishes import empty_dishes, refill
+from stream_osr.model.known import densities
+from stream_osr.model.marginal import statistics_of
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.space import fit_space, whiten
+from stream_osr.model.transfer import GAIN, Passage, class_of, passage, restate
+from tests.blobs import fitted
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
+def test_restated_is_what_the_rows_say(covariance: str) -> None:
+    """Other scales, another origin, another prior; the coordinates mixed where that is possible."""
+    rng = np.random.default_rng(0)
+    old, new = (make_prior(covariance, 3, nu=nu, scale=0.5, beta=beta) for nu, beta in ((5.0, 1.0), (9.0, 0.1)))
+    rows, dish = rng.normal(size=(40, 3)) + 2.0, np.repeat([0, 1], [30, 10])
+    matrix = np.diag([2.0, -0.5, 3.0]) if covariance == "diagonal" else rng.normal(size=(3, 3))
+    way = Passage(matrix, rng.normal(size=3))
+    assert way.apart == (covariance == "diagonal")
+    before, after = empty_dishes(2, old), empty_dishes(2, new)
+    refill(before, dish, homogeneous(rows), old)
+    refill(after, dish, homogeneous(rows @ way.matrix + way.offset), new)
+    found = restate(statistics_of(before, np.arange(2)), way, old, new)
+    np.testing.assert_array_equal(found.size, [30, 10])
+    np.testing.assert_allclose(found.matrix, after.matrix, rtol=1e-11, atol=1e-9)
+
+
+def test_the_way_goes_by_the_names_of_the_features_and_may_lose_only_what_is_not_needed() -> None:
+    rng = np.random.default_rng(1)
+    X, group = rng.normal(size=(200, 3)) * [1.0, 1e4, 1e-3] + [5.0, -1e6, 0.0], np.arange(200) % 2
+    old, order = fit_space(X, group), [2, 0, 1]
+    new = fit_space(2.0 * X[:100, order] + 1.0, group[:100], pca_components=2)
+    way = passage(old, new, order)
+    assert way is not None
+    np.testing.assert_allclose(
+        whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, order]), rtol=1e-9, atol=1e-6
+    )
+    cut = fit_space(X, group, pca_components=2)
+    assert passage(cut, fit_space(X[:100], group[:100], pca_components=2), [0, 1, 2]) is None
+    same = passage(cut, cut, [0, 1, 2])
+    assert same is not None
+    np.testing.assert_array_equal(same.matrix, np.eye(2))
+    assert passage(cut, cut, order) is None
+
+
+def test_rows_belong_to_the_class_that_foresees_them_unless_they_gain_much() -> None:
+    """A part of a class is of the class; what is much tighter, or elsewhere, is a subclass of its own."""
+    trained = fitted(400, chains=1, nu=4.0, scale=0.2, beta=0.1).trained
+    known, frozen = trained.known, densities(trained.known)
+    rng = np.random.default_rng(2)
+    for label, centre in enumerate(([0.0, 0.0], [10.0, 0.0])):
+        spreads = {1.0: label, 0.5: label, 0.02: None}
+        for spread, expected in spreads.items():
+            rows = whiten(trained.space, rng.normal(centre, spread, size=(64, 2)))
+            assert class_of(known, frozen, rows) == expected, spread
+    assert class_of(known, frozen, whiten(trained.space, rng.normal([5.0, 30.0], size=(8, 2)))) is None
+    assert GAIN > 0
