@@ -44,8 +44,8 @@ _ROOMS = (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.run",
         "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
-        "orphans owned partition publishing reading reconciling recovery service snapshots standing streams taking telling "
-        "topics transactions watching",
+        "orphans owned partition publishing reading reconciling recovery service snapshots standing streams taking "
+        "telling topics transactions watching",
     ),
     (
         "stream_osr_connectors.kafka",
