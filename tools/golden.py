@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 
+import stream_osr
 from stream_osr import OpenSetRecognizer
 from tools.comparing import differences
-from tools.streams import RUNS, Run, Stream, instance, make_stream
+from tools.streams import RUNS, Run, Stream, gappy, instance, make_stream
 
 CHUNK = 37
 """Instances that are handed over together as an array or a frame."""
@@ -85,7 +86,7 @@ class Recorder:
                 import pandas as pd  # type: ignore[import-untyped]
 
                 self.model.learn_many(
-                    pd.DataFrame(stream.rows[at:till], columns=stream.names), key=stream.keys[at:till]
+                    pd.DataFrame(gappy(stream, at, till), columns=stream.names), key=stream.keys[at:till]
                 )
             else:
                 self.model.learn_one(instance(stream, at), t=times[0] if times else None, key=stream.keys[at])
@@ -161,6 +162,8 @@ def execute(run: Run, scratch: Path) -> Recorder:
 def acts() -> Iterator[tuple[float, Callable[[Recorder], None]]]:
     """List what is asked in a stream, and when: shares of the stream, and acts."""
     yield 0.10, _labels_late
+    yield 0.14, _promote_smallest
+    yield 0.15, lambda said: said.ask("undo a small promotion", said.model.undo)
     yield 0.16, lambda said: said.ask("undo a label that has taken effect", said.model.undo)
     yield 0.22, _label_that_opens
     yield 0.26, lambda said: said.look("early")
@@ -181,6 +184,11 @@ def acts() -> Iterator[tuple[float, Callable[[Recorder], None]]]:
     yield 0.80, _promote_largest
     yield 0.85, _undo_more
     yield 0.90, lambda said: said.save("late")
+    yield 0.92, _promote_many
+    yield 0.94, _label_many
+    yield 0.96, _undo_more
+    yield 0.97, _mute_many
+    yield 0.98, _undo_more
 
 
 def _decided(said: Recorder, unknown: bool, within: int = 400) -> list[Any]:
@@ -221,6 +229,35 @@ def _promote_largest(said: Recorder) -> None:
     said.ask(f"promote {chosen}", said.model.promote, chosen, label)
 
 
+def _emerging(said: Recorder) -> list[int]:
+    """Ids of emerging subclasses, the largest first; those that were set aside are among them."""
+    return [key for key, _, _ in said.model.summary().emerging]
+
+
+def _promote_smallest(said: Recorder) -> None:
+    """Name subclasses of which another chain may know nothing."""
+    for key in _emerging(said)[-3:]:
+        said.ask(f"promote {key} to known", said.model.promote, [key], said.model.trained.labels[1])
+
+
+def _promote_many(said: Recorder) -> None:
+    for number, key in enumerate(_emerging(said)[1::4][:10]):
+        said.ask(f"promote {key} of many", said.model.promote, [key], said.model.trained.labels[number % 2])
+
+
+def _mute_many(said: Recorder) -> None:
+    for key in _emerging(said)[::2][:10]:
+        said.ask(f"mute {key} of many", said.model.mute, [key])
+
+
+def _label_many(said: Recorder) -> None:
+    """Label an early instance of each of many subclasses: some have been set aside since, or named."""
+    said.drain()
+    first = {d["subclass_id"]: d["key"] for d in reversed(said.decisions)}
+    for number, key in enumerate([first[i] for i in sorted(first, key=str)][::2][:20]):
+        said.ask(f"label {key} of many", said.model.learn_label, key, said.model.trained.labels[number % 2])
+
+
 def _promote_to_known(said: Recorder) -> None:
     chosen = _largest(said)
     said.ask(f"promote {chosen} to known", said.model.promote, chosen, said.model.trained.labels[0])
@@ -245,7 +282,7 @@ def _label_and_undo(said: Recorder) -> None:
 
 
 def _undo_more(said: Recorder) -> None:
-    for number in range(3):
+    for number in range(6):
         said.ask(f"undo {number} more", said.model.undo)
 
 
@@ -263,6 +300,7 @@ def _succeed(said: Recorder) -> None:
 
 def write(folder: Path, names: list[str] | None = None) -> None:
     """Run the streams and write what was said into a folder for each."""
+    print(f"the library is that of {Path(stream_osr.__file__).parent}")
     for run in RUNS:
         if names and run.name not in names:
             continue

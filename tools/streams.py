@@ -87,7 +87,16 @@ RUNS = (
         drifting=True,
         successor="same",
     ),
-    Run("usps", "USPS", 5, 5, {"pca_components": 39, "decision_delay": 200}, intake="frame", instances=2500),
+    Run(
+        "usps",
+        "USPS",
+        5,
+        5,
+        {"pca_components": 39, "decision_delay": 200},
+        intake="frame",
+        instances=2500,
+        missing=0.01,
+    ),
     Run(
         "usps-one",
         "USPS",
@@ -168,8 +177,9 @@ def make_stream(run: Run, seed: int = 11) -> Stream:
         rows = rng.permutation(np.flatnonzero(y == label)).tolist()
         first = 0.05 + 0.7 * number / len(new)
         places = first + (1 - first) * rng.random(len(rows))
-        if number == 0:  # it goes and comes back
-            places = np.where(places < 0.7, first + (places - first) * 0.3, places)
+        if number in (0, 2):  # it goes and comes back
+            places = np.where(places < 0.75, first + (places - first) * 0.3, places)
+        if number == 0:
             again += [(row, label) for row in rows[: run.training // 2]]
         waiting += [(row, label, place) for row, place in zip(rows, places.tolist(), strict=True)]
     chosen = sorted(rng.permutation(len(waiting))[: run.instances].tolist(), key=lambda i: waiting[i][2])
@@ -196,6 +206,15 @@ def make_stream(run: Run, seed: int = 11) -> Stream:
         {i: (int(rng.integers(len(names))), ways[i % 3]) for i in odd},
         names,
     )
+
+
+def gappy(stream: Stream, first: int, last: int) -> np.ndarray:
+    """Instances of the stream as rows, in which no number stands for what is missing."""
+    rows = stream.rows[first:last].copy()
+    for number in range(first, last):
+        if number in stream.dropped:
+            rows[number - first, stream.dropped[number][0]] = np.nan
+    return rows
 
 
 def instance(stream: Stream, number: int) -> dict[str, float | None]:

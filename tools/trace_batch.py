@@ -117,6 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--batches", type=int, metavar="N", help="the counts of the first N micro-batches, and medians"
     )
     chosen = parser.parse_args(arguments)
+    print(f"the library is that of {LIBRARY}")
     ways = closing_batches(0, chosen.batches) if chosen.batches else closing_batches(BATCH, 1)
     for number, way in enumerate(ways, start=0 if chosen.batches else BATCH):
         functions = len({entry.callee for entry in way.entries})
