@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults check accuracy format clean
+.PHONY: help install browser faketime demo test test-long faults check golden golden-compare accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -54,6 +54,12 @@ check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+golden: $(VENV)/.dev   ## write what the library says in seven streams into OUT=folder
+	$(BIN)/python -m tools.golden write $(OUT)
+
+golden-compare: $(VENV)/.dev   ## compare two such folders, A= and B=, byte for byte
+	$(BIN)/python -m tools.golden compare $(A) $(B)
 
 accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/results (hours)
 	-$(ACCURACY) --methods stream-osr --batch-size 64,full
