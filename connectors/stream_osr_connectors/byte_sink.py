@@ -13,13 +13,11 @@ import stat
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
-from .base import Position
+from .base import Closing, Position
 from .identity import identity_at, is_identified, why_not
 from .locking import Lock
 from .opening import is_gzip, is_standard, may_be_regular, open_output, why
@@ -30,7 +28,7 @@ _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class ByteSink(ABC):
+class ByteSink(Closing, ABC):
     """Base of the sinks that write bytes; see `CsvSink` and `JsonLinesSink`.
 
     Opening leaves the content of a file that exists as it is, because whether it is to be continued
@@ -159,17 +157,9 @@ class ByteSink(ABC):
                 self._file.close()
             self._lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
-            if kind is None and not self._closed:
+            if raised[0] is None and not self._closed:
                 self.flush()
         finally:
             self.close()

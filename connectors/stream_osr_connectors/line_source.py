@@ -5,13 +5,24 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self, get_args
+from typing import Self, TypedDict, get_args
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record
 from .lines import MAX_RECORD_BYTES, Line, LineReader
 from .values import LabelType
+
+
+class Reading(TypedDict, total=False):
+    """How records are read, whatever the format; see `CsvSource` and `JsonLinesSource`."""
+
+    key: str | None
+    time: str | None
+    label: str | None
+    features: Sequence[str] | None
+    label_type: LabelType
+    max_record_bytes: int
 
 
 class LineSource(Closing, ABC):
