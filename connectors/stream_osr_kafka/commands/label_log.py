@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,12 +11,11 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, TopicFollower
 from ..figures import Figures
+from ..log import logger
 from ..patience import Backoff, Seldom
 from ..settings import ServiceSettings
 from .commands import Commands
 from .labelling import Command, parse
-
-logger = logging.getLogger("stream_osr.kafka")
 
 REFRESH_SECONDS = 0.5
 

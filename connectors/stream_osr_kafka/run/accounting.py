@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,11 +9,10 @@ from stream_osr import EventsSummed, RecallDropped, UnknownRateJumped
 from stream_osr.trust.recall import ExpectedRecall
 
 from ..figures import SUMMED, Figures, Recall
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 from .publishing import Batch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 def account(

@@ -7,7 +7,6 @@ small topics. Links are taken at their word: whatever compaction has removed of 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -20,14 +19,13 @@ from stream_osr_connectors.values import DecodeError
 
 from ..client import Committed, Offset, Refused, read_all
 from ..figures import Figures, PartitionFigures
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
 from ..wire.subclasses import Links, changes_told, name_of, parse_summary
 from .job import Group, Loaded, Waiting
 from .models import ModelFile
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = "1"
 MOST_RECORDS = 100

@@ -10,6 +10,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Offset
 from ..figures import Figures
+from ..log import logger
 from ..patience import Seldom
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS
@@ -18,8 +19,6 @@ from .owned import Owned
 from .partition import RULES, Partition
 from .recovery import Recovery
 from .snapshots import Snapshots
-
-logger = logging.getLogger("stream_osr.kafka")
 
 RETRY_SECONDS = 10.0
 """Before a snapshot that could not be written is tried again, where the way on depends on it."""

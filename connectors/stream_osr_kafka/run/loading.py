@@ -7,13 +7,12 @@ import time
 from typing import NamedTuple
 
 from ..client import ClientError, Place
+from ..log import logger
 from ..patience import Backoff, Seldom
 from .job import Job, Waiting
 from .reading import Reader
 from .transactions import InDoubtError, Transactions
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 AGAIN_SECONDS = 1.0
 """Before a partition that waits for something is looked at again."""

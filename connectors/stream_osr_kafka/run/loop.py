@@ -6,13 +6,13 @@ moves forward by values; a transaction that fails is undone, and the committed o
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 from ..client import ClientError, Kind, Place, quieten, start_explained
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
+from ..log import logger
 from ..patience import Backoff, Seldom
 from ..settings import ServiceSettings
 from .job import Group, Job
@@ -22,8 +22,6 @@ from .reading import POLL_SECONDS, Reader
 from .telling import Telling
 from .transactions import InDoubtError, Running, Transactions, UnpublishableError
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 class Loop:

@@ -7,7 +7,6 @@ alone for an hour count.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Collection, Mapping
@@ -17,11 +16,10 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..log import logger
 from ..wire.boundaries import Progress
 from .models import Journal
 from .snapshots import place_of
-
-logger = logging.getLogger("stream_osr.kafka")
 
 OLD_SECONDS = 3600.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, Refused
 from ..figures import Figures
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Message, Origin, Outgoing, Received, Refusal
 from ..wire.outcome import Outcome
@@ -23,8 +23,6 @@ from ..wire.subclasses import summary
 from ..wire.timestamps import HEADER, clamped
 from .partition import Partition
 from .topics import Takes
-
-logger = logging.getLogger("stream_osr.kafka")
 
 REFUSED = ("stream-osr.value", b"refused")
 """Header of a dead letter that was sent without its value because the topic did not take it."""

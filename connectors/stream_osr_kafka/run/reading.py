@@ -16,12 +16,11 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, Committed, Consumer, GroupConsumer, Kind, Offset, Unreadable, remedy_of
 from ..figures import Figures
+from ..log import logger
 from ..patience import Backoff, Seldom, Strikes
 from ..settings import ServiceSettings
 from ..wire.messages import Received
 from .leaving import CLOSE_SECONDS, close
-
-logger = logging.getLogger("stream_osr.kafka")
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stream_osr.errors import ConnectorError
 
 from ..client import TransactionalProducer
 from ..figures import Figures
-from ..patience import Strikes
 from ..settings import ServiceSettings
 from .joining import MOST_RECORDS, Joining
 from .loop import Loop
@@ -18,7 +15,7 @@ from .transactions import Transactions
 from .watching import Watch
 
 
-class Reconciler:
+class Reconciler(Loop):
     """One consumer of the summaries.
 
     Parameters
@@ -47,26 +44,13 @@ class Reconciler:
                 "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
             )
         own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
-        self.figures = Figures() if figures is None else figures
+        figures = Figures() if figures is None else figures
         names = {"subclasses": topic, "links": settings.links, "global_events": settings.global_events}
-        strikes = Strikes(own, self.figures)
-        self._loop = Loop(
+        super().__init__(
             own,
-            Joining(own, topic, ModelFile.load(settings) if model is None else model, self.figures),
-            Reader(own, topic, MOST_RECORDS, self.figures),
-            Transactions(
-                lambda: TransactionalProducer(own), own.transaction_deadline, own.transaction_timeout, strikes
-            ),
-            Watch(own, names, self.figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
-            self.figures,
+            Joining(own, topic, ModelFile.load(settings) if model is None else model, figures),
+            Reader(own, topic, MOST_RECORDS, figures),
+            Transactions(TransactionalProducer, own, figures),
+            Watch(own, names, figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
+            figures,
         )
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Work until told to stop.
-
-        Raises
-        ------
-        ConnectorError
-            If it cannot go on without a person, or should be started again.
-        """
-        self._loop.run(stop)

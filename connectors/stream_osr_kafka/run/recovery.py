@@ -6,7 +6,6 @@ over where the earlier one ends.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from copy import copy
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, Pe
 
 from ..client import Committed
 from ..exits import StartAgainError
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
 from ..wire.outcome import Outcome
@@ -23,8 +23,6 @@ from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
 from .standing import LostError, Standing
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 class LaterModelError(StartAgainError):

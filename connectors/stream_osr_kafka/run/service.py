@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ..client import GroupConsumer, Producer, TransactionalProducer
 from ..figures import Figures
-from ..patience import Strikes
 from ..settings import ServiceSettings
 from .current_model import CurrentModel
 from .loop import Loop
@@ -19,7 +18,7 @@ from .transactions import Transactions
 from .watching import Watch
 
 
-class Service:
+class Service(Loop):
     """One worker of the service.
 
     Parameters
@@ -48,26 +47,11 @@ class Service:
         make_producer: Callable[[ServiceSettings], Producer] = TransactionalProducer,
         figures: Figures | None = None,
     ) -> None:
-        self.figures = Figures() if figures is None else figures
+        figures = Figures() if figures is None else figures
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
-        streams = Streams(settings, model, folder, self.figures)
-        reader = Reader(settings, settings.input, streams.most_read, self.figures, make_consumer)
-        transactions = Transactions(
-            lambda: make_producer(settings),
-            settings.transaction_deadline,
-            settings.transaction_timeout,
-            Strikes(settings, self.figures),
-        )
-        watch = Watch(settings, topics_of(settings), self.figures)
-        self._loop = Loop(settings, streams, reader, transactions, watch, self.figures)
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Work until told to stop.
-
-        Raises
-        ------
-        ConnectorError
-            If it cannot go on without a person, or should be started again.
-        """
-        self._loop.run(stop)
+        streams = Streams(settings, model, folder, figures)
+        reader = Reader(settings, settings.input, streams.most_read, figures, make_consumer)
+        transactions = Transactions(make_producer, settings, figures)
+        watch = Watch(settings, topics_of(settings), figures)
+        super().__init__(settings, streams, reader, transactions, watch, figures)

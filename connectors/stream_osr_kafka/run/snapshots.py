@@ -6,7 +6,6 @@ the trained part, and the records whose decisions are still held back.
 
 from __future__ import annotations
 
-import logging
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -16,12 +15,11 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.errors import PersistenceError
 from stream_osr.persistence import read_archive, write_archive
 
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
 from ..wire.messages import Origin
 from .partition import Partition
-
-logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = 1
 

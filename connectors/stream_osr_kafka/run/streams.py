@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from stream_osr.errors import PersistenceError
 from ..client import ClientError, Committed, Offset, Refused
 from ..commands.label_log import LabelLog, Labels, NoLabels, tell_of_gap
 from ..figures import Figures, PartitionFigures
+from ..log import logger
 from ..patience import Grace
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
@@ -37,8 +37,6 @@ from .recovery import Found, LaterModelError, Recovery
 from .snapshots import Snapshots
 from .topics import Takes, check_sizes
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""

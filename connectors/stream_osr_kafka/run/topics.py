@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
 from ..client import Admin, ClientError
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.timestamps import Limits
-
-logger = logging.getLogger("stream_osr.kafka")
 
 USUAL_BYTES = 1_048_588
 """``max.message.bytes`` where nobody has set it."""

@@ -11,7 +11,6 @@ undoes the transaction.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -22,11 +21,12 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, Kind, Offset, Place, Producer, Refused, remedy_of
 from ..exits import StartAgainError
+from ..figures import Figures
+from ..log import logger
 from ..patience import Strikes
+from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 from .leaving import close
-
-logger = logging.getLogger("stream_osr.kafka")
 
 MOST_TRIES = 64
 """Transactions in search of the messages that are refused."""
@@ -104,19 +104,18 @@ class Transactions:
     ----------
     make
         Makes a producer, always with the same transactional id.
-    deadline
-        Seconds that a transaction may take.
-    longest
-        Seconds after which the brokers end one by themselves, and refuse its producer as if another had our name.
-    strikes
-        Told when another producer has our name.
+    settings
+        Of the service: how long a transaction may take, and after how long the brokers end one by themselves and
+        refuse its producer as if another had our name.
+    figures
+        Where it counts how often another producer had our name.
     """
 
-    def __init__(self, make: Callable[[], Producer], deadline: float, longest: float, strikes: Strikes) -> None:
-        self._make = make
-        self._deadline = deadline
-        self._longest = longest
-        self._strikes = strikes
+    def __init__(
+        self, make: Callable[[ServiceSettings], Producer], settings: ServiceSettings, figures: Figures
+    ) -> None:
+        self._make, self._settings = make, settings
+        self._strikes = Strikes(settings, figures)
         self._producer: Producer | None = None
         self.stuck = 0
 
@@ -134,13 +133,13 @@ class Transactions:
             return
 
         def work() -> Counter[str]:
-            producer = self._make()
+            producer = self._make(self._settings)
             made.append(producer)
             producer.open()
             return Counter()
 
         made: list[Producer] = []
-        self._finish(Running(work, self._deadline), made)
+        self._finish(Running(work, self._settings.transaction_deadline), made)
         self._producer = made[0]
 
     def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
@@ -159,7 +158,7 @@ class Transactions:
             logger.debug("transaction committed")
             return acknowledged
 
-        return Running(work, self._deadline)
+        return Running(work, self._settings.transaction_deadline)
 
     def finish(self, running: Running) -> None:
         """Wait until a transaction is committed.
@@ -196,7 +195,7 @@ class Transactions:
                     f"{self.stuck} transactions have never ended; the process has to be started again"
                 ) from None
             kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
-            if kind is Kind.TAKEN and running.seconds < self._longest:
+            if kind is Kind.TAKEN and running.seconds < self._settings.transaction_timeout:
                 self._strikes.strike()
             if kind is Kind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
@@ -253,7 +252,7 @@ class Transactions:
             return Counter()
 
         refused: list[Refused] = []
-        self._finish(Running(work, self._deadline), [producer])
+        self._finish(Running(work, self._settings.transaction_deadline), [producer])
         return [one for one in refused if one.error.kind is Kind.RECORD]
 
     def close(self, timeout: float) -> None:

@@ -6,7 +6,6 @@ transaction does not hide it; what changes from one look to the next is told in 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,9 @@ from typing import NamedTuple
 from ..client import Admin, ClientError, Place, Topic, TopicAdmin
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
+from ..log import logger
 from ..settings import ServiceSettings
 from .topics import READ_FROM, Takes, takes_of
-
-logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
