@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -21,10 +20,9 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.values import LabelType
 
-from .setting_names import PREFIX, check_flags, explained
+from .setting_names import PREFIX, check_file, check_flags, explained, read_secret
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -178,10 +176,8 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> ServiceSettings:
-        named = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
-        topics = {name: getattr(self, name) for name in named}
-        for name, topic in topics.items():
-            others = [other for other, its in topics.items() if its == topic and other != name]
+        for name, topic in self.topics.items():
+            others = [other for other, its in self.topics.items() if its == topic and other != name]
             if topic is not None and others:
                 raise ValueError(f"{name} and {others[0]} are the same topic, {topic}: give each its own")
         if self.transaction_timeout < self.transaction_deadline:
@@ -215,6 +211,12 @@ class ServiceSettings(BaseSettings):
                 raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
 
     @property
+    def topics(self) -> dict[str, str | None]:
+        """Names of all topics by what they are for; None: there is none."""
+        names = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
+        return {name: getattr(self, name) for name in names}
+
+    @property
     def uses_tls(self) -> bool:
         """The brokers are talked to by TLS."""
         return self.security_protocol in ("SSL", "SASL_SSL")
@@ -230,11 +232,7 @@ class ServiceSettings(BaseSettings):
         """
         if self.sasl_password_file is None:
             return self.sasl_password
-        try:
-            return SecretStr(self.sasl_password_file.read_text().rstrip("\r\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidParameter(f"cannot read sasl_password_file {self.sasl_password_file}: {why}") from None
+        return SecretStr(read_secret("sasl_password_file", self.sasl_password_file).rstrip("\r\n"))
 
 
 def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given: Any) -> ServiceSettings:
@@ -255,7 +253,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
         Naming the setting, what was expected, and where it may come from; values of secrets are not in it.
     """
     if config is not None and "--help" not in flags:
-        _check_yaml(config)
+        check_file(config)
     check_flags(flags, ServiceSettings.model_fields)
 
     class Sources(ServiceSettings):
@@ -283,17 +281,3 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
         return Sources(**given)
     except ValidationError as error:
         raise explained(error, ServiceSettings.model_fields) from None
-
-
-def _check_yaml(config: Path) -> None:
-    """Refuse a file that is no mapping: an empty list, say, would be taken for one without settings."""
-    try:
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidParameter(f"cannot read {config}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" at line {where.line + 1}" if where is not None else ""
-        raise InvalidParameter(f"{config} is not YAML{line}; it should hold lines like `input: sensors`") from None
-    if not isinstance(content, dict):
-        raise InvalidParameter(f"{config} holds no settings; it should hold lines like `input: sensors`")

@@ -168,7 +168,11 @@ def take_in(trained: TrainedModel, state: Reconciled, summary: Summary) -> tuple
 
 
 def taken_in(
-    trained: TrainedModel, said: Iterable[Summary], links: Mapping[Local, int], merged: Mapping[int, int], next_id: int
+    trained: TrainedModel,
+    said: Iterable[Summary],
+    links: Mapping[Local, int],
+    merged: Mapping[int, int],
+    next_id: int,
 ) -> Reconciled:
     """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
     return restore(said, links, merged, next_id, trained.known.prior)

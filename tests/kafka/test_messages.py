@@ -29,11 +29,11 @@ from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
 from stream_osr_kafka.wire.outcome import Outcome
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import KNOWN, around, fitted, stream_part
+from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+PUBLISHER = publisher(10_000)
 
 
 def decision_of(model_says: Decision, received: Received) -> Outgoing:

@@ -146,6 +146,8 @@ class PlainProducer:
 class TransactionalProducer(PlainProducer):
     """The producer of a worker. Its id is the worker's: a new one ends what the one before had begun.
 
+    Its calls may wait without a limit: they belong into a thread that can be given up.
+
     Parameters
     ----------
     settings

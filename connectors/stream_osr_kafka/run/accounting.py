@@ -76,9 +76,6 @@ def account(
         figures.add("unaccounted", number, abs(wanted - letters - decisions))
         if wanted != letters + decisions:
             logger.critical(
-                "%s/%d: %d records were committed and %d decisions and dead letters; this is a defect",
-                settings.input,
-                number,
-                wanted,
-                letters + decisions,
+                f"{settings.input}/{number}: {wanted} records were committed and {letters + decisions} decisions and "
+                "dead letters; this is a defect"
             )

@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 
 class Joining:
-    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.loop.Job`.
+    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.job.Job`.
 
     Parameters
     ----------

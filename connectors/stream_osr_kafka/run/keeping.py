@@ -14,7 +14,6 @@ from ..log import logger
 from ..patience import Seldom
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS
-from .incarnations import Incarnations
 from .owned import Owned
 from .partition import RULES, Partition
 from .recovery import Recovery
@@ -80,14 +79,6 @@ class Keeper:
         for number, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
                 self._try(number, owned)
-
-    def newest(self, incarnations: Incarnations) -> dict[int, int]:
-        """Say how far each partition of the life before had come by its snapshots."""
-        reached: dict[int, int] = {}
-        for place in self._snapshots.places():
-            if place.topic == self._settings.input and incarnations.is_before(place.lineage):
-                reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
-        return reached
 
     def offset(self, number: int, state: Partition) -> Offset:
         """Make what is committed of a partition.

@@ -115,7 +115,7 @@ class Loop:
             self._watch.open()
             self._job.check(self._watch)
             self._reader.open()
-            self._reader.committed(0)  # the right to be of the group
+            self._reader.client.committed(0)  # the right to be of the group
             try:
                 self._transactions.open()
             except InDoubtError as error:
@@ -198,7 +198,7 @@ class Loop:
     def _begin(self, group: Group) -> Running:
         self._transactions.open()
         offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
-        return self._transactions.begin(group.messages, offsets, self._reader.membership)
+        return self._transactions.begin(group.messages, offsets, self._reader.client.membership)
 
     def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
         """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
@@ -231,7 +231,7 @@ class Loop:
         """
         try:
             self._transactions.open()
-            truth = {number: self._reader.committed(number) for number in group.offsets}
+            truth = {number: self._reader.client.committed(number) for number in group.offsets}
         except (ClientError, InDoubtError) as error:
             self._trouble = str(error)
             self._backoff.fail()

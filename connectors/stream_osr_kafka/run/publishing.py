@@ -151,14 +151,9 @@ def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
         for record in one.records:
             if one.number == message.partition and record.offset == message.offset:
                 return record
+    left = Origin(message.offset, -1, message.key, ())
     for one in closed:
         for origin, _ in one.outcome.decisions:
             if one.number == message.partition and origin.offset == message.offset:
-                return _of_origin(message, origin)
-    return Message(message.topic, message.partition, message.offset, -1, message.key, None, [])
-
-
-def _of_origin(message: Outgoing, origin: Origin) -> Received:
-    return Message(
-        message.topic, message.partition, origin.offset, origin.timestamp, origin.key, None, list(origin.headers)
-    )
+                left = origin
+    return Message(message.topic, message.partition, left.offset, left.timestamp, left.key, None, left.headers)

@@ -268,7 +268,7 @@ class Recovery:
             snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
+                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
             begun = begin(model.recognizer(topic, number), history.base)
@@ -285,13 +285,3 @@ class Recovery:
 
     def _in_this_life(self, begun: Partition) -> Partition:
         return begun._replace(lineage=self._incarnations.lineage(begun.lineage))
-
-
-def _up_to(history: History, at: Boundary) -> History:
-    """Cut a history at a boundary."""
-    out = History(history.base, history.fresh)
-    for each in history.after(history.base):
-        if each > at:
-            break
-        out = out.to(each)
-    return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..client import GroupConsumer, Producer, TransactionalProducer
+from ..client import GroupConsumer, TransactionalProducer
 from ..figures import Figures
 from ..settings import ServiceSettings
 from .current_model import CurrentModel
@@ -44,7 +44,7 @@ class Service(Loop):
         *,
         model: ModelFile | None = None,
         make_consumer: MakeConsumer = GroupConsumer,
-        make_producer: Callable[[ServiceSettings], Producer] = TransactionalProducer,
+        make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
         figures: Figures | None = None,
     ) -> None:
         figures = Figures() if figures is None else figures
