@@ -82,12 +82,7 @@ class CsvSource(LineSource):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        delimiter: str = ",",
-        safe: bool = False,
-        **reading: Unpack[Reading],
+        self, path: str | os.PathLike[str], *, delimiter: str = ",", safe: bool = False, **reading: Unpack[Reading]
     ) -> None:
         check_delimiter(delimiter)
         super().__init__(path, **reading)

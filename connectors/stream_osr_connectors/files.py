@@ -28,11 +28,7 @@ _BY_SUFFIX: dict[str, Format] = {
 
 
 def open_source(
-    path: str | os.PathLike[str],
-    *,
-    format: Format | None = None,
-    csv_safe: bool = False,
-    **reading: Unpack[Reading],
+    path: str | os.PathLike[str], *, format: Format | None = None, csv_safe: bool = False, **reading: Unpack[Reading]
 ) -> Source:
     """Open a file, or standard input, as a source of records.
 

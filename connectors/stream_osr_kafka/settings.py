@@ -199,13 +199,10 @@ class ServiceSettings(BaseSettings):
         """Make sure that everything is there that the mechanism needs."""
         if self.sasl_mechanism is None:
             raise ValueError(f"security_protocol is {self.security_protocol}: give sasl_mechanism, too")
+        password = self.sasl_password or self.sasl_password_file
+        needed: dict[str, object] = {"sasl_username": self.sasl_username, "sasl_password": password}
         if self.sasl_mechanism == "OAUTHBEARER":
-            needed: dict[str, object] = {"sasl_token_file": self.sasl_token_file}
-        else:
-            needed = {
-                "sasl_username": self.sasl_username,
-                "sasl_password": self.sasl_password or self.sasl_password_file,
-            }
+            needed = {"sasl_token_file": self.sasl_token_file}
         for name, value in needed.items():
             if value is None:
                 raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")

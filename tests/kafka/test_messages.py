@@ -25,6 +25,7 @@ from stream_osr import (
 )
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.client import ClientError, Kind
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
@@ -176,6 +177,13 @@ def test_dead_letters_keep_what_they_were() -> None:
     assert told["__connect.errors.offset"] == b"17"
     assert told["__connect.errors.exception.message"] == b"why"
     assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.values.DecodeError"
+
+
+def test_the_class_of_an_error_keeps_the_name_that_it_has_had() -> None:
+    refusal = Refusal("PUBLISH", ClientError(Kind.RECORD, "too large"))
+    told = dict(PUBLISHER.dead_letters([(message(b"x"), refusal)])[0].headers)
+    assert told["__connect.errors.class.name"] == b"stream_osr_connectors.kafka"
+    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.seam.ClientError"
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,8 @@ class PlainProducer:
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
-        with (
-            translated(),
-            suppress(UnknownError),
-        ):  # a batch was too large and is split: its messages have other futures
+        # suppressed: a batch was too large and is split, and its messages have other futures
+        with translated(), suppress(UnknownError):
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
             try:

@@ -26,8 +26,7 @@ from ..figures import Figures
 from ..log import logger
 from ..run.current_model import CurrentModel
 from ..run.models import ModelFile
-from ..run.reconciling import Reconciler
-from ..run.service import Service
+from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
 from ..setting_names import unknown_variables
 from ..settings import ServiceSettings, load_settings

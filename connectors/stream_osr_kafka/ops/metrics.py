@@ -96,10 +96,7 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
         "Emerging subclasses that were announced and are not dormant.",
         lambda of, now: of.menu and of.menu.active,
     ),
-    "subclasses": (
-        "K: known and emerging subclasses.",
-        lambda of, now: of.menu and of.menu.known + of.menu.emerging,
-    ),
+    "subclasses": ("K: known and emerging subclasses.", lambda of, now: of.menu and of.menu.known + of.menu.emerging),
     "alpha0": ("Concentration of the stream's restaurant.", lambda of, now: of.menu and of.menu.alpha0),
     "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
     "references": (

@@ -75,9 +75,8 @@ def find_orphans(
     for path in sorted(folder.iterdir()):
         place = place_of(path)
         if place is not None and (place.topic != topic or committed.get(place.number, "") is None):
-            others = (
-                True  # another service of this group, whose partitions we do not know; or offsets that were deleted
-            )
+            # another service of this group, whose partitions we do not know; or offsets that were deleted
+            others = True
         elif not _is_older(path, before):
             continue
         elif place is not None and (place.number not in committed or place.lineage not in lineages):

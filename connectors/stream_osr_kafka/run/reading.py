@@ -62,12 +62,7 @@ class Reader:
     """
 
     def __init__(
-        self,
-        settings: ServiceSettings,
-        topic: str,
-        most: int,
-        figures: Figures,
-        make: MakeConsumer = GroupConsumer,
+        self, settings: ServiceSettings, topic: str, most: int, figures: Figures, make: MakeConsumer = GroupConsumer
     ) -> None:
         self._settings, self._topic, self._most, self._figures, self._make = settings, topic, most, figures, make
         self._client: GroupConsumer | None = None

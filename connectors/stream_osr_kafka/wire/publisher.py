@@ -19,6 +19,9 @@ from .outcome import Outcome
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
 
+PACKAGE = "stream_osr_connectors.kafka"
+"""What this package is called in dead letters: its earlier name, which they have had from the beginning."""
+
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
 _FIELDS = Decision._fields
@@ -102,7 +105,7 @@ class Publisher(NamedTuple):
         return [self._dead_letter(received, refusal) for received, refusal in refused]
 
     def _dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
-        error = refusal.error
+        error, kind = refusal.error, type(refusal.error)
         told = {
             "topic": self.settings.input,
             "partition": str(received.partition),
@@ -110,8 +113,8 @@ class Publisher(NamedTuple):
             "connector.name": self.settings.group,
             "task.id": self.settings.instance,
             "stage": refusal.stage,
-            "class.name": "stream_osr_connectors.kafka",
-            "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+            "class.name": PACKAGE,
+            "exception.class.name": f"{kind.__module__.replace('stream_osr_kafka', PACKAGE)}.{kind.__qualname__}",
             "exception.message": _said(error)[:2000],
         }
         ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]
