@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import BadRecord, Closing, Position, Record
@@ -16,7 +16,7 @@ from .wire.decoding import JsonDecoder
 from .wire.messages import Received
 
 
-class KafkaSource(Closing):
+class KafkaSource(Closing, Iterator[Record | BadRecord]):
     """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
 
     Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
@@ -67,9 +67,6 @@ class KafkaSource(Closing):
             self._ends = self._follower.bounds()[1]
         self._offsets: dict[Place, int] = {}
         self.seek(None)
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> Record | BadRecord:
         while not self._read:
