@@ -44,7 +44,7 @@ _ROOMS = (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.run",
         "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
-        "orphans owned partition publishing reading reconciling recovery service snapshots standing streams taking "
+        "orphans owned partition publishing reading recovery service snapshots standing streams taking "
         "telling topics transactions watching",
     ),
     (
@@ -62,6 +62,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.stream": "stream_osr.model.step",
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
+    "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
 }
 """Where each is now."""

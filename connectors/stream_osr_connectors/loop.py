@@ -35,6 +35,12 @@ class Sinks(NamedTuple):
     events: Sink | None = None
     errors: Sink | None = None
 
+    def flush(self) -> None:
+        """Make durable what all of them were given."""
+        for sink in self:
+            if sink is not None:
+                sink.flush()
+
 
 class Checkpoint(NamedTuple):
     """Everything that a run needs to go on as if it had not been interrupted.
@@ -188,9 +194,7 @@ def run(
 
     def save() -> None:
         if checkpoint is not None and position is not None:
-            for sink in sinks:
-                if sink is not None:
-                    sink.flush()
+            sinks.flush()
             places = tuple(None if sink is None else sink.position() for sink in sinks)
             save_checkpoint(checkpoint, Checkpoint(model, position, places, totals))
 
@@ -211,9 +215,7 @@ def run(
             model.flush()
             _publish(model, sinks, totals)
         save()
-        for sink in sinks:
-            if sink is not None:
-                sink.flush()
+        sinks.flush()
     return totals
 
 

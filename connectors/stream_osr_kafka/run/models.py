@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 from pathlib import Path
@@ -13,10 +12,9 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import PersistenceError, StreamOSRError
 
+from ..log import logger
 from ..settings import ServiceSettings
 from .partition import seed_of
-
-logger = logging.getLogger("stream_osr.kafka")
 
 WITHOUT_END = 1 << 62
 """The recognizer's own batch size: the service says where batches end."""
