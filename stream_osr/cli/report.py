@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -43,12 +43,10 @@ def report(
         raise ConnectorError("the files are empty: there is nothing to report")
     if truth is not None and inputs.decisions is None:
         raise ConnectorError("--truth is for decisions; give the file of decisions as well")
-    chosen: Any = format
-    labels = None if truth is None or label is None else read_truth(truth, label, key, chosen)
-    decisions = inputs.decisions
-    if labels is not None and decisions is not None:
-        decisions = labels.beside(decisions)
-    truths = None if labels is None else labels.of
+    decisions, truths = inputs.decisions, None
+    if truth is not None and label is not None and decisions is not None:
+        labels = read_truth(truth, label, key, cast(Any, format))
+        decisions, truths = labels.beside(decisions), labels.of
     page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes)
     try:
         output.write_text(page, encoding="utf-8")
