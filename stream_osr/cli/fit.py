@@ -11,17 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.cli.options import (
-    CsvSafeOption,
-    ErrorsOption,
-    FeaturesOption,
-    FormatOption,
-    KeyOption,
-    TimeOption,
-    check_distinct,
-    feature_list,
-)
-from stream_osr.cli.telling import complainer, progress_bar, tell_set_aside
+from stream_osr.cli import options, telling
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
@@ -40,12 +30,12 @@ def fit(
     ],
     label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
-    key: KeyOption = None,
-    time: TimeOption = None,
-    features: FeaturesOption = None,
-    format: FormatOption = None,
-    errors: ErrorsOption = None,
-    csv_safe: CsvSafeOption = True,
+    key: options.Key = None,
+    time: options.Time = None,
+    features: options.Features = None,
+    format: options.Format = None,
+    errors: options.Errors = None,
+    csv_safe: options.CsvSafe = True,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
@@ -60,7 +50,7 @@ def fit(
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
     console = Terminal(stderr=True)
-    check_distinct(input=file, output=output, errors=errors)
+    options.check_distinct(input=file, output=output, errors=errors)
     model = OpenSetRecognizer(
         unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
         covariance=cast(Any, covariance),
@@ -71,13 +61,14 @@ def fit(
         on_missing=cast(Any, on_missing),
         seed=seed,
     )
-    complain, counts = complainer(console), Counter[str]()
-    columns: Any = {"format": format, "key": key, "time": time, "label": label, "features": feature_list(features)}
+    complain, counts = telling.complainer(console), Counter[str]()
+    names = options.feature_list(features)
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
-        source = stack.enter_context(open_source(file, **columns))
+        source = open_source(file, format=cast(Any, format), key=key, time=time, label=label, features=names)
+        stack.enter_context(source)
         dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
-        bar = stack.enter_context(progress_bar(console, total=False))
+        bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)
         for record in source:
             counts["read"] += 1
@@ -90,9 +81,9 @@ def fit(
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
         model.save(output)
     console.say(*str(report).split("\n"))
-    tell_set_aside(console, counts["set_aside"], errors)
-    names = [str(name) for name in model.trained.names]
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    telling.set_aside(console, counts["set_aside"], errors)
+    used = [str(name) for name in model.trained.names]
+    shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
     console.say(f"features: {shown}", f"model saved to {output}")
 
 

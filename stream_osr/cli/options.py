@@ -12,18 +12,18 @@ import typer
 
 from stream_osr.errors import ConnectorError
 
-FormatOption = Annotated[
+Format = Annotated[
     str | None, typer.Option("--format", help="csv, tsv or jsonl, when the name of the input does not tell.")
 ]
-KeyOption = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
-TimeOption = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
-FeaturesOption = Annotated[
+Key = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
+Time = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
+Features = Annotated[
     str | None, typer.Option("--features", help="Comma-separated feature columns; all others if not given.")
 ]
-ErrorsOption = Annotated[
+Errors = Annotated[
     Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
 ]
-CsvSafeOption = Annotated[
+CsvSafe = Annotated[
     bool,
     typer.Option(
         "--csv-safe/--csv-raw",

@@ -7,28 +7,17 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.cli.options import (
-    CsvSafeOption,
-    ErrorsOption,
-    FeaturesOption,
-    FormatOption,
-    KeyOption,
-    TimeOption,
-    check_distinct,
-    feature_list,
-)
-from stream_osr.cli.telling import complainer, progress_bar, tell_set_aside
+from stream_osr.cli import options, telling
+from stream_osr.cli.options import check_distinct
 from stream_osr.errors import ConnectorError
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import Sink, open_sink, open_source
+from stream_osr_connectors import Sink, loop, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
-from stream_osr_connectors.loop import Checkpoint, Sinks, go_on, load_checkpoint
-from stream_osr_connectors.loop import run as run_loop
 
 
 def run(
@@ -36,14 +25,14 @@ def run(
     input: Annotated[str, typer.Option("--input", "-i", help="Instances to decide, or - for standard input.")],
     output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-",
     events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None,
-    errors: ErrorsOption = None,
-    key: KeyOption = None,
-    time: TimeOption = None,
+    errors: options.Errors = None,
+    key: options.Key = None,
+    time: options.Time = None,
     label: Annotated[
         str | None, typer.Option("--label", help="Column of labels, where there are some: evidence.")
     ] = None,
-    features: FeaturesOption = None,
-    format: FormatOption = None,
+    features: options.Features = None,
+    format: options.Format = None,
     batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None,
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
     checkpoint: Annotated[
@@ -51,7 +40,7 @@ def run(
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
-    csv_safe: CsvSafeOption = True,
+    csv_safe: options.CsvSafe = True,
 ) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
 
@@ -63,27 +52,27 @@ def run(
     if checkpoint is None and output != "-" and input != "-":
         checkpoint = Path(f"{output}.checkpoint")
     check_distinct(model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint)
-    started = load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
+    started = loop.load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
     recognizer = _streaming_model(model, started, batch_size, max_wait)
     halted = _until_told_to_stop()
-    names = feature_list(features)
+    names = options.feature_list(features)
     if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
         names = [str(name) for name in recognizer.trained.names]
-    columns: Any = {"format": format, "key": key, "time": time, "label": label, "features": names}
     with ExitStack() as stack:
-        source = stack.enter_context(open_source(input, **columns))
+        source = open_source(input, format=cast(Any, format), key=key, time=time, label=label, features=names)
+        stack.enter_context(source)
         opened: list[Sink | None] = [
             None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))
             for path in (output, events, errors)
         ]
-        sinks = Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+        sinks = loop.Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
-                go_on(started, source, sinks)
+                loop.go_on(started, source, sinks)
             console.say(f"resuming after {started.totals['read']} records")
-        bar = stack.enter_context(progress_bar(console, total=False))
+        bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("deciding", total=None)
-        totals = run_loop(
+        totals = loop.run(
             recognizer,
             source,
             sinks,
@@ -92,7 +81,7 @@ def run(
             checkpoint_every=checkpoint_every,
             stop=halted,
             progress=lambda read: bar.update(task, completed=read),
-            complain=complainer(console),
+            complain=telling.complainer(console),
         )
     console.say(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
     if summed := recognizer.counters["events_summed"]:
@@ -102,7 +91,7 @@ def run(
     if missing := recognizer.counters["missing"]:
         console.say(f"{missing} missing values were filled with the feature's training mean")
     console.say(f"signals: {recognizer.signals}")
-    tell_set_aside(console, totals["set_aside"], errors)
+    telling.set_aside(console, totals["set_aside"], errors)
     if 0 < totals["read"] == totals["set_aside"]:
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
@@ -112,7 +101,7 @@ def run(
 
 
 def _streaming_model(
-    path: Path, started: Checkpoint | None, batch_size: int | None, max_wait: float | None
+    path: Path, started: loop.Checkpoint | None, batch_size: int | None, max_wait: float | None
 ) -> OpenSetRecognizer:
     """Load the model with what the command line overrides; a resumed one is as it was."""
     loaded = OpenSetRecognizer.load(path)

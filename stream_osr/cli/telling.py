@@ -43,7 +43,7 @@ def complainer(console: Terminal) -> Callable[[int, str], None]:
     return complain
 
 
-def tell_set_aside(console: Terminal, count: int, errors: Path | None) -> None:
+def set_aside(console: Terminal, count: int, errors: Path | None) -> None:
     """Say how many records were set aside, if some were, and where they are."""
     if count:
         where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
