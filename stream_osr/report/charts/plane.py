@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from stream_osr.report.axes import Plane
-from stream_osr.report.charts.style import KINDS, Spec, Values, data, finish
+from stream_osr.report.charts.style import KINDS, Spec, Values, data, finish, tips
 from stream_osr.report.timeline import subclass_name
 
 CROWD = 40
@@ -44,24 +44,16 @@ def plane(drawn: Plane) -> Spec:
         {"x": round(float(x), 3), "y": round(float(y), 3), "kind": "new" if seat >= 0 else "known"}
         for (x, y), seat in zip(drawn.dots, drawn.seats, strict=True)
     ]
-    limits = [_limits([corner[axis] for corner in corners]) for axis in "xy"]
-    along = alt.X(
-        "x:Q",
-        title="first axis (standard deviations)",
-        scale=alt.Scale(domain=limits[0], nice=False, clamp=False),
-        axis=_plain_axis(),
-    )
-    up = alt.Y(
-        "y:Q",
-        title="second axis (standard deviations)",
-        scale=alt.Scale(domain=limits[1], nice=False, clamp=False),
-        axis=_plain_axis(),
-    )
+    at = {}
+    for kind, axis, which in ((alt.X, "x", "first"), (alt.Y, "y", "second")):
+        scale = alt.Scale(domain=_limits([corner[axis] for corner in corners]), nice=False, clamp=False)
+        title = f"{which} axis (standard deviations)"
+        at[axis] = kind(f"{axis}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=7))
     colour = alt.Color("kind:N", scale=KINDS)
     points = (
         alt.Chart(data(dots))
         .mark_circle(size=9, opacity=0.35, aria=False, clip=True, tooltip=None)
-        .encode(x=along, y=up, color=colour)
+        .encode(**at, color=colour)
     )
     crowded = len(facts) > CROWD
     outlines = (
@@ -75,26 +67,20 @@ def plane(drawn: Plane) -> Spec:
             clip=True,
         )
         .encode(
-            x=along,
-            y=up,
+            **at,
             detail="i:N",
             order="order:Q",
             color=colour,
             fill=alt.Fill("kind:N", scale=KINDS),
             opacity=alt.condition("datum.kind == 'new'", alt.value(1.0), alt.value(0.4 if crowded else 0.7)),
-            tooltip=[
-                alt.Tooltip("name:N", title="subclass"),
-                alt.Tooltip("class:N", title="known class"),
-                alt.Tooltip("size:Q", title="instances", format=",d"),
-            ],
+            tooltip=tips({"name:N": "subclass", "class:N": "known class", "size:Q": "instances"}),
         )
     )
     text = (
         alt.Chart(data(names), name="names")
         .mark_text(fontSize=12, fontWeight="bold", aria=False, limit=140)
         .encode(
-            x=along,
-            y=up,
+            **at,
             text="name:N",
             color=colour,
             tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")],
@@ -102,10 +88,6 @@ def plane(drawn: Plane) -> Spec:
     )
     described = f"{len(facts) - len(new)} known and {len(new)} new subclasses on two discriminant axes"
     return finish(alt.layer(points, outlines, text), described, 430)
-
-
-def _plain_axis() -> alt.Axis:
-    return alt.Axis(tickCount=7)
 
 
 def _limits(values: Sequence[float]) -> list[float]:
