@@ -55,6 +55,8 @@ _ROOMS = (
     ),
 )
 MOVED: Final[dict[str, str]] = {
+    "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
+    "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
     "stream_osr.hdp": "stream_osr.model",
     "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from stream_osr.config import Label
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.summary import Summary
+from stream_osr.discovery.summaries import Summary
 from stream_osr.trained import TrainedModel
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.summary import Summary
+from stream_osr.discovery.summaries import Summary
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.report.emerged import Emerged
 from stream_osr.report.timeline import subclass_name

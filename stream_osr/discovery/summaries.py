@@ -1,10 +1,10 @@
-"""The discovery table of the paper: groups, their subclasses, their shares."""
+"""What a stream amounts to: the discovery table of the paper, and what goes on beside the known, in counts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.showing import printable
@@ -106,3 +106,57 @@ def _percent(share: float) -> str:
 def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
     shown = "  ".join(f"S{key} {100 * share:.2f}" for key, share in subclasses[:most])
     return shown + (f"  and {len(subclasses) - most} more" if len(subclasses) > most else "")
+
+
+class Signals(NamedTuple):
+    """Six counts since the stream began, none of them part of another, and the recall to be expected now.
+
+    Attributes
+    ----------
+    novelty
+        Emerging subclasses that were announced: ``SubclassEmerged`` events.
+    drift
+        Changes of known classes: ``ClassDrifted`` events.
+    outliers
+        Instances whose emerging subclass left the model without having been announced: they resembled nothing known
+        and too little came that resembles them. An instance is counted once its seat has faded, some hundred
+        instances after it came.
+    data_quality
+        Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused,
+        and all other records that a connector has refused; those of training too.
+    recall_drops
+        Times that the recall of the known classes fell below what training promised: ``RecallDropped`` events.
+    rate_jumps
+        Times that much more of the stream than usual was called unknown: ``UnknownRateJumped`` events.
+    expected_recall
+        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
+        no references.
+    recall_dropped
+        It has fallen below the promise, and is not back.
+
+    Examples
+    --------
+    >>> print(Signals(novelty=2, outliers=17))
+    novelty 2, drift 0, outliers 17, data quality 0, recall drops 0, rate jumps 0
+    >>> now = ExpectedRecall(0.8, 0.76, 0.84, 0.19)
+    >>> print(Signals(2, recall_drops=1, expected_recall=now, recall_dropped=True))  # doctest: +NORMALIZE_WHITESPACE
+    novelty 2, drift 0, outliers 0, data quality 0, recall drops 1, rate jumps 0;
+    expected recall 0.800 (0.760 to 0.840), 19.0 % called unknown: below what was promised
+    """
+
+    novelty: int = 0
+    drift: int = 0
+    outliers: int = 0
+    data_quality: int = 0
+    recall_drops: int = 0
+    expected_recall: ExpectedRecall | None = None
+    recall_dropped: bool = False
+    rate_jumps: int = 0
+
+    def __str__(self) -> str:
+        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
+        told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
+        if self.expected_recall is None:
+            return told
+        below = ": below what was promised" if self.recall_dropped else ""
+        return f"{told}; expected recall {self.expected_recall}{below}"
