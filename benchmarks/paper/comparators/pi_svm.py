@@ -8,10 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.comparators.base import Decisions, above_zero, within
-from benchmarks.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable, tail_size
-from benchmarks.comparators.margins import Kernel, Scaling
-from benchmarks.comparators.weibull import Tail, fit_tail
+from benchmarks.paper.comparators.base import Decisions, above_zero, within
+from benchmarks.paper.comparators.margin_classifier import (
+    MarginClassifier,
+    Request,
+    Trained,
+    most_probable,
+    tail_size,
+)
+from benchmarks.paper.comparators.margins import Kernel, Scaling
+from benchmarks.paper.comparators.weibull import Tail, fit_tail
 
 
 class PISVM(MarginClassifier):

@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.accuracy.cells import LEVELS, SETTINGS, Cell
-from benchmarks.accuracy.methods import COCLUSTER, OURS
-from benchmarks.accuracy.results import Record
+from benchmarks.paper.cells import LEVELS, SETTINGS, Cell
+from benchmarks.paper.methods import COCLUSTER, OURS
+from benchmarks.paper.results import Record
 
 MEASURES = {
     "micro_f": "Micro-F",

@@ -1,6 +1,7 @@
 """Whether the comparators reproduce the figures that are on record for them.
 
-    python -m benchmarks.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5] [--pca-on-whole]
+    python -m benchmarks.paper.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
+        [--pca-on-whole]
 
 prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
 record, the differences, the standard error of the mean at the highest openness, and the seconds that selecting and
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from benchmarks.comparators import METHODS, VARIANTS, micro_f, select_family
+from benchmarks.paper.comparators import METHODS, VARIANTS, micro_f, select_family
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
