@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 JOBS ?= 1
-ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
+ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
 .PHONY: help install browser faketime demo test test-long faults check golden golden-compare accuracy format clean
 help:            ## list the targets

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final
 
 _ROOMS = (
+    ("stream_osr", "stream_osr.cli", "demo warmup"),
     ("stream_osr", "stream_osr.model", "background"),
     ("stream_osr", "stream_osr.trust", "balance conformal odds recall references"),
     (
@@ -54,6 +55,8 @@ _ROOMS = (
     ),
 )
 MOVED: Final[dict[str, str]] = {
+    "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
+    "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
     "stream_osr.hdp": "stream_osr.model",
     "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",
@@ -61,6 +64,8 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.glance": "stream_osr.model.predictive",
     "stream_osr.hdp.stream": "stream_osr.model.step",
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
+    "stream_osr.report.command": "stream_osr.cli.report",
+    "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},

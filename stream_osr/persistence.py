@@ -19,7 +19,7 @@ import numpy as np
 from stream_osr import engine
 from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
-from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
+from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, summaries
 from stream_osr.errors import PersistenceError
 from stream_osr.model import (
     background,
@@ -79,7 +79,7 @@ _RECORDS: dict[str, type[Any]] = {
         events.ClassDrifted,
         drift.Drift,
         rate.UnknownRate,
-        signals.Signals,
+        summaries.Signals,
         events.SubclassPromoted,
         events.SubclassMuted,
         events.NamingUndone,

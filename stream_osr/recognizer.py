@@ -17,8 +17,7 @@ from stream_osr.config import Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.events import Event
-from stream_osr.discovery.signals import Signals
-from stream_osr.discovery.summary import Group, Summary
+from stream_osr.discovery.summaries import Group, Signals, Summary
 from stream_osr.engine import (
     Arrived,
     Evidence,

@@ -203,7 +203,7 @@ def run(
             totals["read"] += 1
             position = record.position
             unsaved += 1
-            _take(model, record, sinks, totals, complain)
+            take(model, record, sinks.errors, totals, complain)
             _publish(model, sinks, totals)
             progress(totals["read"])
             if unsaved >= checkpoint_every:
@@ -219,14 +219,14 @@ def run(
     return totals
 
 
-def _take(
+def take(
     model: OpenSetRecognizer,
     record: Record | BadRecord,
-    sinks: Sinks,
+    errors: Sink | None,
     totals: Counter[str],
     complain: Callable[[int, str], None],
 ) -> None:
-    """Hand one record to the model, or set it aside."""
+    """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside."""
     bad = model.counters["bad_rows"]
     if isinstance(record, BadRecord):
         row, reason, raw = record.row, record.reason, record.raw
@@ -235,8 +235,7 @@ def _take(
             _check(model, record)
             model.learn_one(record.features, record.label, t=record.time, key=record.key)
         except (InvalidInstance, InvalidLabel) as error:
-            place = (record.position or {}).get("row", totals["read"])
-            row, reason = place if isinstance(place, int) else totals["read"], str(error)
+            row, reason = row_of(record, totals["read"]), str(error)
             raw = written(record.features if record.key is None else (record.key, record.features))
         else:
             if record.label is not None:
@@ -245,8 +244,14 @@ def _take(
     totals["set_aside"] += 1
     model.count_refused(counted=model.counters["bad_rows"] - bad)
     complain(row, reason)
-    if sinks.errors is not None:
-        sinks.errors.write({"row": row, "reason": reason, "raw": raw})
+    if errors is not None:
+        errors.write({"row": row, "reason": reason, "raw": raw})
+
+
+def row_of(record: Record, number: int) -> int:
+    """Row of a record in its file, or else its number."""
+    row = (record.position or {}).get("row", number)
+    return row if isinstance(row, int) else number
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

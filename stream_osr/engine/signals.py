@@ -12,7 +12,7 @@ from stream_osr.discovery.drift import Drift, follow
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import Lifecycle, comes_as_usual
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
-from stream_osr.discovery.signals import Signals
+from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.state import Chain, Stream
 from stream_osr.model import step as sampler
 from stream_osr.model.restaurant import StreamState

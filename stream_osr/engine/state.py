@@ -12,7 +12,7 @@ from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
-from stream_osr.discovery.signals import Signals
+from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.actions import Action
 from stream_osr.engine.telling import Telling
 from stream_osr.model import step as sampler

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stream_osr import NewClasses, OpenSetRecognizer, demo
+from stream_osr import NewClasses, OpenSetRecognizer
+from stream_osr.cli import demo
 from stream_osr.errors import NotTrained
 from tests.blobs import KNOWN, fitted
 
