@@ -366,7 +366,7 @@ def inspect(
         out.say(f"no guard: {trained.unguarded}")
     else:
         out.say(f"{recognizer.menu.references} reference instances guard the known classes")
-    out.say(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
+    out.say(f"{len(trained.names)} features, {trained.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
@@ -383,7 +383,7 @@ def _streaming_model(
             raise ConnectorError(f"{path} is not the model of the checkpoint; give that one, or leave out --resume")
         return started.model
     changes = {"batch_size": batch_size, "max_wait": max_wait}
-    arguments = {**loaded._get_params(), **{name: v for name, v in changes.items() if v is not None}}
+    arguments = {**loaded.arguments, **{name: v for name, v in changes.items() if v is not None}}
     return OpenSetRecognizer.from_trained(loaded.trained, **arguments)
 
 

@@ -121,7 +121,7 @@ class Joining:
             )
         self._runs = {}
         summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
-        state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
+        state = restore(summaries, stored.links, stored.merged, next_id, self._trained.prior)
         logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
         left = sorted(local for local in state.said if local not in state.links)
         if left:
@@ -223,8 +223,7 @@ class Joining:
     def _take_in(
         self, state: Reconciled, summary: Summary, at: str, timestamp: int
     ) -> tuple[Reconciled, list[Outgoing]]:
-        known = self._trained.known
-        state, changes = reconcile(state, summary, known.prior, known.location)
+        state, changes = reconcile(state, summary, self._trained.prior, self._trained.location)
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
         topics = self._settings.links, self._settings.global_events

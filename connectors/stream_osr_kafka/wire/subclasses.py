@@ -41,7 +41,7 @@ _LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
 
 def largest_summary(trained: TrainedModel) -> int:
     """Bytes that a summary has at most."""
-    d = trained.known.prior.n_features
+    d = trained.prior.n_features
     return BYTES_BESIDE + BYTES_OF_NUMBER * (d + 1) * (d + 2) // 2
 
 
@@ -70,7 +70,7 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: 
             "run": local.run,
             "model": trained.fingerprint,
             "size": int(said.statistics.size[0]),
-            "sums": as_sums(said.statistics, trained.known.prior),
+            "sums": as_sums(said.statistics, trained.prior),
             "absorbed": said.absorbed,
         }
     return _outgoing(topic, name_of(local), value, SUMMARY, id, source, -1)
@@ -108,10 +108,10 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
     ended = tuple(_number(each, "absorbed") for each in absorbed)
     try:
-        statistics = from_sums(_number(parsed.get("size"), "size"), parsed["sums"], trained.known.prior)
+        statistics = from_sums(_number(parsed.get("size"), "size"), parsed["sums"], trained.prior)
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise DecodeError(f"it is no summary: {error}") from None
-    if not _possible(statistics, trained.known.prior):
+    if not _possible(statistics, trained.prior):
         raise DecodeError(f"its sums are not those of {int(statistics.size[0])} rows")
     return Summary(local._replace(run=run), statistics, ended)
 
