@@ -159,7 +159,7 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     model = OpenSetRecognizer.load(settings.model)
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
-    most = settings.commit_batches * model._get_params()["batch_size"]
+    most = settings.commit_batches * model.arguments["batch_size"]
     consumer = GroupConsumer(settings, settings.input, max(500, READ_AHEAD * most), _cannot_be)
     poll = watch.meter.timed("client", consumer.poll)
     transactions = Transactions(TransactionalProducer, settings, watch.figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +47,8 @@ def trained() -> TrainedModel:
 
 
 def stream_of(model: OpenSetRecognizer) -> Stream:
-    assert model._stream is not None
-    return model._stream
+    assert model.value.stream is not None
+    return model.value.stream
 
 
 def guard_of(model: OpenSetRecognizer, number: int = 0) -> Guard:
@@ -310,7 +311,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
         assert guard is not None
         books = guard.books._replace(stream=np.zeros_like(guard.books.stream))
         chains.append(chain._replace(guard=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
-    model._stream = stream._replace(chains=tuple(chains))
+    model.value = replace(model.value, stream=stream._replace(chains=tuple(chains)))
     ids = [chain.guard.ids for chain in chains]
     play(model, 96, begin=256, new_share=0.0)
     for number in range(2):

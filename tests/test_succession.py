@@ -61,8 +61,8 @@ def carried(earlier: OpenSetRecognizer, model: OpenSetRecognizer) -> OpenSetReco
 
 
 def stream_of(model: OpenSetRecognizer) -> Stream:
-    assert model._stream is not None
-    return model._stream
+    assert model.value.stream is not None
+    return model.value.stream
 
 
 def known_seats(model: OpenSetRecognizer) -> np.ndarray:
@@ -279,7 +279,7 @@ def test_a_name_that_the_new_model_does_not_know_stays() -> None:
     assert np.mean([d.label == "above" and d.subclass_id == key for d in named]) > 0.9
     third = carried(model, fitted(2))
     assert third.predict_one(ABOVE) == "above", "and once more"
-    assert key in third._stream.known.named  # type: ignore[union-attr]
+    assert key in third.value.stream.known.named  # type: ignore[union-attr]
 
 
 def test_a_name_that_the_new_model_was_trained_on_is_its_own() -> None:

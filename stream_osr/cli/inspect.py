@@ -26,7 +26,7 @@ def inspect(
         out.say(f"no guard: {trained.unguarded}")
     else:
         out.say(f"{recognizer.menu.references} reference instances guard the known classes")
-    out.say(f"{len(trained.names)} features, {trained.known.prior.n_features} whitened dimensions")
+    out.say(f"{len(trained.names)} features, {trained.prior.n_features} whitened dimensions")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))

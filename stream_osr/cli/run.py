@@ -110,7 +110,7 @@ def _streaming_model(
             raise ConnectorError(f"{path} is not the model of the checkpoint; give that one, or leave out --resume")
         return started.model
     changes = {"batch_size": batch_size, "max_wait": max_wait}
-    arguments = {**loaded._get_params(), **{name: v for name, v in changes.items() if v is not None}}
+    arguments = {**loaded.arguments, **{name: v for name, v in changes.items() if v is not None}}
     return OpenSetRecognizer.from_trained(loaded.trained, **arguments)
 
 

@@ -76,7 +76,7 @@ def test_muted_subclasses_are_in_no_candidate(found):
     told = {key for one in left.candidates for key in one.subclasses}
     assert first.subclasses[0] not in told
     assert {key for one in others for key in one.subclasses} <= told
-    muted.mute([key for key in told if key in muted._stream.life.subclasses])
+    muted.mute([key for key in told if key in muted.value.stream.life.subclasses])
     assert muted.new_classes().candidates == ()
     assert muted.new_classes() == NewClasses((), 0, 0)
     assert str(muted.summary().new_classes) == "0"
@@ -84,7 +84,7 @@ def test_muted_subclasses_are_in_no_candidate(found):
 
 def test_exemplars_begin_with_the_latest_of_each_subclass(found):
     model, classes, _ = found
-    lives = model._stream.life.subclasses
+    lives = model.value.stream.life.subclasses
     for one in classes.candidates:
         latest = [lives[key].recent[-1].moment.key for key in one.subclasses if key in lives][:5]
         assert list(one.exemplars[: len(latest)]) == latest
@@ -165,7 +165,7 @@ def test_instances_beyond_the_horizon_are_done_without():
     model = fitted(batch_size=32, label_horizon=1)
     for x, _ in stream(640):
         model.learn_one(x)
-    assert sum(len(past.keys) for past in model._stream.past) < 64
+    assert sum(len(past.keys) for past in model.value.stream.past) < 64
     large = [one for one in model.new_classes().candidates if one.size > 100]
     assert len(large) == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import compress
 
 import numpy as np
@@ -104,7 +105,7 @@ def test_books_and_statistics_agree_whatever_happens(chains):
             key += 1
             if not model.pending:
                 decisions, events = told(model)
-                stream = model._stream
+                stream = model.value.stream
                 assert stream is not None
                 check_stream(stream)
                 check_statistics(stream)
@@ -148,7 +149,7 @@ def test_a_class_that_returns_recurs_under_its_old_id(returned):
     back = [d.subclass_id for d in decisions[5600:] if d.label == "unknown" and d.distance > 8]
     assert len(back) > 60
     assert back.count(home) > 0.8 * len(back)
-    assert dict(model._stream.life.subclasses)[home].dormant is False
+    assert dict(model.value.stream.life.subclasses)[home].dormant is False
 
 
 def near(event: SubclassEmerged, place: Point) -> bool:
@@ -158,7 +159,7 @@ def near(event: SubclassEmerged, place: Point) -> bool:
 
 def test_what_is_set_aside_is_not_on_the_menu(returned):
     model, (_, events), where = returned
-    chain = model._stream.chains[0]
+    chain = model.value.stream.chains[0]
     asleep = {e.subclass_id for e in events if isinstance(e, SubclassDormant)}
     asleep -= {e.subclass_id for e in events if isinstance(e, SubclassRecurred | SubclassMerged)}
     assert asleep
@@ -186,7 +187,7 @@ def two() -> Chain:
     """The first chain of a stream in which two classes have emerged, both with guests in the window."""
     model = fitted(batch_size=32, chains=1)
     run(model, [(150, []), (300, [NEW, (-12.0, -12.0)])])
-    return model._stream.chains[0]
+    return model.value.stream.chains[0]
 
 
 def largest(chain: Chain) -> list[int]:
@@ -274,22 +275,22 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
 def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
     model = fitted(batch_size=32, max_subclasses=1)
     decisions, _ = run(model, [(200, []), (200, [(-12.0, -12.0)]), (300, [NEW]), (2500, [])])
-    aside = model._stream.chains[0].aside
+    aside = model.value.stream.chains[0].aside
     assert len(aside.ids)
     key = int(aside.ids[0])
     size = int(aside.statistics.size[0])
     late = next(d.key for d in decisions if d.subclass_id == key)
     model.learn_label(late, "left")
     model.flush()
-    check_stream(model._stream)
-    check_statistics(model._stream)
-    assert model._stream.chains[0].aside.statistics.size[0] == size - 1
+    check_stream(model.value.stream)
+    check_statistics(model.value.stream)
+    assert model.value.stream.chains[0].aside.statistics.size[0] == size - 1
 
 
 def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     model = fitted(batch_size=32, chains=1, ensemble="exact")  # the coarse model would rather have two
     run(model, [(150, []), (300, [NEW])])
-    stream = model._stream
+    stream = model.value.stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
     seqs, rows, keys = remembered(stream.past, 0, key)
@@ -318,8 +319,8 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     # of two classes each stays itself
     far = fitted(batch_size=32, chains=1, ensemble="exact")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
-    both = far._stream.chains[0]
-    alone = Followed(both, far._stream.past, {}, {}, grown, {}, both.state)
+    both = far.value.stream.chains[0]
+    alone = Followed(both, far.value.stream.past, {}, {}, grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 
@@ -327,15 +328,16 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     model = fitted(batch_size=32, chains=1)
     places = [NEW, (-12.0, -12.0)]
     run(model, [(150, []), (300, places)])
-    stream = model._stream
+    stream = model.value.stream
     chain = stream.chains[0]
     older, younger = largest(chain)
     state = regroup.join(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
     lives = {key: life for key, life in chain.life.subclasses.items() if key != younger}
-    model._stream = stream._replace(
+    stream = stream._replace(
         chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
         past=relabel(stream.past, 0, {younger: older}),
     )
+    model.value = replace(model.value, stream=stream)
     decisions, events = run(model, [(800, places)], seed=1)
     (split,) = [e for e in events if isinstance(e, SubclassSplit)]
     assert split.subclass_id == older
@@ -343,7 +345,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     assert split.sizes[0] >= split.sizes[1] >= 8
     assert not [e for e in events if isinstance(e, SubclassEmerged) and e.subclass_id == split.new_id]
     assert set(split.exemplars) <= set(range(1250))
-    parted = model._stream
+    parted = model.value.stream
     check_stream(parted)
     check_statistics(parted)
     slots = [regroup.slot_of(parted.state, key) for key in (older, split.new_id)]
@@ -357,7 +359,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
 
 def test_exemplars_are_the_most_typical_of_the_rows_that_are_kept(returned):
     model = returned[0]
-    chain = model._stream.chains[0]
+    chain = model.value.stream.chains[0]
     for key, life in chain.life.subclasses.items():
         if life.emerged and key in chain.state.ids:
             slot = regroup.slot_of(chain.state, key)
