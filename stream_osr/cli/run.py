@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, cast
 
 import typer
@@ -116,12 +115,7 @@ def _streaming_model(
 
 def _until_told_to_stop() -> Callable[[], bool]:
     """Answer False until SIGINT or SIGTERM has come: the loop then ends between two records."""
-    told = False
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        told = True
-
+    told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, note)
-    return lambda: told
+        signal.signal(number, lambda number, frame: told.append(number))
+    return lambda: bool(told)

@@ -91,7 +91,8 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     (('red',), [False], [True])
     """
     codes: dict[str, int] = {}
-    columns: list[array[Any]] = [array(code) for code in "qqbqdqbq"]  # those of Decided, and keys
+    columns: list[array[Any]] = [array(code) for code in "qqbqdqbq"]
+    seq, label, unknown, subclass, p_unknown, true, truly, keys = columns
     known: list[str] = []
     for number, decision in enumerate(decisions):
         try:
@@ -103,20 +104,22 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
         except UNUSABLE as error:
             raise unreadable(decision, f"record {number + 1}", "decision", error) from None
         told = truth(decision.get("key"), number) if truth is not None else None
-        label = codes.setdefault(text, len(codes))
-        true = NO_LABEL if told is None else codes.setdefault(told, len(codes))
-        row = (place, label, text == other, seat, p, true, told is not None and told not in classes, key)
-        for column, value in zip(columns, row, strict=True):
-            column.append(value)
+        seq.append(place)
+        label.append(codes.setdefault(text, len(codes)))
+        unknown.append(text == other)
+        subclass.append(seat)
+        p_unknown.append(p)
+        true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
+        truly.append(told is not None and told not in classes)
+        keys.append(key)
         known = classes
         if len(codes) > MOST_LABELS:
             raise ConnectorError(
                 f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different labels, "
                 "decided and true ones; name the column that has the classes as --label"
             )
-    *parts, keys = (np.array(column, bool if column.typecode == "b" else None) for column in columns)
-    seq, labels, _, subclass, p_unknown, *_ = parts
-    places = _first_times(seq, keys, labels, subclass, p_unknown)
+    *parts, of_keys = (np.array(column, bool if column.typecode == "b" else None) for column in columns)
+    places = _first_times(parts[0], of_keys, parts[1], *parts[3:5])
     once: list[Any] = [part[places] for part in parts]
     return Decided(tuple(codes), tuple(known), *once)._replace(repeated=len(seq) - len(places))
 
