@@ -15,11 +15,9 @@ from river.base import MiniBatchClassifier
 from stream_osr.config import Label, documented, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.engine import trainer
-from stream_osr.engine.evidence import Evidence
+from stream_osr.engine import Arrived, Evidence, trainer
 from stream_osr.engine.intake import Read, check_rows, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
-from stream_osr.engine.state import Arrived
 from stream_osr.engine.value import close
 from stream_osr.features import frame_matrix, key_of, keys_of, time_of, times_of
 from stream_osr.model.space import whiten

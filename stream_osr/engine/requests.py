@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 from stream_osr.config import Label
-from stream_osr.engine.evidence import Evidence
+from stream_osr.engine import Evidence, carry_over, mute, opened_since, promote, undo
 from stream_osr.engine.intake import late_label
-from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.succession import carry_over, opened_since
 from stream_osr.engine.value import Outcome
 from stream_osr.engine.views import Views
 from stream_osr.errors import InvalidParameter

@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from stream_osr.config import Label, Parameters
-from stream_osr.engine.evidence import Evidence
-from stream_osr.engine.state import expect_known, open_stream
+from stream_osr.engine import Evidence, expect_known, open_stream
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.features import Features
@@ -47,7 +46,7 @@ def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tu
     if value.trained is None:
         return value, False
     whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
-    value = replace(value, evidence=[*value.evidence, Evidence(label, whitened)])
+    value.evidence.append(Evidence(label, whitened))
     return value, opens or len(value.evidence) >= parameters.batch_size
 
 

@@ -14,9 +14,7 @@ import numpy as np
 from stream_osr.config import Arguments, Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.engine.batch import close_batch
-from stream_osr.engine.evidence import Evidence
-from stream_osr.engine.state import Arrived, Stream
+from stream_osr.engine import Arrived, Evidence, Stream, close_batch
 from stream_osr.errors import NotTrained
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel

@@ -10,11 +10,8 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.summaries import Group, Signals, Summary
-from stream_osr.engine.discover import new_classes
-from stream_osr.engine.immediate import Glance
+from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
 from stream_osr.engine.intake import row_of
-from stream_osr.engine.promises import expected_recall
-from stream_osr.engine.state import Menu, Stream, references_of
 from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
 from stream_osr.errors import NotTrained
