@@ -19,7 +19,7 @@ from stream_osr import (
     UnknownRateJumped,
 )
 from stream_osr.engine import Past
-from stream_osr.engine.naming import counterparts
+from stream_osr.ensemble.naming import counterparts
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
 from stream_osr.model.naming import restated
@@ -225,7 +225,7 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
     model = play(recognizer(trained), 320)
     stream = model._stream
     key = emerged(model)[0]
-    found = counterparts(stream, [key])
+    found = counterparts(stream.chains, stream.past, [key])
     assert found[0] == (key,)
     seats = np.concatenate([chunk.subclass for chunk in stream.past], axis=1)
     for number, own in enumerate(found):
@@ -238,15 +238,15 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
 def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained):
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
-    remembered = counterparts(model._stream, [key])
-    assert counterparts(model._stream._replace(past=()), [key]) == remembered
+    remembered = counterparts(model._stream.chains, model._stream.past, [key])
+    assert counterparts(model._stream.chains, (), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):
     model = play(recognizer(trained), 160)
     key = emerged(model)[0]
     stream = model._stream
-    homes = counterparts(stream, [key])
+    homes = counterparts(stream.chains, stream.past, [key])
     past = [chunk._replace(subclass=chunk.subclass.copy()) for chunk in stream.past]
     shared = 0
     for chunk in past:  # the first chain holds a third of what sits together in the others
@@ -254,7 +254,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
         chunk.subclass[0][inside[np.arange(len(inside)) % 3 > 0]] = -1
         shared += int(np.isin(chunk.subclass[1][inside[::3]], homes[1]).sum())
     model._stream = stream._replace(past=tuple(past))
-    assert counterparts(model._stream, [key])[1:] == ((), (), ())
+    assert counterparts(model._stream.chains, model._stream.past, [key])[1:] == ((), (), ())
     model.promote([key], "above")
     check_stream(model._stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
-import numpy as np
-
 from stream_osr.discovery.lifecycle import Changes, Subclass
-from stream_osr.engine.state import Chain, Past
+from stream_osr.ensemble.chain import Chain, IdentityChanges
+from stream_osr.ensemble.past import Past, relabel, reseat
 from stream_osr.model.restaurant import StreamState
-
-
-class Parted(NamedTuple):
-    """Where a new subclass comes from: the one it was parted from, and the positions of its instances, shape (n,)."""
-
-    old: int
-    seqs: np.ndarray
 
 
 class Followed(NamedTuple):
@@ -27,10 +20,8 @@ class Followed(NamedTuple):
         The chain, its lives included.
     past
         The remembered instances, under the identities that go on.
-    joined
-        For each identity that ended in another: the one that goes on.
-    parted
-        For each identity that is new because a subclass was parted: where it comes from.
+    identities
+        What happened to identities.
     changes
         Who emerged, doubled, fell asleep, came back.
     ended
@@ -45,10 +36,21 @@ class Followed(NamedTuple):
 
     chain: Chain
     past: tuple[Past, ...]
-    joined: dict[int, int]
-    parted: dict[int, Parted]
+    identities: IdentityChanges
     changes: Changes
     ended: dict[int, Subclass]
     seated: StreamState
     refuted: tuple[int, ...] = ()
     regained: int = 0
+
+    def then(self, later: IdentityChanges, chain: Chain) -> Followed:
+        """Go on with more changes of the leader's identities: what is remembered follows them."""
+        past = relabel(self.past, 0, later.joined)
+        for new, (_, seqs) in later.parted.items():
+            past = reseat(past, 0, seqs, new)
+        return self._replace(chain=chain, past=past, identities=self.identities.then(later))
+
+
+def without(changes: Changes, gone: Collection[int]) -> Changes:
+    """Leave some subclasses out of what is told."""
+    return Changes(*(tuple(key for key in kind if key not in gone) for kind in changes))
