@@ -24,7 +24,7 @@ _ROOMS = (
         "restaurant scatter space terms training",
     ),
     ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
-    ("stream_osr.engine", "stream_osr.ensemble", "actions cores followed guard past"),
+    ("stream_osr.engine", "stream_osr.ensemble", "actions cores guard past"),
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka",
@@ -56,6 +56,7 @@ _ROOMS = (
 )
 MOVED: Final[dict[str, str]] = {
     "stream_osr.engine.discover": "stream_osr.ensemble.lives",
+    "stream_osr.engine.followed": "stream_osr.ensemble.chain",
     "stream_osr.engine.identities": "stream_osr.ensemble.step",
     "stream_osr.engine.promises": "stream_osr.engine.watch",
     "stream_osr.engine.signals": "stream_osr.engine.watch",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.engine import Chain, Guard, Stream
-from stream_osr.ensemble.chain import IdentityChanges, Parted
+from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
     ASKED,
     LEAST_SUPPORT,
@@ -23,7 +23,6 @@ from stream_osr.ensemble.guard import (
     _owners,
     balance,
     fit_guard,
-    follow_identities,
     model_of,
     start_guard,
     votes,

@@ -18,8 +18,7 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.state import Arrived, Stream
 from stream_osr.engine.watch import follow_known, follow_recall, follow_unknown, references_of, tally
 from stream_osr.ensemble import guard, lives, step
-from stream_osr.ensemble.chain import led_by
-from stream_osr.ensemble.followed import Followed
+from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Past
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.blas import one_thread
@@ -95,11 +94,11 @@ def _go_through(
     seated = seat(trained, stream, rows, parameters)
     judged, odds = average(stream.odds, seated, rows, parameters)
     decisions = decide(stream, arrived, judged, parameters)
-    after, batch = settle_identities(stream._replace(odds=odds), seated, arrived, judged, parameters)
-    after, told, jumped = follow(trained, after, seated, batch, judged, parameters)
+    after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
+    after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
-    after, events = watch(trained, stream, after, seated, judged, (events, jumped, told.regained), parameters)
-    return hold(after, decisions, judged, seated, told), events
+    after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
+    return hold(after, decisions, judged, told), events
 
 
 def seat(trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
@@ -122,29 +121,24 @@ def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: 
 
 
 def settle_identities(
-    stream: Stream, seated: Sequence[Seated], arrived: Sequence[Arrived], judged: Judged, parameters: Parameters
+    stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters
 ) -> tuple[Stream, Past]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     _, times, keys = zip(*arrived, strict=True)
     seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived)), np.int64)
     batch = Past(judged.rows, keys, times, seen, nowhere, judged.probabilities[:, -1])
-    chains, past = step.settle(seated, stream.past, batch, parameters.label_horizon)
+    chains, past = step.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
 
 
 def follow(
-    trained: TrainedModel,
-    stream: Stream,
-    seated: Sequence[Seated],
-    batch: Past,
-    judged: Judged,
-    parameters: Parameters,
+    trained: TrainedModel, stream: Stream, judged: Judged, batch: Past, parameters: Parameters
 ) -> tuple[Stream, Followed, list[ev.Event]]:
     """Follow the emerging subclasses, and the share of the stream that is unknown."""
     rate, jumped = follow_unknown(trained, stream, judged.probabilities)
     share = 0.0 if rate is None else max(rate.rate, float(batch.p_unknown.mean()))
     terms = lives.Terms(parameters.max_subclasses, parameters.max_dormant, trained.background, share)
-    chains, past, told = lives.follow(stream.chains, seated, stream.past, batch, terms)
+    chains, past, told = lives.follow(stream.chains, judged, stream.past, batch, terms)
     return stream._replace(chains=chains, past=past, unknown_rate=rate), told, jumped
 
 
@@ -158,7 +152,6 @@ def watch(
     trained: TrainedModel,
     before: Stream,
     stream: Stream,
-    seated: Sequence[Seated],
     judged: Judged,
     told: tuple[list[ev.Event], list[ev.Event], int],
     parameters: Parameters,
@@ -166,14 +159,12 @@ def watch(
     """Watch the known classes: which drift, whether the promise holds; count, and let them follow if asked."""
     events, jumped, regained = told
     drift, drifted = follow_known(trained, before, judged, parameters)
-    stream, dropped = follow_recall(trained, stream._replace(drift=drift), seated, parameters)
+    stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
     events = [*events, *drifted, *jumped, *dropped]
-    stream = stream._replace(signals=tally(stream.signals, events, seated[0].outliers - regained))
+    stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))
     return (follow_classes(stream, judged) if parameters.follow_drift else stream), events
 
 
-def hold(
-    stream: Stream, decisions: Sequence[Decision], judged: Judged, seated: Sequence[Seated], told: Followed
-) -> Stream:
+def hold(stream: Stream, decisions: Sequence[Decision], judged: Judged, told: Followed) -> Stream:
     """Hold decisions back, those of batches before as they look now."""
-    return stream._replace(waiting=wait(stream.waiting, decisions, judged, seated, told.identities))
+    return stream._replace(waiting=wait(stream.waiting, decisions, judged, told.identities))

@@ -11,7 +11,7 @@ from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.engine.state import Arrived, Stream, Waiting
 from stream_osr.ensemble.chain import IdentityChanges
-from stream_osr.ensemble.step import Judged, Seated, window_together
+from stream_osr.ensemble.step import Judged, window_together
 from stream_osr.labels import unknown_label
 from stream_osr.model.known import Known
 from stream_osr.trust.odds import shift_odds
@@ -61,20 +61,14 @@ def subclasses_told(
     return [key if key >= 0 else None for key in told.tolist()]
 
 
-def wait(
-    waiting: Waiting,
-    decisions: Sequence[Decision],
-    judged: Judged,
-    seated: Sequence[Seated],
-    changes: IdentityChanges,
-) -> Waiting:
+def wait(waiting: Waiting, decisions: Sequence[Decision], judged: Judged, changes: IdentityChanges) -> Waiting:
     """Append a batch to the decisions held back; the others are what they look like after it.
 
     Parameters
     ----------
     waiting, decisions
         Those that wait, and those of the batch.
-    judged, seated
+    judged
         The batch, and what the chains have made of it.
     changes
         What has happened to identities of the leader.
@@ -84,7 +78,7 @@ def wait(
     inside = leader.window_seq >= begin
     if inside.any():
         probabilities = probabilities.copy()
-        probabilities[leader.window_seq[inside] - begin] = window_together(seated)[inside]
+        probabilities[leader.window_seq[inside] - begin] = window_together(judged)[inside]
         moved, now = changes.moved
         subclass[moved[moved >= begin] - begin] = now[moved >= begin]
     return _follow_identities(

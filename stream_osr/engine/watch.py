@@ -18,7 +18,7 @@ from stream_osr.engine.announce import about
 from stream_osr.engine.decisions import most_probable
 from stream_osr.engine.state import Stream
 from stream_osr.ensemble.guard import asked_together
-from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.ensemble.step import Judged
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.odds import shift_odds
@@ -107,7 +107,7 @@ def follow_unknown(
 
 
 def follow_recall(
-    trained: TrainedModel, stream: Stream, seated: Sequence[Seated], parameters: Parameters
+    trained: TrainedModel, stream: Stream, judged: Judged, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
 
@@ -117,21 +117,21 @@ def follow_recall(
         Promised it.
     stream
         The stream after the batch.
-    seated
-        What the guard of each chain has found.
+    judged
+        What the guards have found beside the batch.
     parameters
         Those by which labels are chosen.
     """
     references = references_of(trained, stream)
     if references is None:
         return stream, []
-    at, probabilities, shares = asked_together(seated)
+    at, probabilities, shares = asked_together(judged)
     if parameters.max_false_unknown is not None:
         density = np.mean(references.log_density, axis=0)[at]
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
-    called = call(called, label, references.group[at], shares, len(seated[0].result.probabilities))
+    called = call(called, label, references.group[at], shares, len(judged.rows))
     stream = stream._replace(called=called)
     now, promised = expected_recall(trained, stream), trained.report.recall_interval
     if now is None or promised is None:

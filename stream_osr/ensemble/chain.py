@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Lifecycle, Subclass
+from stream_osr.discovery.lifecycle import Changes, Lifecycle, Subclass
+from stream_osr.ensemble.past import Past, relabel, reseat
 from stream_osr.model import regroup
 from stream_osr.model import step as sampler
 from stream_osr.model.known import Densities, Known, densities
@@ -111,6 +112,51 @@ class IdentityChanges(NamedTuple):
         )
 
 
+class Followed(NamedTuple):
+    """The emerging subclasses of one chain after a batch, and what happened to them.
+
+    Attributes
+    ----------
+    chain
+        The chain, its lives included.
+    past
+        The remembered instances, under the identities that go on.
+    identities
+        What happened to identities.
+    changes
+        Who emerged, doubled, fell asleep, came back.
+    ended
+        Lives that ended, of those that had been announced.
+    seated
+        The state before subclasses were set aside and forgotten.
+    refuted
+        Identities that had been announced and are a known class's after all.
+    regained
+        Instances that had left the model with a subclass that was never announced, and are in one that is.
+    """
+
+    chain: Chain
+    past: tuple[Past, ...]
+    identities: IdentityChanges
+    changes: Changes
+    ended: dict[int, Subclass]
+    seated: StreamState
+    refuted: tuple[int, ...] = ()
+    regained: int = 0
+
+    def then(self, later: IdentityChanges, chain: Chain) -> Followed:
+        """Go on with more changes of the leader's identities: what is remembered follows them."""
+        past = relabel(self.past, 0, later.joined)
+        for new, (_, seqs) in later.parted.items():
+            past = reseat(past, 0, seqs, new)
+        return self._replace(chain=chain, past=past, identities=self.identities.then(later))
+
+
+def without(changes: Changes, gone: Collection[int]) -> Changes:
+    """Leave some subclasses out of what is told."""
+    return Changes(*(tuple(key for key in kind if key not in gone) for kind in changes))
+
+
 def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
     """Begin so many chains over the draws of a trained model, in turn; the known classes have ``lasting`` seats."""
     draws, frozen = trained.draws, trained.densities
@@ -171,3 +217,52 @@ def move_classes(chains: Chains, move: np.ndarray) -> Chains:
     """Move the known classes of every chain by vectors of whitened coordinates, shape (J, d)."""
     known = [moved(chain.known, move) for chain in chains]
     return tuple(chain._replace(known=k, frozen=densities(k)) for chain, k in zip(chains, known, strict=True))
+
+
+def follow_identities(guard: Guard | None, changes: IdentityChanges) -> Guard | None:
+    """Go on after subclasses were joined, and others parted off the one that they were part of."""
+    if guard is None or not (changes.joined or changes.parted):
+        return guard
+    n_classes = len(guard.books.votes)
+    guard = guard._replace(books=Books(*(counts.copy() for counts in guard.books)))
+    for younger, older in changes.joined.items():
+        guard = _join(guard, younger, older, n_classes)
+    for new, (old, _) in changes.parted.items():
+        guard = _part(guard, new, old, n_classes)
+    return guard
+
+
+def _join(guard: Guard, younger: int, older: int, n_classes: int) -> Guard:
+    ids = guard.ids.tolist()
+    if younger in ids and older in ids:
+        one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
+        guard.books.stream[other] += guard.books.stream[one]
+        guard.books.taken[:, other] += guard.books.taken[:, one]
+    return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
+
+
+def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
+    """Let both parts have half of what was counted: the next batches tell them apart."""
+    ids = guard.ids.tolist()
+    if old not in ids or new in ids:
+        return guard
+    at = ids.index(old)
+    cell, last = n_classes + at, n_classes + len(ids)
+    books, shares = guard.books, guard.shares
+    books.stream[cell] *= 0.5
+    books.taken[:, cell] *= 0.5
+    return guard._replace(
+        ids=np.append(guard.ids, new),
+        books=books._replace(
+            stream=np.insert(books.stream, last, books.stream[cell], axis=0),
+            seen=np.insert(books.seen, last, books.seen[cell]),
+            taken=np.insert(books.taken, last, books.taken[:, cell], axis=1),
+            asked=np.insert(books.asked, last, books.asked[:, cell], axis=1),
+        ),
+        shares=shares._replace(
+            known=np.insert(shares.known, last, shares.known[cell], axis=0),
+            owner=np.insert(shares.owner, last - n_classes, shares.owner[:, at], axis=1),
+        ),
+        owner=np.append(guard.owner, guard.owner[at]),
+        known=np.append(guard.known, guard.known[at]),
+    )

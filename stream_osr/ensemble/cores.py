@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
-from stream_osr.ensemble.chain import Chain, IdentityChanges, Parted
-from stream_osr.ensemble.followed import Followed, without
+from stream_osr.ensemble.chain import Chain, Followed, IdentityChanges, Parted, without
 from stream_osr.ensemble.past import Past, members, since
 from stream_osr.model.background import Background, is_broad
 from stream_osr.model.between import gather

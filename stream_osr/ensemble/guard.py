@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges
-from stream_osr.ensemble.step import Seated
+from stream_osr.ensemble.chain import Chain, Chains, Guard
+from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.cells import cells_of
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import homogeneous
@@ -141,28 +141,29 @@ def ask_references(
     shifts
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
     """
-    beside = Beside(references, rows, parameters, shifts)
-    return each(lambda number: _follow_balance(seated[number], number, beside), range(len(seated)), parameters.n_jobs)
+    return each(
+        lambda number: _follow_balance(seated[number], number, references, rows, parameters, shifts),
+        range(len(seated)),
+        parameters.n_jobs,
+    )
 
 
-class Beside(NamedTuple):
-    """What is asked of every chain alike (:func:`ask_references`)."""
-
-    references: References
-    rows: np.ndarray
-    parameters: Parameters
-    shifts: np.ndarray | None
-
-
-def _follow_balance(seated: Seated, number: int, beside: Beside) -> Seated:
+def _follow_balance(
+    seated: Seated,
+    number: int,
+    references: References,
+    rows: np.ndarray,
+    parameters: Parameters,
+    shifts: np.ndarray | None,
+) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
-    (chain, state, result, *_), (references, rows, parameters, shifts) = seated, beside
+    chain, state, result = seated[:3]
     known, n = chain.known, len(rows)
     n_classes = len(known.size)
     model = model_of(references, number)
-    guard = fit_guard(start_guard(n_classes) if chain.guard is None else chain.guard, state.ids, n_classes)
+    guard = fit_guard(chain.guard or start_guard(n_classes), state.ids, n_classes)
     fade = 0.5 ** (n / REMEMBERED)
-    books = Books(*(fade * each for each in guard.books))
+    books = Books(*(fade * counts for counts in guard.books))
     own_density = references.log_density[number % len(references.log_density)]
     at = (chain.state.batches * ASKED + np.arange(min(ASKED, len(own_density)))) % len(own_density)
     group, level = references.group[at], model.level[at]
@@ -186,8 +187,7 @@ def _follow_balance(seated: Seated, number: int, beside: Beside) -> Seated:
     probabilities = balance(shares, result.probabilities, cells, levels, result.log_density)
     books.votes[:] += (1.0 - probabilities[:, -1]) @ votes(result.log_density)
     owner, part = _owners(guard, books, shares, n_classes)
-    seen = state.seen if due else guard.estimated_at
-    guard = Guard(guard.ids, books, shares, owner, part, seen)
+    guard = Guard(guard.ids, books, shares, owner, part, state.seen if due else guard.estimated_at)
     result = result._replace(probabilities=probabilities)
     if parameters.decision_delay and len(result.window_seq):
         held = chain.state.window
@@ -204,11 +204,11 @@ def _follow_balance(seated: Seated, number: int, beside: Beside) -> Seated:
     )
 
 
-def asked_together(seated: Sequence[Seated]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
-    shares = [one.guard.shares.classes for one in seated if one.guard is not None]
-    probabilities = np.mean([one.probabilities for one in seated], axis=0)
-    return seated[0].references, probabilities, np.mean(shares, axis=0)
+    shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
+    probabilities = np.mean([one.probabilities for one in judged.seated], axis=0)
+    return judged.seated[0].references, probabilities, np.mean(shares, axis=0)
 
 
 def keep_promise(seated: Sequence[Seated], references: References, max_false_unknown: float | None) -> list[Seated]:
@@ -293,55 +293,6 @@ def _taken_over(values: np.ndarray, places: list[int], axis: int) -> np.ndarray:
     """Take values from these places along an axis, zeros where the place is -1."""
     wider = np.concatenate([values, np.zeros_like(values.take([0], axis))], axis)
     return np.asarray(wider.take(places, axis))
-
-
-def follow_identities(guard: Guard | None, changes: IdentityChanges) -> Guard | None:
-    """Go on after subclasses were joined, and others parted off the one that they were part of."""
-    if guard is None or not (changes.joined or changes.parted):
-        return guard
-    n_classes = len(guard.books.votes)
-    guard = guard._replace(books=Books(*(each.copy() for each in guard.books)))
-    for younger, older in changes.joined.items():
-        guard = _join(guard, younger, older, n_classes)
-    for new, (old, _) in changes.parted.items():
-        guard = _part(guard, new, old, n_classes)
-    return guard
-
-
-def _join(guard: Guard, younger: int, older: int, n_classes: int) -> Guard:
-    ids = guard.ids.tolist()
-    if younger in ids and older in ids:
-        one, other = n_classes + ids.index(younger), n_classes + ids.index(older)
-        guard.books.stream[other] += guard.books.stream[one]
-        guard.books.taken[:, other] += guard.books.taken[:, one]
-    return guard._replace(ids=np.where(guard.ids == younger, -1 if older in ids else older, guard.ids))
-
-
-def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
-    """Let both parts have half of what was counted: the next batches tell them apart."""
-    ids = guard.ids.tolist()
-    if old not in ids or new in ids:
-        return guard
-    at = ids.index(old)
-    cell, last = n_classes + at, n_classes + len(ids)
-    books, shares = guard.books, guard.shares
-    books.stream[cell] *= 0.5
-    books.taken[:, cell] *= 0.5
-    return guard._replace(
-        ids=np.append(guard.ids, new),
-        books=books._replace(
-            stream=np.insert(books.stream, last, books.stream[cell], axis=0),
-            seen=np.insert(books.seen, last, books.seen[cell]),
-            taken=np.insert(books.taken, last, books.taken[:, cell], axis=1),
-            asked=np.insert(books.asked, last, books.asked[:, cell], axis=1),
-        ),
-        shares=shares._replace(
-            known=np.insert(shares.known, last, shares.known[cell], axis=0),
-            owner=np.insert(shares.owner, last - n_classes, shares.owner[:, at], axis=1),
-        ),
-        owner=np.append(guard.owner, guard.owner[at]),
-        known=np.append(guard.known, guard.known[at]),
-    )
 
 
 def _owners(guard: Guard, books: Books, shares: Shares, n_classes: int) -> tuple[np.ndarray, np.ndarray]:

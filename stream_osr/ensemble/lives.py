@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +12,11 @@ from stream_osr.discovery.events import Moment
 from stream_osr.discovery.lifecycle import HELD_WITH, Lifecycle, Member, Move, Subclass
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
 from stream_osr.ensemble import guard
-from stream_osr.ensemble.chain import Chain, Chains, IdentityChanges, Parted, sizes_of
+from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
+from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
-from stream_osr.ensemble.followed import Followed
-from stream_osr.ensemble.followed import without as left_out
 from stream_osr.ensemble.past import Past, members, remembered, since
-from stream_osr.ensemble.step import Seated
+from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model import regroup
 from stream_osr.model.background import Background
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, part_if_two, served
@@ -47,7 +46,7 @@ class Terms(NamedTuple):
 
 
 def follow(
-    chains: Chains, seated: Sequence[Seated], past: tuple[Past, ...], batch: Past, terms: Terms
+    chains: Chains, judged: Judged, past: tuple[Past, ...], batch: Past, terms: Terms
 ) -> tuple[Chains, tuple[Past, ...], Followed]:
     """Follow the emerging subclasses of every chain through a batch.
 
@@ -58,7 +57,7 @@ def follow(
     ----------
     chains
         The chains, with the states after the batch.
-    seated
+    judged
         What the batch has made of them.
     past
         The remembered instances, those of the batch included.
@@ -72,11 +71,11 @@ def follow(
     The chains and what is remembered then, and what happened to the leader's subclasses.
     """
     after, told = [], []
-    for number, (chain, one) in enumerate(zip(chains, seated, strict=True)):
+    for number, (chain, one) in enumerate(zip(chains, judged.seated, strict=True)):
         followed = _follow(chain, number, one, past, batch, terms)
         if chain.guard is not None:
             chain = followed.chain
-            chain = chain._replace(guard=guard.follow_identities(chain.guard, followed.identities))
+            chain = chain._replace(guard=follow_identities(chain.guard, followed.identities))
             followed = _without_owned(followed._replace(chain=chain))
         past = followed.past
         after.append(followed.chain)

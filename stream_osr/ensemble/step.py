@@ -64,8 +64,8 @@ class Judged(NamedTuple):
         Number of that class in the leader, and the density rank there, shape (b,).
     distance
         Mahalanobis distance from its most responsible subclass, shape (b,).
-    leader
-        What the leader found out.
+    seated
+        What became of the chains.
     """
 
     rows: np.ndarray
@@ -75,7 +75,12 @@ class Judged(NamedTuple):
     nearest: np.ndarray
     rank: np.ndarray
     distance: np.ndarray
-    leader: sampler.BatchResult
+    seated: Sequence[Seated]
+
+    @property
+    def leader(self) -> sampler.BatchResult:
+        """What the leader found out."""
+        return self.seated[0].result
 
 
 def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
@@ -100,23 +105,21 @@ def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
     raw = np.mean([one.result.probabilities for one in seated], axis=0)
     leader, (nearest, rank) = seated[0].result, found[0]
     distance = distances(seated[0].before.known, leader.responsible[np.arange(len(rows)), nearest], rows)
-    return Judged(rows, raw, raw, np.mean([each for _, each in found], axis=0), nearest, rank, distance, leader)
+    return Judged(rows, raw, raw, np.mean([each for _, each in found], axis=0), nearest, rank, distance, seated)
 
 
-def window_together(seated: Sequence[Seated]) -> np.ndarray:
+def window_together(judged: Judged) -> np.ndarray:
     """Average what the chains say now of the window's instances, shape (w, J + 1)."""
-    return np.asarray(np.mean([one.result.window_probabilities for one in seated], axis=0))
+    return np.asarray(np.mean([one.result.window_probabilities for one in judged.seated], axis=0))
 
 
-def settle(
-    seated: Sequence[Seated], past: tuple[Past, ...], batch: Past, horizon: int
-) -> tuple[Chains, tuple[Past, ...]]:
+def settle(judged: Judged, past: tuple[Past, ...], batch: Past, horizon: int) -> tuple[Chains, tuple[Past, ...]]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
     Parameters
     ----------
-    seated
-        What became of the chains.
+    judged
+        The batch, and what became of the chains.
     past
         What is remembered.
     batch
@@ -128,10 +131,10 @@ def settle(
     -------
     The chains, and what is remembered then.
     """
-    results = [one.result for one in seated]
-    for number, one in enumerate(seated):
+    results = [one.result for one in judged.seated]
+    for number, one in enumerate(judged.seated):
         past = relabel(past, number, one.identities.joined)
-    chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in seated)
+    chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in judged.seated)
     if any(chain.known.named for chain in chains):
         chains = let_go(past, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))

@@ -22,8 +22,7 @@ from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
-from stream_osr.ensemble.chain import IdentityChanges
-from stream_osr.ensemble.followed import Followed
+from stream_osr.ensemble.chain import Followed, IdentityChanges
 from stream_osr.ensemble.lives import _join_same
 from stream_osr.ensemble.past import relabel, remembered, reseat
 from stream_osr.model import regroup

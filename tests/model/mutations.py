@@ -44,6 +44,7 @@ JUDGES = {
     "model/training.py": ("training",),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "ensemble/guard.py": ("test_guard", "test_trust"),
+    "ensemble/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
     "trust/recall.py": ("test_recall", "test_trust"),
@@ -422,7 +423,7 @@ MUTATIONS = [
     ),
     Mutation(
         "books of a part not shared",
-        "ensemble/guard.py",
+        "ensemble/chain.py",
         "    books.taken[:, cell] *= 0.5\n",
         "",
     ),
