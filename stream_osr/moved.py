@@ -25,6 +25,7 @@ _ROOMS = (
         "restaurant scatter space terms training",
     ),
     ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
+    ("stream_osr.engine", "stream_osr.ensemble", "actions cores guard past"),
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka",
@@ -57,6 +58,13 @@ _ROOMS = (
 MOVED: Final[dict[str, str]] = {
     "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
     "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
+    "stream_osr.engine.discover": "stream_osr.ensemble.lives",
+    "stream_osr.engine.followed": "stream_osr.ensemble.chain",
+    "stream_osr.engine.identities": "stream_osr.ensemble.step",
+    "stream_osr.engine.promises": "stream_osr.engine.watch",
+    "stream_osr.engine.signals": "stream_osr.engine.watch",
+    "stream_osr.engine.telling": "stream_osr.engine.announce",
+    "stream_osr.engine.waiting": "stream_osr.engine.decisions",
     "stream_osr.hdp": "stream_osr.model",
     "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",

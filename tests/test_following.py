@@ -19,12 +19,12 @@ from stream_osr.engine.following import (
     Ways,
     _weigh,
     measure_ways,
-    moved,
     without_class,
 )
 from stream_osr.engine.state import Following
 from stream_osr.model.dishes import means_and_scales
 from stream_osr.model.known import densities, log_densities
+from stream_osr.model.moving import moved
 from stream_osr.model.prior import homogeneous
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
 

@@ -22,8 +22,8 @@ from stream_osr import (
     SubclassMerged,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
-from stream_osr.engine import telling as rules
-from stream_osr.engine.telling import BUDGETS, Telling, sum_up, tell_within_budgets
+from stream_osr.engine import announce as rules
+from stream_osr.engine.announce import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
 
 AT = Moment(0, None, None)

@@ -23,8 +23,9 @@ from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
-from stream_osr.engine.discover import Followed, _join_same
-from stream_osr.engine.past import relabel, remembered, reseat
+from stream_osr.ensemble.chain import Followed, IdentityChanges
+from stream_osr.ensemble.lives import _join_same
+from stream_osr.ensemble.past import relabel, remembered, reseat
 from stream_osr.model import regroup
 from stream_osr.model.marginal import statistics_of
 from stream_osr.model.prior import homogeneous
@@ -308,7 +309,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
-    followed = _join_same(Followed(apart, past, {}, {}, grown, {}, state), new)
+    followed = _join_same(Followed(apart, past, IdentityChanges(), grown, {}, state), new)
     assert followed.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), past=followed.past)
@@ -320,7 +321,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     far = fitted(batch_size=32, chains=1, ensemble="exact")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
-    alone = Followed(both, far.value.stream.past, {}, {}, grown, {}, both.state)
+    alone = Followed(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 

@@ -213,7 +213,7 @@ def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.batch.remember", fail)  # after everything has been followed
+    monkeypatch.setattr("stream_osr.engine.batch.wait", fail)  # after everything has been followed
     with pytest.raises(MemoryError):
         books.close(scattered(512, 0.3, 6))
     assert pickle.dumps(books.stream) == before

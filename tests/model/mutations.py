@@ -43,7 +43,8 @@ JUDGES = {
     "model/broad.py": ("broad",),
     "model/training.py": ("training",),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
-    "engine/guard.py": ("test_guard", "test_trust"),
+    "ensemble/guard.py": ("test_guard", "test_trust"),
+    "ensemble/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
     "trust/recall.py": ("test_recall", "test_trust"),
@@ -381,7 +382,7 @@ MUTATIONS = [
     # what guards the known classes
     Mutation(
         "no mass balance",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "    new = cells[:, n_classes:]\n    part = ",
         "    return probabilities\n    new = cells[:, n_classes:]\n    part = ",
     ),
@@ -397,14 +398,14 @@ MUTATIONS = [
     ),
     Mutation(
         "owner not kept",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "    owner, part = _owners(guard, books, shares, n_classes)\n",
         "    nobody = guard._replace(owner=np.full_like(guard.owner, NOBODY))\n"
         "    owner, part = _owners(nobody, books, shares, n_classes)\n",
     ),
     Mutation(
         "owner not kept when subclasses come and go",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "        owner=np.where(owner < n_classes, owner, NOBODY),\n",
         "        owner=np.full_like(owner, NOBODY),\n",
     ),
@@ -416,21 +417,21 @@ MUTATIONS = [
     ),
     Mutation(
         "instances of the stream in their own subclass",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "result.log_density_new, subclass=result.subclass, weight=weight\n",
         "result.log_density_new\n",
     ),
     Mutation(
         "books of a part not shared",
-        "engine/guard.py",
+        "ensemble/chain.py",
         "    books.taken[:, cell] *= 0.5\n",
         "",
     ),
     Mutation(
         "openings of owned subclasses not forgotten",
-        "engine/guard.py",
-        "    return Guarded(guard, without_openings(state, guard, n_classes), result, at, found)\n",
-        "    return Guarded(guard, state, result, at, found)\n",
+        "ensemble/guard.py",
+        "        state=without_openings(state, guard, n_classes),\n",
+        "        state=state,\n",
     ),
     Mutation(
         "an instance left out without its fold",

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.lifecycle import Member
-from stream_osr.engine.state import Past
 from stream_osr.model import step as sampler
+
+
+class Past(NamedTuple):
+    """A decided batch, kept for labels that come late.
+
+    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
+    p_unknown as it was at once, (b,).
+    """
+
+    rows: np.ndarray
+    keys: tuple[Any, ...]
+    times: tuple[float | None, ...]
+    seq: int
+    subclass: np.ndarray
+    p_unknown: np.ndarray
 
 
 def follow_moves(past: tuple[Past, ...], results: Sequence[sampler.BatchResult]) -> tuple[Past, ...]:

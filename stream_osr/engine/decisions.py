@@ -1,19 +1,46 @@
-"""Decisions that wait while later batches re-seat their instances, and what labels they end with."""
+"""What is decided of a batch, and how decisions wait while later batches re-seat their instances."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
-from stream_osr.engine.followed import Parted
-from stream_osr.engine.state import Stream, Waiting
+from stream_osr.engine.state import Arrived, Stream, Waiting
+from stream_osr.ensemble.chain import IdentityChanges
+from stream_osr.ensemble.step import Judged, window_together
 from stream_osr.labels import unknown_label
-from stream_osr.model import step as sampler
 from stream_osr.model.known import Known
 from stream_osr.trust.odds import shift_odds
+
+
+def decide(stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters) -> list[Decision]:
+    """Decide for now; why, and the subclass, are told from the leader."""
+    leader, probabilities, n = stream.chains[0], judged.probabilities, len(arrived)
+    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
+    label = most_probable(probabilities, parameters.min_probability)
+    _, times, keys = zip(*arrived, strict=True)
+    told, first = [names[own] for own in label.tolist()], leader.state.seen
+    columns = zip(  # in the order of the fields
+        keys,
+        times,
+        told,
+        told,
+        probabilities[np.arange(n), label].tolist(),
+        probabilities[:, -1].tolist(),
+        [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
+        subclasses_told(leader.known, label, judged.leader.responsible, judged.leader.subclass),
+        [names[near] for near in judged.nearest.tolist()],
+        judged.distance.tolist(),
+        judged.rank.tolist(),
+        repeat(leader.state.batches, n),
+        range(first, first + n),
+        strict=True,
+    )
+    return list(map(Decision._make, columns))
 
 
 def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
@@ -34,30 +61,40 @@ def subclasses_told(
     return [key if key >= 0 else None for key in told.tolist()]
 
 
-def wait(
-    waiting: Waiting, decisions: Sequence[Decision], results: Sequence[sampler.BatchResult], raw: np.ndarray
-) -> Waiting:
-    """Append a batch to the decisions held back, and note what the others look like after it."""
-    probabilities, subclass = waiting.probabilities, waiting.subclass
-    if waiting.decisions and len(results[0].window_seq):
-        begin = waiting.decisions[0].seq
-        again = np.mean([result.window_probabilities for result in results], axis=0)
-        inside = results[0].window_seq >= begin
+def wait(waiting: Waiting, decisions: Sequence[Decision], judged: Judged, changes: IdentityChanges) -> Waiting:
+    """Append a batch to the decisions held back; the others are what they look like after it.
+
+    Parameters
+    ----------
+    waiting, decisions
+        Those that wait, and those of the batch.
+    judged
+        The batch, and what the chains have made of it.
+    changes
+        What has happened to identities of the leader.
+    """
+    probabilities, subclass, leader = waiting.probabilities, waiting.subclass.copy(), judged.leader
+    begin = waiting.decisions[0].seq if waiting.decisions else decisions[0].seq
+    inside = leader.window_seq >= begin
+    if inside.any():
         probabilities = probabilities.copy()
-        probabilities[results[0].window_seq[inside] - begin] = again[inside]
-        moved, moved_to = results[0].moved, results[0].moved_to
-        subclass = subclass.copy()
-        subclass[moved[moved >= begin] - begin] = moved_to[moved >= begin]
-    return Waiting(
-        (*waiting.decisions, *decisions),
-        np.concatenate([probabilities, raw]),
-        np.concatenate([subclass, results[0].subclass]),
-        np.concatenate([waiting.responsible, results[0].responsible]),
+        probabilities[leader.window_seq[inside] - begin] = window_together(judged)[inside]
+        moved, now = changes.moved
+        subclass[moved[moved >= begin] - begin] = now[moved >= begin]
+    return _follow_identities(
+        Waiting(
+            (*waiting.decisions, *decisions),
+            np.concatenate([probabilities, judged.raw]),
+            np.concatenate([subclass, leader.subclass]),
+            np.concatenate([waiting.responsible, leader.responsible]),
+        ),
+        changes,
     )
 
 
-def rename_waiting(waiting: Waiting, joined: Mapping[int, int], parted: Mapping[int, Parted]) -> Waiting:
+def _follow_identities(waiting: Waiting, changes: IdentityChanges) -> Waiting:
     """Tell of the subclasses that were joined and parted after the instances had been seated."""
+    joined, parted = changes.joined, changes.parted
     if not joined and not parted:
         return waiting
     subclass = waiting.subclass.copy()
@@ -76,9 +113,9 @@ def rename_waiting(waiting: Waiting, joined: Mapping[int, int], parted: Mapping[
 
 def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
     """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
-    waiting = stream.waiting
+    waiting, leader = stream.waiting, stream.chains[0]
     ready = len(waiting.decisions)
-    while ready and stream.state.seen - waiting.decisions[ready - 1].seq <= delay:
+    while ready and leader.state.seen - waiting.decisions[ready - 1].seq <= delay:
         ready -= 1
     if not ready:
         return [], stream
@@ -88,7 +125,7 @@ def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[l
     if parameters.decision_delay:
         probabilities = shift_odds(stream.odds, waiting.probabilities[:ready])
         label = most_probable(probabilities, parameters.min_probability)
-        subclass = subclasses_told(stream.known, label, waiting.responsible[:ready], waiting.subclass[:ready])
+        subclass = subclasses_told(leader.known, label, waiting.responsible[:ready], waiting.subclass[:ready])
         for i, (row, own) in enumerate(zip(probabilities.tolist(), label.tolist(), strict=True)):
             out[i] = out[i]._replace(
                 label=names[own],
@@ -100,10 +137,5 @@ def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[l
     number = {name: j for j, name in reversed(list(enumerate(names)))}
     for decision in out:
         counts[number[decision.label]] += 1
-    rest = Waiting(
-        waiting.decisions[ready:],
-        waiting.probabilities[ready:],
-        waiting.subclass[ready:],
-        waiting.responsible[ready:],
-    )
+    rest = Waiting._make(part[ready:] for part in waiting)
     return out, stream._replace(waiting=rest, decided=tuple(counts))
