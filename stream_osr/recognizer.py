@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from river.base import MiniBatchClassifier
 
+from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.config import Label, Parameters, parameters
 from stream_osr.conformal import check_references
 from stream_osr.decision import Decision
@@ -66,7 +67,6 @@ from stream_osr.hdp.space import whiten
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
 from stream_osr.showing import typed
@@ -1343,6 +1343,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         try:
             model = cls(**state["arguments"])
+            check_recognizer(state, model._parameters)
             model.counters = Counter(state["counters"])
             model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
             model._trained, model._stream = state["trained"], state["stream"]

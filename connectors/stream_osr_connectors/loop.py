@@ -9,8 +9,8 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.unlike import check_features
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source

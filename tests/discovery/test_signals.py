@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
 from stream_osr.hdp.space import whiten
-from stream_osr.persistence import read_archive, write_archive
 from tests.blobs import KNOWN, fitted, stream_part
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from stream_osr.archive import read_archive
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive
 from stream_osr_connectors.kafka import snapshots as module
 from stream_osr_connectors.kafka.boundaries import Boundary
 from stream_osr_connectors.kafka.models import ModelFile

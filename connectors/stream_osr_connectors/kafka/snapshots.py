@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 
 from .boundaries import Boundary
 from .messages import Origin
