@@ -69,7 +69,7 @@ from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
 from stream_osr.recall import ExpectedRecall
 from stream_osr.selection import select_by_validation
-from stream_osr.showing import typed
+from stream_osr.showing import printable, typed
 from stream_osr.trained import TrainedModel, TrainingReport, train_model
 from stream_osr.training_set import TrainingSet
 from stream_osr.unlike import difference, least_features
@@ -1350,8 +1350,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
             model._buffer, model._evidence = state["buffer"], state["evidence"]
             model._decisions, model._events = deque(state["decisions"]), deque(state["events"])
         except (LookupError, TypeError, ValueError) as error:
+            told = printable(str(error), 300)
             raise PersistenceError(
-                f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
+                f"the saved recognizer cannot be used ({told}); was it saved by another version of stream-osr?"
             ) from error
         if model._training is None and model._trained is not None:
             model._trained.tell_unguarded()

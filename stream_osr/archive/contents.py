@@ -11,35 +11,51 @@ from stream_osr.archive.checking import REMEDY, check_records, told
 from stream_osr.archive.form import Form, Refused, form_of
 from stream_osr.archive.needs import need, need_different
 from stream_osr.archive.records import BY_TYPE, EVENTS
-from stream_osr.archive.rules import Scope, array, fields, label, many, mapping, maybe, plain, record, text, whole
+from stream_osr.archive.rules import (
+    Scope,
+    array,
+    fields,
+    label,
+    many,
+    mapping,
+    maybe,
+    plain,
+    record,
+    text,
+    tuple_of,
+    whole,
+)
 from stream_osr.balance import N_LEVELS
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError
 from stream_osr.labels import check_label, unknown_label
 from stream_osr.odds import MORE_SHIFTS, SHIFTS
 
-MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096}
+MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
 
-RECOGNIZER = fields(
-    {"fingerprint": text()},
-    arguments=mapping(text(), plain),
-    counters=mapping(text(), whole(0)),
-    training=maybe(many(lambda value, where, scope: None, "6")),
-    trained=maybe(record("TrainedModel")),
-    stream=maybe(record("Stream")),
-    buffer=many(record("Arrived"), of=list),
-    evidence=many(record("Evidence"), of=list),
-    decisions=many(record("Decision"), of=list),
-    events=many(record(EVENTS), of=list),
-)
-_TRAINING = (
+CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes"}
+"""Arguments that an archive may lack: it is of a release that had them not."""
+
+_TRAINING = tuple_of(
     whole(1),
     whole(0),
     many(plain, "p"),
     many(label, "J"),
     many(whole(1), "J"),
     many(array("f", "*", "p", gaps=["nan"]), "J"),
+)
+RECOGNIZER = fields(
+    {"fingerprint": text()},
+    arguments=mapping(text(), plain),
+    counters=mapping(text(), whole(0)),
+    training=maybe(_TRAINING),
+    trained=maybe(record("TrainedModel")),
+    stream=maybe(record("Stream")),
+    buffer=many(record("Arrived"), of=list),
+    evidence=many(record("Evidence"), of=list),
+    decisions=many(record("Decision"), of=list),
+    events=many(record(EVENTS), of=list),
 )
 
 
@@ -63,6 +79,8 @@ def check_recognizer(state: Mapping[str, Any], parameters: Parameters) -> None:
 
 
 def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
+    lacking = sorted(set(Parameters.model_fields) - set(form["arguments"]) - CAME_LATER)
+    need(not lacking, "arguments", f"without {', '.join(lacking)}", "all of the constructor's")
     for name, most in MOST.items():
         value = getattr(parameters, name)
         need(value is None or value <= most, f"arguments.{name}", value, f"{most} at most")
@@ -88,9 +106,6 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
 
 
 def _check_training(training: tuple[Any, ...], parameters: Parameters) -> None:
-    scope = Scope()
-    for at, (rule, value) in enumerate(zip(_TRAINING, training, strict=True)):
-        rule(value, f"training[{at}]", scope)
     capacity, seed, names, labels, seen, rows = training
     need(capacity == parameters.max_training, "training[0]", capacity, f"{parameters.max_training}: max_training")
     need(seed == parameters.seed, "training[1]", seed, f"{parameters.seed}: seed")

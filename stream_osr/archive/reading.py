@@ -13,8 +13,8 @@ from stream_osr.archive.checking import check_records, told
 from stream_osr.archive.container import Archive, open_archive
 from stream_osr.archive.form import Form, Refused, form_of, in_memory, numbered
 from stream_osr.archive.migrations import bring_up
-from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS
-from stream_osr.archive.writing import FORMAT, VERSION
+from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
+from stream_osr.archive.writing import FORMAT
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable, shown
 from stream_osr.trained import TrainedModel
@@ -28,31 +28,44 @@ class _Reader:
         self._beside = beside
         self._read: dict[int, Any] = {}
 
-    def value(self, tree: Any) -> Any:
+    def value(self, tree: Any, where: str) -> Any:
         if not isinstance(tree, dict):
             return tree
-        if "beside" in tree:
-            return self._beside[tree["beside"]]
-        if "same" in tree:
-            return self._read[tree["same"]]
         out: Any
-        if "array" in tree:
-            out = self._arrays[tree["array"]]
-        elif "record" in tree:
-            out = Form(str(tree["record"]), {name: self.value(each) for name, each in tree["values"].items()})
+        if "record" in tree:
+            name = str(tree["record"])
+            values = {field: self.value(each, f"{name}.{field}") for field, each in tree["values"].items()}
+            out = Form(name, values)
         elif "tuple" in tree:
-            return tuple(self.value(each) for each in tree["tuple"])
+            return tuple(self.value(each, where) for each in tree["tuple"])
         elif "list" in tree:
-            return [self.value(each) for each in tree["list"]]
+            return [self.value(each, where) for each in tree["list"]]
+        elif "dict" in tree:
+            return {self._key(key, where): self.value(each, f"{where}[{shown(key)}]") for key, each in tree["dict"]}
         else:
-            return {_hashable(self.value(key)): self.value(each) for key, each in tree["dict"]}
+            return self._there(tree, where)
         self._read[tree["number"]] = out
         return out
 
+    def _there(self, tree: Mapping[str, Any], where: str) -> Any:
+        """Find an array, or what was read before."""
+        try:
+            if "beside" in tree:
+                return self._beside[tree["beside"]]
+            if "same" in tree:
+                return self._read[tree["same"]]
+            out = self._read[tree["number"]] = self._arrays[tree["array"]]
+        except (KeyError, TypeError):
+            raise Refused(where, f"a reference, {shown(tree)}, to nothing", "one to what is there") from None
+        return out
 
-def _hashable(key: Any) -> Any:
-    hash(key)
-    return key
+    def _key(self, tree: Any, where: str) -> Any:
+        key = self.value(tree, f"a key of {where}")
+        try:
+            hash(key)
+        except TypeError:
+            raise Refused(f"a key of {where}", shown(key), "something that can be hashed") from None
+        return key
 
 
 def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
@@ -75,8 +88,8 @@ def read_archive(path: str | PathLike[str], kind: str, beside: Any = ()) -> Any:
         manifest = bring_up(archive.manifest, version, VERSION, around)
         places = dict(numbered(around, RECORDS, VERSION))
         check_records(around)
-        content = _Reader(archive.arrays, places).value(manifest["content"])
-        check_records(content)
+        content = _Reader(archive.arrays, places).value(manifest["content"], kind)
+        check_records(content, version)
         return in_memory(content, RECORDS, built)
     except Refused as refused:
         raise PersistenceError(f"{path} is damaged: {told(refused)}") from None

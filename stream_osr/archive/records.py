@@ -28,8 +28,9 @@ from stream_osr.hdp import (
 )
 from stream_osr.trained import TrainedModel, TrainingReport
 
-FIRST = 5
-"""The oldest format version that is read."""
+FIRST, VERSION = 5, 6
+"""The oldest format version that is read, and the one that is written: one more with every change that a release
+before it would misread."""
 
 _TYPES: dict[str, type[Any]] = {
     "Prior": prior.Prior,

@@ -214,6 +214,18 @@ def fields(also: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) ->
     return rule
 
 
+def tuple_of(*rules: Rule) -> Rule:
+    """Expect a tuple of exactly these values."""
+
+    def rule(value: Any, where: str, scope: Scope) -> None:
+        if not isinstance(value, tuple) or len(value) != len(rules):
+            raise Refused(where, typed(value), f"a tuple of {len(rules)}")
+        for at, (of, each) in enumerate(zip(rules, value, strict=True)):
+            of(each, f"{where}[{at}]", scope)
+
+    return rule
+
+
 def record(name: str | Collection[str], *letters: str) -> Rule:
     """Expect a record of a name, or one of several; its sizes have these letters here."""
     names = [name] if isinstance(name, str) else list(name)

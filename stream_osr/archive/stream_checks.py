@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from stream_osr.archive.needs import ROUNDING, ascending, check_same, in_range, 
 from stream_osr.archive.records import RECORDS
 from stream_osr.discovery.lifecycle import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
+from stream_osr.hdp.known import N_RANKS
 from stream_osr.hdp.prior import FULL
 
 
@@ -72,13 +73,15 @@ def _chain(form: Form) -> None:
         max(ids) < state["next_id"], "StreamState.next_id", state["next_id"], f"more than {max(ids)}, which is given"
     )
     lives = form["life"]["subclasses"]
-    strange = sorted(set(lives) - set(emerging.tolist()) - set(aside["ids"].tolist()))
-    need(not strange, "Lifecycle.subclasses", f"with {strange[:3]}", "lives of emerging subclasses")
+    need(
+        max(lives, default=-1) < state["next_id"], "Lifecycle.subclasses", max(lives, default=-1), "given identities"
+    )
     lacking = [key for key in aside["ids"].tolist() if key not in lives]
     need(not lacking, "Lifecycle.subclasses", f"without {lacking[:3]}", "the life of each that was set aside")
     for key, life in lives.items():
         _life(life, state["seen"], f"Lifecycle.subclasses[{key}]", prior.n_features)
     if form["guard"] is not None:
+        in_range(form["guard"]["ids"], state["next_id"], "Guard.ids")
         in_range(form["guard"]["owner"], n_classes, "Guard.owner")
 
 
@@ -100,7 +103,7 @@ def _life(life: Form, seen: int, where: str, d: int) -> None:
     need(first <= last < max(seen, 1), f"{where}.last.seq", last, f"from the first, {first}, to seen, {seen}")
     need(len(recent) <= RECENT, f"{where}.recent", f"of {len(recent)}", f"{RECENT} at most")
     seqs = [member["moment"]["seq"] for member in recent]
-    need(seqs == sorted(set(seqs)), f"{where}.recent", f"at {seqs}", "members in their order")
+    need(seqs == sorted(seqs), f"{where}.recent", f"at {seqs}", "members in their order")
     for member in recent:
         seq, batch = member["moment"]["seq"], member["batch"]
         need(
@@ -113,7 +116,7 @@ def _life(life: Form, seen: int, where: str, d: int) -> None:
     kept = life["kept"]
     if kept is not None:
         width = kept["rows"].shape[1]
-        need(width == d, f"{where}.kept.rows", f"of {width} columns", f"{d}")
+        need(width == d or not len(kept["seq"]), f"{where}.kept.rows", f"of {width} columns", f"{d}")
 
 
 def _reservoir(form: Form) -> None:
@@ -161,7 +164,10 @@ def _decision(form: Form) -> None:
     shares = form["probabilities"]
     total = np.array([sum(shares.values())])
     check_same(total, np.ones(1), "Decision.probabilities, summed up", "as probabilities do")
-    need(form["label"] in shares, "Decision.label", repr(form["label"]), f"one of {list(shares)[:5]}")
+    for name in ("label", "first_label"):
+        need(form[name] in shares, f"Decision.{name}", repr(form[name]), f"one of {list(shares)[:5]}")
+    alike = isinstance(form["nearest_class"], str) == isinstance(form["label"], str)
+    need(alike, "Decision.nearest_class", repr(form["nearest_class"]), f"one like {form['label']!r}")
     last = list(shares.values())[-1:]
     check_same(np.array([form["p_unknown"]]), np.array(last), "Decision.p_unknown", "as in its probabilities")
     own = np.array([shares[form["label"]]])
@@ -193,13 +199,13 @@ def _stream(form: Form) -> None:
         need(begin == start, "Waiting.decisions[0].seq", begin, f"{start}: seen without those that wait")
     need(sum(form["decided"]) == start, "Stream.decided", f"{sum(form['decided'])} together", f"{start}")
     in_range(waiting["responsible"], len(chains[0]["known"]["ids"]), "Waiting.responsible")
-    _remembered(past, first)
+    _remembered(past, chains)
     for name, chunk_ids in (("subclass", waiting["subclass"]), *(("past", chunk["subclass"][0]) for chunk in past)):
         in_range(chunk_ids, first["next_id"], f"Stream.{name} identities")
     numbers = [action["number"] for action in form["actions"]]
     need(numbers == sorted(numbers), "Stream.actions", f"numbered {numbers}", "in the order of asking")
     for action in form["actions"]:
-        _action(action, len(chains), chains[0]["known"]["prior"]["n_features"], labels)
+        _action(action, chains, labels)
     references = form["references"]
     if references is not None:
         in_range(references["group"], len(labels), "Stream.references.group")
@@ -211,31 +217,61 @@ def _stream(form: Form) -> None:
     need(form["telling"]["seen"] <= seen, "Telling.seen", form["telling"]["seen"], f"at most {seen}")
 
 
-def _remembered(past: Sequence[Form], state: Form) -> None:
+def _remembered(past: Sequence[Form], chains: Sequence[Form]) -> None:
     """Remembered batches follow each other up to the last instance; who is in the window is the same there."""
-    rows = dict(zip(state["window_seq"].tolist(), state["window"]["rows"], strict=True))
-    for at, chunk in enumerate(past):
+    state = chains[0]["state"]
+    guest = {seq: at for at, seq in enumerate(state["window_seq"].tolist())}
+    sits = [_subclass_of_guests(chain) for chain in chains]
+    for number, chunk in enumerate(past):
         end = chunk["seq"] + len(chunk["keys"])
-        following = past[at + 1]["seq"] if at + 1 < len(past) else state["seen"]
-        need(end == following, f"Stream.past[{at}]", f"up to {end}", f"up to {following}: no gap to what follows")
-        for place, row in enumerate(chunk["rows"]):
-            other = rows.get(chunk["seq"] + place)
-            same = other is None or np.array_equal(other[:-1], row)
-            need(same, f"Stream.past[{at}].rows[{place}]", "another", "the row that is in the window")
+        following = past[number + 1]["seq"] if number + 1 < len(past) else state["seen"]
+        need(end == following, f"Stream.past[{number}]", f"up to {end}", f"up to {following}: no gap to what follows")
+        for place in range(len(chunk["keys"])):
+            at = guest.get(chunk["seq"] + place)
+            if at is None:
+                continue
+            same = np.array_equal(state["window"]["rows"][at, :-1], chunk["rows"][place])
+            need(same, f"Stream.past[{number}].rows[{place}]", "another", "the row that is in the window")
+            for chain, here, there in zip(chains, sits, chunk["subclass"][:, place].tolist(), strict=True):
+                fits = here[at] == there or (here[at] < 0 and there not in chain["state"]["ids"])
+                need(fits, f"Stream.past[{number}].subclass[:, {place}]", there, f"{here[at]}, as in the window")
 
 
-def _action(action: Form, chains: int, d: int, labels: Iterable[Any]) -> None:
-    name = action.name
+def _subclass_of_guests(chain: Form) -> list[int]:
+    """Emerging subclass that each guest of the window sits in, -1: none."""
+    state = chain["state"]
+    slots = state["franchise"]["table_dish"][state["window"]["table"]] - len(chain["known"]["size"])
+    return [int(key) for key in np.where(slots >= 0, np.append(state["ids"], -1)[np.maximum(slots, -1)], -1)]
+
+
+def _action(action: Form, all_chains: Sequence[Form], labels: Sequence[Any]) -> None:
+    name, chains, first = action.name, len(all_chains), all_chains[0]["state"]
+    d = all_chains[0]["known"]["prior"]["n_features"]
     count = len(action["into"] if name == "Labelling" else action["subclasses"])
     need(count == chains, f"{name} in chains", count, str(chains))
+    if name == "Promotion":
+        need(action["label"] in labels, "Promotion.label", repr(action["label"]), "one of Stream.labels")
+        for number, ranks in enumerate(action["ranks"]):
+            need(len(ranks) in (0, N_RANKS), f"Promotion.ranks[{number}]", f"of {len(ranks)}", f"0 or {N_RANKS}")
     if name != "Labelling":
         return
+    alike = all(isinstance(each, str) == isinstance(action["label"], str) for each in labels)
+    need(alike, "Labelling.label", repr(action["label"]), f"one like {labels[0]!r}")
     need(len(action["row"]) == d, "Labelling.row", f"of {len(action['row'])}", str(d))
     earlier = 0 if action["seq"] < 0 else chains
     for field in ("subclass", "seats", "classes"):
         need(len(action[field]) == earlier, f"Labelling.{field}", f"of {len(action[field])}", str(earlier))
+    for field in ("seq", "seen"):
+        need(action[field] <= first["seen"], f"Labelling.{field}", action[field], f"at most {first['seen']}: seen")
     shift = action["shift"]
     need(shift is None or len(shift) == d, "Labelling.shift", "of another size", str(d))
+
+
+def _called(form: Form) -> None:
+    """Check that no more references were called something than were asked."""
+    for j, asked in enumerate(form["asked"].tolist()):
+        told = float(form["right"][j] + form["unknown"][j])
+        need(told <= asked + ROUNDING * (1.0 + asked), f"Called.unknown[{j}]", f"{told:g}, with right", f"{asked:g}")
 
 
 CHECKS: dict[str, Callable[[Form], None]] = {
@@ -246,6 +282,7 @@ CHECKS: dict[str, Callable[[Form], None]] = {
     "Waiting": _waiting,
     "Past": _past,
     "Decision": _decision,
+    "Called": _called,
     "Stream": _stream,
 }
 """What is checked of a record once its fields are, by its name."""

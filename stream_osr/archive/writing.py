@@ -11,14 +11,12 @@ import numpy as np
 
 from stream_osr.archive.container import MANIFEST
 from stream_osr.archive.form import Form, form_of, numbered
-from stream_osr.archive.records import BY_TYPE, RECORDS
+from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError
 from stream_osr.trained import TrainedModel
 
 FORMAT = "stream-osr"
-VERSION = 6
-"""Of what is written; it grows with every change that a release before it would misread."""
 
 
 class _Writer:
