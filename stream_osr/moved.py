@@ -72,6 +72,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.glance": "stream_osr.model.predictive",
     "stream_osr.hdp.stream": "stream_osr.model.step",
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
+    "stream_osr.persistence": "stream_osr.archive",
     "stream_osr.report.command": "stream_osr.cli.report",
     "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",

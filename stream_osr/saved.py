@@ -10,9 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from stream_osr.archive import check_recognizer, read_archive, write_archive
+from stream_osr.config import parameters
 from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive, write_archive
+from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
 
@@ -78,6 +80,7 @@ class Saved(Holder):
         """
         try:
             model = cls(**state["arguments"])
+            check_recognizer(state, parameters(**model.arguments))
             model.value = replace(
                 model.value,
                 training=None if state["training"] is None else TrainingSet.from_state(state["training"]),
@@ -90,8 +93,9 @@ class Saved(Holder):
                 events=deque(state["events"]),
             )
         except (LookupError, TypeError, ValueError) as error:
+            told = printable(str(error), 300)
             raise PersistenceError(
-                f"the saved recognizer cannot be used ({error}); was it saved by another version of stream-osr?"
+                f"the saved recognizer cannot be used ({told}); was it saved by another version of stream-osr?"
             ) from error
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
@@ -32,7 +33,6 @@ from stream_osr.ensemble.guard import (
 from stream_osr.model.cells import cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.trust.balance import N_LEVELS, Books, Shares
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.oracles import balance as oracle

@@ -9,8 +9,9 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, mapping, maybe, plain, text, whole
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.unlike import check_features
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
@@ -69,9 +70,20 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
 
 
+_PLACE = maybe(mapping(text(), plain))
+_CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+
+
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint."""
+    """Read a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If there is none, or it cannot be used.
+    """
     content = read_archive(path, "checkpoint")
+    check_content(content, _CONTENT, f"the checkpoint {path}")
     return Checkpoint(
         OpenSetRecognizer.from_state(content["model"]),
         content["source"],

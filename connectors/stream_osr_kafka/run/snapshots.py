@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 
 from ..log import logger
 from ..settings import ServiceSettings
@@ -25,6 +26,11 @@ from .partition import Partition
 VERSION = 1
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+
+
+_HEADERS = many(tuple_of(text(), maybe(text())))
+_ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
+_CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(_ORIGIN, of=list))
 
 
 class Place(NamedTuple):
@@ -119,8 +125,7 @@ class Snapshots(NamedTuple):
             return None
         try:
             content = read_archive(path, _kind(trained), trained.shared)
-            if content["version"] != VERSION:
-                raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
+            check_content(content, _CONTENT, str(path))
             model = OpenSetRecognizer.from_stream_state(trained, content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
         except PersistenceError as error:
