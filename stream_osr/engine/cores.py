@@ -19,7 +19,8 @@ from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import members, reseat, since
 from stream_osr.engine.state import Chain, Past
-from stream_osr.model import regroup
+from stream_osr.model import books
+from stream_osr.model.aside import Aside, bring_back
 from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, squares
 from stream_osr.model.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
 from stream_osr.model.marginal import Statistics, log_marginals, of_rows, statistics_of
@@ -104,7 +105,7 @@ def stands_out(
     if chain.known.prior.covariance == TIED:
         return True  # a width that is given says nothing
     recent, state = since(past, subclass.first.seq), chain.state
-    one = statistics_of(state.dishes, np.array([regroup.slot_of(state, key)]))
+    one = statistics_of(state.dishes, np.array([books.slot_of(state, key)]))
     settled, others = _settled(chain, background), 0
     for chunk in recent:
         others += int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum())
@@ -296,24 +297,24 @@ def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Fol
     joined, most, parts = dict(followed.joined), -1, []
     for key in np.unique(seat[on_menu]).tolist():
         own = seat == key
-        size = int(state.dishes.size[regroup.slot_of(state, key)])
+        size = int(state.dishes.size[books.slot_of(state, key)])
         if own.sum() == size:
             parts.append(key)
             joined = {was: new if now == key else now for was, now in joined.items()} | {key: new}
             lives.pop(key, None)
             continue
         parts.append(state.next_id)
-        state = regroup.separate(state, key, rows[own], seqs[own], prior)
+        state = books.split(state, key, rows[own], seqs[own], prior)
         lives[key] = leave(lives[key], seqs[own].tolist())
         if most < 0 or own.sum() > (seat == most).sum():
             most = key
     if (~on_menu).any():
-        alone = regroup.Aside(np.array([new]), of_rows(homogeneous(rows[~on_menu]), prior))
-        state, _ = regroup.bring_back(state, alone, new, parts[0] if parts else None, prior)
+        alone = Aside(np.array([new]), of_rows(homogeneous(rows[~on_menu]), prior))
+        state, _ = bring_back(state, alone, new, parts[0] if parts else None, prior)
     else:
-        state = regroup.rename(state, parts[0], new)
+        state = books.rename(state, parts[0], new)
     for part in parts[1:]:
-        state = regroup.join(state, new, part, prior)
+        state = books.merge(state, new, part, prior)
     came = [member for member in members(past, seqs) if member is not None]
     lives[new] = begin_emerged(came)
     past = reseat(past, 0, seqs, new)

@@ -35,8 +35,9 @@ from stream_osr.engine.cores import find_core, least_unknown, stands_out
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
 from stream_osr.engine.state import Chain, Past, Stream
-from stream_osr.model import regroup
+from stream_osr.model import books
 from stream_osr.model import step as sampler
+from stream_osr.model.aside import bring_back, only_aside, set_aside
 from stream_osr.model.background import Background
 from stream_osr.model.blas import one_thread
 from stream_osr.model.marginal import both, log_ratios_together, of_slots, statistics_of
@@ -119,7 +120,7 @@ def follow_subclasses(
         for key, d in zip(result.subclass.tolist(), decisions, strict=True)
         if key in sizes
     ]
-    served = set(chain.state.ids[regroup.tables_of(chain.state) > 0].tolist())
+    served = set(chain.state.ids[books.tables_of(chain.state) > 0].tolist())
     latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
     moves = [
         Move(was, now, member)
@@ -198,7 +199,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     state, aside, prior, lives = chain.state, chain.aside, chain.known.prior, chain.life.subclasses
     if key not in lives or key not in state.ids:
         return followed  # it has been joined with another
-    own = regroup.slot_of(state, key)
+    own = books.slot_of(state, key)
     large = bool(state.dishes.size[own] >= prior.n_features)
 
     def may_be_it(other: int, size: int) -> bool:
@@ -219,10 +220,10 @@ def _join_same(followed: Followed, key: int) -> Followed:
     other = int(aside.ids[there[best - len(others)]] if is_aside else state.ids[others[best]])
     older, younger = min(key, other), max(key, other)
     if is_aside:
-        state, aside = regroup.bring_back(state, aside, other, key, prior)
-        state = regroup.rename(state, other, older)
+        state, aside = bring_back(state, aside, other, key, prior)
+        state = books.rename(state, other, older)
     else:
-        state = regroup.join(state, older, younger, prior)
+        state = books.merge(state, older, younger, prior)
     united = dict(lives)
     _unite(united, older, younger)
     united[older] = united[older]._replace(dormant=False)
@@ -266,9 +267,9 @@ def _part(followed: Followed, key: int) -> Followed:
         return followed._replace(chain=chain._replace(life=chain.life._replace(subclasses=lives | {key: tried})))
     new = state.next_id
     held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
-    state = sampler.hold(chain.known, state, {*held, key})  # all of its tables may go with the smaller part
-    state = regroup.separate(state, key, rows[smaller], seqs[smaller], prior)
-    sizes = {one: int(state.dishes.size[regroup.slot_of(state, one)]) for one in (key, new)}
+    state = books.hold(state, {*held, key})  # all of its tables may go with the smaller part
+    state = books.split(state, key, rows[smaller], seqs[smaller], prior)
+    sizes = {one: int(state.dishes.size[books.slot_of(state, one)]) for one in (key, new)}
     own = keep(seqs[smaller], rows[smaller], [keys[at] for at in np.flatnonzero(smaller)])
     rest = keep(seqs[~smaller], rows[~smaller], [keys[at] for at in np.flatnonzero(~smaller)])
     lives[new] = _of_part(life, sizes[new], sum(sizes.values()), own)._replace(recent=())
@@ -296,12 +297,12 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     support = dict(zip(state.ids.tolist(), state.franchise.seated[0, n_classes:].tolist(), strict=True))
     emerged = {key for key in sizes if _emerged(lives, key) and (lives[key].muted or sizes[key] >= HELD_WITH)}
     active = best_supported(chain.life, emerged, support, sizes, most)
-    unserved = state.ids[regroup.tables_of(state) == 0].tolist()
-    state = sampler.hold(chain.known, state, emerged)
-    state, aside = regroup.set_aside(state, chain.aside, (emerged - active).intersection(unserved))
+    unserved = state.ids[books.tables_of(state) == 0].tolist()
+    state = books.hold(state, emerged)
+    state, aside = set_aside(state, chain.aside, (emerged - active).intersection(unserved))
     if len(aside.ids) > most_aside:
         kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
-        aside = regroup.only_aside(aside, best_supported(chain.life, kept, {}, kept, most_aside))
+        aside = only_aside(aside, best_supported(chain.life, kept, {}, kept, most_aside))
     life, ended = forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
@@ -349,7 +350,7 @@ def tell(
     seated = chain._replace(state=state)
 
     def size(key: int) -> int:
-        return int(state.dishes.size[regroup.slot_of(state, key)])
+        return int(state.dishes.size[books.slot_of(state, key)])
 
     for younger, older in followed.joined.items():
         if younger < before and older in state.ids:
@@ -400,7 +401,7 @@ def estimate_anew(
 def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: int) -> dict[str, Any]:
     """Say of a subclass on the menu what every :class:`stream_osr.discovery.events.SubclassEvent` says."""
     state, known, subclass = chain.state, chain.known, chain.life.subclasses[key]
-    slot = regroup.slot_of(state, key)
+    slot = books.slot_of(state, key)
     size = int(state.dishes.size[slot])
     recent = tuple(member.moment.key for member in reversed(subclass.recent))[:EXEMPLARS]
     return {

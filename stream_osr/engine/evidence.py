@@ -14,11 +14,11 @@ from stream_osr.engine.following import class_shifts
 from stream_osr.engine.past import recall, rewrite
 from stream_osr.engine.signals import count_left_behind, tally
 from stream_osr.engine.state import Chain, Stream, Waiting
-from stream_osr.model import step as sampler
+from stream_osr.model.aside import withdraw_aside
+from stream_osr.model.books import Seat, refresh_classes, seat_of, withdraw
 from stream_osr.model.known import Known, densities, learn_labelled
-from stream_osr.model.naming import Seat, owner_of, seat_of, take_out
+from stream_osr.model.naming import owner_of, take_out
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.regroup import withdraw_aside
 
 
 class Evidence(NamedTuple):
@@ -123,8 +123,8 @@ def _learn_labelled(
         if earlier is not None:
             weight = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
             home = int(earlier.subclass[number])
-            seat = seat_of(before, state, earlier.seq, home, weight)
-            state = sampler.withdraw(before, state, row, earlier.seq, home, weight)
+            seat = seat_of(state, earlier.seq, home, weight)
+            state = withdraw(state, row, earlier.seq, home, weight, before.prior)
             life = without_row(life, home, earlier.seq)
             if home in aside.ids:
                 aside = withdraw_aside(aside, home, row, before.prior)
@@ -135,7 +135,7 @@ def _learn_labelled(
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
         done.append(_Taken(*_grown(old, known), seat))
     frozen = densities(known)
-    state = sampler.refresh_classes(state, before, known, frozen)
+    state = refresh_classes(state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state, life=life, aside=aside), done
 
 

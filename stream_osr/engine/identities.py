@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.discovery.lifecycle import HELD_WITH
 from stream_osr.engine.state import Chain
-from stream_osr.model import regroup
+from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.restaurant import StreamState
 
@@ -59,13 +59,13 @@ def keep_identities(chain: Chain, state: StreamState, result: sampler.BatchResul
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
-            state = regroup.join(state, older, younger, chain.known.prior)
+            state = books.merge(state, older, younger, chain.known.prior)
         else:
-            state = regroup.rename(state, target, older)
+            state = books.rename(state, target, older)
         result = _renamed(result, younger, older)
         del sizes[target]
         sizes.pop(key, None)
-        sizes[older] = int(state.dishes.size[regroup.slot_of(state, older)])
+        sizes[older] = int(state.dishes.size[books.slot_of(state, older)])
         joined = {was: older if now == younger else now for was, now in joined.items()} | {younger: older}
     return Kept(state, result, joined)
 

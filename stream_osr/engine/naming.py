@@ -23,9 +23,10 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import all_seats, at_position, rewrite
 from stream_osr.engine.state import Chain, Past, Stream, Waiting
 from stream_osr.errors import InvalidSubclass, NothingToUndo
+from stream_osr.model import books
 from stream_osr.model import naming as naming
-from stream_osr.model import regroup
 from stream_osr.model import step as sampler
+from stream_osr.model.aside import bring_back
 from stream_osr.model.blas import one_thread
 from stream_osr.model.dishes import log_predictives, means_and_scales
 from stream_osr.model.known import Known, densities, log_densities
@@ -206,14 +207,14 @@ def _split_off(
         weight.extend([0.5 ** ((state.seen - chunk.seq) / parameters.half_life)] * len(at))
         subclass[number, at] = chain.state.next_id
         after.append(chunk._replace(subclass=subclass))
-    moved = naming.split_off(
-        chain.known,
+    moved = books.gather(
         chain.state,
         dishes,
         np.concatenate(rows),
         np.array(seq, dtype=np.int64),
         np.array(home, dtype=np.int64),
         np.array(weight, dtype=float),
+        chain.known.prior,
     )
     return chain._replace(state=moved), tuple(after)
 
@@ -263,7 +264,7 @@ def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
 def _bring_back(chain: Chain, keys: Collection[int]) -> Chain:
     for key in chain.aside.ids.tolist():
         if key in keys:
-            state, aside = regroup.bring_back(chain.state, chain.aside, key, None, chain.known.prior)
+            state, aside = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
             chain = chain._replace(state=state, aside=aside)
     return chain
 
@@ -519,7 +520,9 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
         if home in chain.known.ids:  # it was named
             known = naming.put_in(chain.known, home, action.row, naming.owner_of(chain.known, home))
             chain = _changed(chain, known)
-        state = naming.put_back(chain.known, chain.state, action.row, action.seq, place, share * place.weight, live)
+        state = books.put_back(
+            chain.state, action.row, action.seq, place, share * place.weight, live, chain.known.prior
+        )
         back.append(chain._replace(state=state))
     found = at_position(past, action.seq)
     if found is not None:
@@ -537,11 +540,11 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> 
             known = naming.without_subclasses(known, slot)
         return _changed(chain, known)
     if into in chain.state.ids:
-        return chain._replace(state=sampler.withdraw(chain.known, chain.state, row, -1, into, 0.0))
+        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
     return chain
 
 
-def _place(stream: Stream, number: int, action: Labelling) -> naming.Seat | None:
+def _place(stream: Stream, number: int, action: Labelling) -> books.Seat | None:
     """Where a labelled instance may sit again in one chain; None if what held it has gone."""
     chain, home, seat = stream.chains[number], action.subclass[number], action.seats[number]
     if home in chain.state.ids:
@@ -557,7 +560,7 @@ def _place(stream: Stream, number: int, action: Labelling) -> naming.Seat | None
 def _changed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to known classes that have changed; their number is the same."""
     frozen = densities(known)
-    state = sampler.refresh_classes(chain.state, chain.known, known, frozen)
+    state = books.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 

@@ -16,8 +16,9 @@ from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
 from stream_osr.engine.telling import Telling
 from stream_osr.model import step as sampler
+from stream_osr.model.aside import Aside, nobody_aside
+from stream_osr.model.books import seat_classes
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.regroup import Aside, nobody_aside
 from stream_osr.model.restaurant import StreamState
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import Books, Shares
@@ -290,19 +291,5 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
 
 
 def _seat_known(chain: Chain, lasting: float) -> Chain:
-    known, franchise = chain.known, chain.state.franchise
-    seats = known.size * min(1.0, lasting / known.size.sum())
-    n = len(seats)
-    tables = franchise._replace(
-        table_dish=np.arange(n),
-        table_group=np.zeros(n, np.int64),
-        table_live=np.zeros(n, np.int64),
-        table_residual=seats.copy(),
-        table_mass=seats.copy(),
-        table_founder=np.zeros(n),
-        seated=seats[None].copy(),
-        menu=franchise.menu + 1.0,
-        total=franchise.total + n,
-        extent=np.array([len(franchise.menu), n]),
-    )
-    return chain._replace(state=chain.state._replace(franchise=tables))
+    size = chain.known.size
+    return chain._replace(state=seat_classes(chain.state, size * min(1.0, lasting / size.sum())))

@@ -20,12 +20,12 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.past import remembered
 from stream_osr.engine.state import Chain, Past, Stream
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.aside import Aside, nobody_aside, only_aside
 from stream_osr.model.blas import one_thread
 from stream_osr.model.dishes import empty_dishes, means_and_scales
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import Statistics, both, of_slots, pour, statistics_of
 from stream_osr.model.prior import DIAGONAL, Prior
-from stream_osr.model.regroup import Aside, nobody_aside, only_aside
 from stream_osr.model.transfer import Passage, class_of, move_in, passage, restate
 from stream_osr.trained import TrainedModel
 
