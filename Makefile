@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults check golden golden-compare accuracy format clean
+.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -49,6 +49,9 @@ test-long: $(VENV)/.dev   ## run the tests that take minutes
 
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
 	$(BIN)/pytest -n 0 tests/kafka/faults
+
+mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
+	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
 check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .

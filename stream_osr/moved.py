@@ -21,7 +21,7 @@ _ROOMS = (
     (
         "stream_osr.hdp",
         "stream_osr.model",
-        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior regroup "
+        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior "
         "restaurant scatter space terms training",
     ),
     ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
@@ -70,6 +70,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",
     "stream_osr.hdp.gaussian_tied": "stream_osr.model.gaussian.tied",
     "stream_osr.hdp.glance": "stream_osr.model.predictive",
+    "stream_osr.hdp.regroup": "stream_osr.model.books",
     "stream_osr.hdp.stream": "stream_osr.model.step",
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
     "stream_osr.persistence": "stream_osr.archive",

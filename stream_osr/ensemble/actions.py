@@ -12,7 +12,7 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.lifecycle import Subclass
-from stream_osr.model.naming import Seat
+from stream_osr.model.books import Seat
 
 MOST = 100
 """Actions that can be taken back; older ones stay."""

@@ -9,8 +9,9 @@ import numpy as np
 
 from stream_osr.discovery.lifecycle import Changes, Lifecycle, Subclass
 from stream_osr.ensemble.past import Past, relabel, reseat
-from stream_osr.model import regroup
+from stream_osr.model import books
 from stream_osr.model import step as sampler
+from stream_osr.model.aside import Aside, bring_back, nobody_aside
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.moving import moved
 from stream_osr.model.restaurant import StreamState
@@ -66,7 +67,7 @@ class Chain(NamedTuple):
     frozen: Densities
     state: StreamState
     life: Lifecycle
-    aside: regroup.Aside
+    aside: Aside
     guard: Guard | None = None
 
     def after(self, state: StreamState, lives: Mapping[int, Subclass]) -> Chain:
@@ -164,33 +165,19 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 
 
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
-    chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), regroup.nobody_aside(known.prior))
+    chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), nobody_aside(known.prior))
     return _seat_known(chain, lasting)
 
 
 def _seat_known(chain: Chain, lasting: float) -> Chain:
-    known, franchise = chain.known, chain.state.franchise
-    seats = known.size * min(1.0, lasting / known.size.sum())
-    n = len(seats)
-    tables = franchise._replace(
-        table_dish=np.arange(n),
-        table_group=np.zeros(n, np.int64),
-        table_live=np.zeros(n, np.int64),
-        table_residual=seats.copy(),
-        table_mass=seats.copy(),
-        table_founder=np.zeros(n),
-        seated=seats[None].copy(),
-        menu=franchise.menu + 1.0,
-        total=franchise.total + n,
-        extent=np.array([len(franchise.menu), n]),
-    )
-    return chain._replace(state=chain.state._replace(franchise=tables))
+    size = chain.known.size
+    return chain._replace(state=books.seat_classes(chain.state, size * min(1.0, lasting / size.sum())))
 
 
 def refreshed(chain: Chain, known: Known) -> Chain:
     """Carry a chain over to known classes that have changed, or become more."""
     frozen = densities(known)
-    state = sampler.refresh_classes(chain.state, chain.known, known, frozen)
+    state = books.refresh_classes(chain.state, frozen)
     return chain._replace(known=known, frozen=frozen, state=state)
 
 
@@ -198,7 +185,7 @@ def awake(chain: Chain, keys: Collection[int]) -> Chain:
     """Put those of the subclasses that are set aside on the menu again."""
     for key in chain.aside.ids.tolist():
         if key in keys:
-            state, aside = regroup.bring_back(chain.state, chain.aside, key, None, chain.known.prior)
+            state, aside = bring_back(chain.state, chain.aside, key, None, chain.known.prior)
             chain = chain._replace(state=state, aside=aside)
     return chain
 

@@ -12,12 +12,11 @@ from stream_osr.discovery.lifecycle import without_row
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, at_position, rewrite
-from stream_osr.model import naming
-from stream_osr.model import step as sampler
+from stream_osr.model import books, naming
+from stream_osr.model.aside import withdraw_aside
+from stream_osr.model.books import Seat
 from stream_osr.model.known import Known, learn_labelled
-from stream_osr.model.naming import Seat
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.regroup import withdraw_aside
 
 
 class Earlier(NamedTuple):
@@ -61,8 +60,8 @@ def _learn(chain: Chain, number: int, rows: Sequence[Labelled], parameters: Para
         if earlier is not None:
             weight = 0.5 ** ((state.seen - earlier.batch_seq) / parameters.half_life)
             home = int(earlier.subclass[number])
-            seat = naming.seat_of(before, state, earlier.seq, home, weight)
-            state = sampler.withdraw(before, state, row, earlier.seq, home, weight)
+            seat = books.seat_of(state, earlier.seq, home, weight)
+            state = books.withdraw(state, row, earlier.seq, home, weight, before.prior)
             life = without_row(life, home, earlier.seq)
             if home in aside.ids:
                 aside = withdraw_aside(aside, home, row, before.prior)
@@ -99,7 +98,7 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> 
             known = naming.without_subclasses(known, slot)
         return refreshed(chain, known)
     if into in chain.state.ids:
-        return chain._replace(state=sampler.withdraw(chain.known, chain.state, row, -1, into, 0.0))
+        return chain._replace(state=books.withdraw(chain.state, row, -1, into, 0.0, chain.known.prior))
     return chain
 
 
@@ -119,7 +118,8 @@ def seat_again(
                 owner = naming.owner_of(chain.known, home)
                 chain = refreshed(chain, naming.put_in(chain.known, home, action.row, owner))
             weight = share * place.weight
-            state = naming.put_back(chain.known, chain.state, action.row, action.seq, place, weight, live)
+            prior = chain.known.prior
+            state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
     found = at_position(past, action.seq)

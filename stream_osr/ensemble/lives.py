@@ -17,7 +17,7 @@ from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Past, members, remembered, since
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model import regroup
+from stream_osr.model.aside import only_aside
 from stream_osr.model.background import Background
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, part_if_two, served
 from stream_osr.model.step import BatchResult
@@ -234,7 +234,7 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     state, aside = bound(chain.known, state, chain.aside, emerged, active)
     if len(aside.ids) > most_aside:
         kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
-        aside = regroup.only_aside(aside, lifecycle.best_supported(chain.life, kept, {}, kept, most_aside))
+        aside = only_aside(aside, lifecycle.best_supported(chain.life, kept, {}, kept, most_aside))
     life, ended = lifecycle.forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state

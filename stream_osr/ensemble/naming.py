@@ -16,7 +16,7 @@ from stream_osr.discovery.lifecycle import Subclass
 from stream_osr.ensemble.actions import Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, all_seats, at_position, rewrite
-from stream_osr.model import naming
+from stream_osr.model import books, naming
 from stream_osr.model.dishes import log_predictives, means_and_scales
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
@@ -93,7 +93,7 @@ def _split_off(
         subclass[number, at] = chain.state.next_id
         after.append(chunk._replace(subclass=subclass))
     places = np.array(seq, dtype=np.int64), np.array(home, dtype=np.int64), np.array(weight, dtype=float)
-    moved = naming.split_off(chain.known, chain.state, dishes, np.concatenate(rows), *places)
+    moved = books.gather(chain.state, dishes, np.concatenate(rows), *places, chain.known.prior)
     return chain._replace(state=moved), tuple(after)
 
 

@@ -12,7 +12,7 @@ from stream_osr.discovery.lifecycle import HELD_WITH
 from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.ensemble.naming import let_go
 from stream_osr.ensemble.past import Past, follow_moves, relabel, remember
-from stream_osr.model import regroup
+from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import distances, nearby
 from stream_osr.model.restaurant import StreamState
@@ -161,9 +161,9 @@ def _keep_identities(seated: Seated) -> Seated:
         others = sizes[target] - count
         older, younger = (target, key) if target < key or others > count else (key, target)
         if key in sizes:
-            state = regroup.join(state, older, younger, chain.known.prior)
+            state = books.merge(state, older, younger, chain.known.prior)
         else:
-            state = regroup.rename(state, target, older)
+            state = books.rename(state, target, older)
         result, sizes = _renamed(result, younger, older), sizes_of(state)
         changes = changes.then(IdentityChanges({younger: older}))
     changes = changes._replace(moved=(result.moved, result.moved_to))

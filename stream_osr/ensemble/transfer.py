@@ -14,11 +14,11 @@ from stream_osr.config import Label
 from stream_osr.discovery.lifecycle import Subclass
 from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.past import Past, remembered
+from stream_osr.model.aside import Aside, nobody_aside, only_aside
 from stream_osr.model.dishes import empty_dishes, means_and_scales
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.marginal import Statistics, both, of_slots, pour, statistics_of
 from stream_osr.model.prior import Prior
-from stream_osr.model.regroup import Aside, nobody_aside, only_aside
 from stream_osr.model.transfer import Passage, class_of, move_in, restate
 from stream_osr.trained import TrainedModel
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.aside import Aside, bring_back, set_aside
+from stream_osr.model.books import hold, merge, rename, slot_of, split, tables_of
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import both, log_ratios_together, of_rows, of_slots, statistics_of
 from stream_osr.model.parting import part
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.regroup import Aside, bring_back, join, rename, separate, set_aside, slot_of, tables_of
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.step import hold
 from stream_osr.model.strangers import Strangers
 
 LEAST_PART = 4
@@ -30,7 +30,7 @@ def bound(
 ) -> tuple[StreamState, Aside]:
     """Hold exactly these subclasses on the menu; set those aside that are not active and have no table."""
     off = (held - set(active)).difference(served(state))
-    return set_aside(hold(known, state, held), aside, off)
+    return set_aside(hold(state, held), aside, off)
 
 
 def join_if_same(
@@ -70,7 +70,7 @@ def join_if_same(
         return None
     if best < len(others):
         other = int(state.ids[others[best]])
-        return join(state, min(key, other), max(key, other), prior), aside, other
+        return merge(state, min(key, other), max(key, other), prior), aside, other
     other = int(aside.ids[there[best - len(others)]])
     state, aside = bring_back(state, aside, other, key, prior)
     return rename(state, other, min(key, other)), aside, other
@@ -98,8 +98,8 @@ def part_if_two(
     if smaller is None:
         return None
     held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
-    state = hold(known, state, {*held, key})  # all of its tables may go with the smaller part
-    return separate(state, key, rows[smaller], seqs[smaller], known.prior), smaller
+    state = hold(state, {*held, key})  # all of its tables may go with the smaller part
+    return split(state, key, rows[smaller], seqs[smaller], known.prior), smaller
 
 
 class Gathered(NamedTuple):
@@ -123,7 +123,7 @@ def gather(known: Known, state: StreamState, some: Strangers) -> Gathered:
             gathered.absorbed.append(key)
             continue
         parts.append(state.next_id)
-        state = separate(state, key, some.rows[own], some.seqs[own], prior)
+        state = split(state, key, some.rows[own], some.seqs[own], prior)
         gathered.left.append(key)
     if (~on_menu).any():
         alone = Aside(np.array([new]), of_rows(homogeneous(some.rows[~on_menu]), prior))
@@ -131,5 +131,5 @@ def gather(known: Known, state: StreamState, some: Strangers) -> Gathered:
     else:
         state = rename(state, parts[0], new)
     for other in parts[1:]:
-        state = join(state, new, other, prior)
+        state = merge(state, new, other, prior)
     return gathered._replace(state=state)

@@ -16,11 +16,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from stream_osr.model.background import NARROWEST, Background, gain, log_density, squares
+from stream_osr.model.books import slot_of
 from stream_osr.model.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
 from stream_osr.model.known import Known
 from stream_osr.model.marginal import Statistics, log_marginals, statistics_of
 from stream_osr.model.prior import TIED, homogeneous
-from stream_osr.model.regroup import slot_of
 from stream_osr.model.restaurant import StreamState
 
 SIZES = (8, 16)

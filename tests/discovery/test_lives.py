@@ -26,8 +26,9 @@ from stream_osr.engine import Chain, Stream
 from stream_osr.ensemble.chain import Followed, IdentityChanges
 from stream_osr.ensemble.lives import _join_same
 from stream_osr.ensemble.past import relabel, remembered, reseat
-from stream_osr.model import regroup
-from stream_osr.model.marginal import statistics_of
+from stream_osr.model import aside as aside_room
+from stream_osr.model import books
+from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
@@ -203,7 +204,7 @@ def as_dict(chain: Chain, measure: Callable) -> dict[int, np.ndarray]:
 def test_joined_and_parted_again(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
-    state = regroup.join(two.state, older, younger, prior)
+    state = books.merge(two.state, older, younger, prior)
     lives = {key: life for key, life in two.life.subclasses.items() if key != younger}
     joined = two._replace(state=state, life=two.life._replace(subclasses=lives))
     check_chain(joined, n_classes)
@@ -213,14 +214,14 @@ def test_joined_and_parted_again(two):
     assert seated[older] == pytest.approx(seated_before[older] + seated_before[younger])
     # the younger one's guests of the window, as a subclass of their own
     dish = two.state.franchise.table_dish[two.state.window.table] - n_classes
-    mine = dish == regroup.slot_of(two.state, younger)
+    mine = dish == books.slot_of(two.state, younger)
     assert mine.sum() >= 8
     rows, seqs = two.state.window.rows[mine, :-1], two.state.window_seq[mine]
-    parted_state = regroup.separate(state, older, rows, seqs, prior)
+    parted_state = books.split(state, older, rows, seqs, prior)
     new = state.next_id
     parted = joined._replace(state=parted_state)
     check_chain(parted, n_classes)
-    at = regroup.slot_of(parted_state, new)
+    at = books.slot_of(parted_state, new)
     assert parted_state.dishes.size[at] == mine.sum()
     assert as_dict(parted, lambda s: s.dishes.size)[older] == sizes[older] - mine.sum()
     np.testing.assert_allclose(parted_state.dishes.matrix[at, -1, :-1], rows.sum(axis=0), atol=1e-9)
@@ -233,27 +234,25 @@ def test_set_aside_and_brought_back(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
     state = two.state
-    at = regroup.slot_of(state, older)
+    at = books.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
-    aside = regroup.Aside(
-        np.array([older, 900]), regroup.both(statistics, statistics_of(state.dishes, np.array([0])))
-    )
+    aside = aside_room.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
     # as if it had been set aside, and came back into the younger one
-    rest = regroup.join(state, younger, older, prior)
-    before = int(rest.dishes.size[regroup.slot_of(rest, younger)])
-    back, left = regroup.bring_back(rest, aside, older, younger, prior)
+    rest = books.merge(state, younger, older, prior)
+    before = int(rest.dishes.size[books.slot_of(rest, younger)])
+    back, left = aside_room.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
-    assert int(back.dishes.size[regroup.slot_of(back, older)]) == before + statistics.size[0]
+    assert int(back.dishes.size[books.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
-    alone, left = regroup.bring_back(back, left, 900, None, prior)
+    alone, left = aside_room.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
-    slot = regroup.slot_of(alone, 900)
-    assert regroup.tables_of(alone)[slot] == 0
+    slot = books.slot_of(alone, 900)
+    assert books.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=two.life._replace(subclasses={})), n_classes)
-    away, kept = regroup.set_aside(alone, left, {900})
+    away, kept = aside_room.set_aside(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
     assert 900 not in away.ids
@@ -263,11 +262,11 @@ def test_set_aside_and_brought_back(two):
 def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
-    at = regroup.slot_of(two.state, key)
-    aside = regroup.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    at = books.slot_of(two.state, key)
+    aside = aside_room.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
-    less = regroup.withdraw_aside(aside, key, row[:-1], prior)
+    less = aside_room.withdraw_aside(aside, key, row[:-1], prior)
     assert less.statistics.size[0] == aside.statistics.size[0] - 1
     np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
     assert homogeneous(row[None, :-1])[0] == pytest.approx(row)
@@ -296,7 +295,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
     seqs, rows, keys = remembered(stream.past, 0, key)
     half = np.arange(len(seqs)) % 2 == 0
-    state = regroup.separate(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
+    state = books.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
     parts = {
         one: life._replace(
@@ -332,7 +331,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     stream = model.value.stream
     chain = stream.chains[0]
     older, younger = largest(chain)
-    state = regroup.join(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
+    state = books.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
     lives = {key: life for key, life in chain.life.subclasses.items() if key != younger}
     stream = stream._replace(
         chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
@@ -349,7 +348,7 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     parted = model.value.stream
     check_stream(parted)
     check_statistics(parted)
-    slots = [regroup.slot_of(parted.state, key) for key in (older, split.new_id)]
+    slots = [books.slot_of(parted.state, key) for key in (older, split.new_id)]
     means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
     spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
     assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
@@ -363,7 +362,7 @@ def test_exemplars_are_the_most_typical_of_the_rows_that_are_kept(returned):
     chain = model.value.stream.chains[0]
     for key, life in chain.life.subclasses.items():
         if life.emerged and key in chain.state.ids:
-            slot = regroup.slot_of(chain.state, key)
+            slot = books.slot_of(chain.state, key)
             mean = chain.state.dishes.matrix[slot, -1, :-1] / chain.state.dishes.size[slot]
             named = exemplars(chain.state.dishes, slot, life.kept, chain.known)
             distance = dict(zip(life.kept.keys, np.linalg.norm(life.kept.rows - mean, axis=1), strict=True))
