@@ -15,16 +15,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import begin, step
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.snapshots import Snapshots
-
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import save_trained
 from stream_osr_connectors import MemorySink
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
+from stream_osr_kafka.run.models import ModelFile
+from stream_osr_kafka.run.partition import begin, step
+from stream_osr_kafka.run.snapshots import Snapshots
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.boundaries import Boundary
 from tests.archives.story import (
     ARGUMENTS,
     DECODE,

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.partition import Partition, step
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors import MemorySink, MemorySource
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.loop import Checkpoint, Sinks, run
+from stream_osr_kafka.run.partition import Partition, step
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
 
 CENTRES = {
     "left": (0.0, 0.0),
