@@ -1293,7 +1293,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> OpenSetRecognizer:
         """Load what :meth:`save` wrote. Nothing in the file is executed."""
-        return cls.from_state(read_archive(path, "recognizer"))
+        return cls.from_state(read_archive(path, "recognizer"), str(path))
 
     def as_state(self) -> dict[str, Any]:
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
@@ -1317,7 +1317,9 @@ class OpenSetRecognizer(MiniBatchClassifier):
         return {**self.as_state(), "trained": None, "fingerprint": self.trained.fingerprint}
 
     @classmethod
-    def from_stream_state(cls, trained: TrainedModel, state: Mapping[str, Any]) -> OpenSetRecognizer:
+    def from_stream_state(
+        cls, trained: TrainedModel, state: Mapping[str, Any], name: str = "the saved recognizer"
+    ) -> OpenSetRecognizer:
         """Make the recognizer that :meth:`stream_state` described, over the trained model that it had.
 
         Raises
@@ -1330,11 +1332,11 @@ class OpenSetRecognizer(MiniBatchClassifier):
                 f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
                 f"{trained.fingerprint[:12]}; give the model that it was saved with"
             )
-        return cls.from_state({**state, "trained": trained})
+        return cls.from_state({**state, "trained": trained}, name)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> OpenSetRecognizer:
-        """Make the recognizer that :meth:`as_state` described.
+    def from_state(cls, state: Mapping[str, Any], name: str = "the saved recognizer") -> OpenSetRecognizer:
+        """Make the recognizer that :meth:`as_state` described; ``name`` is what an error calls it.
 
         Raises
         ------
@@ -1343,7 +1345,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         """
         try:
             model = cls(**state["arguments"])
-            check_recognizer(state, model._parameters)
+            check_recognizer(state, model._parameters, name)
             model.counters = Counter(state["counters"])
             model._training = None if state["training"] is None else TrainingSet.from_state(state["training"])
             model._trained, model._stream = state["trained"], state["stream"]
@@ -1352,7 +1354,7 @@ class OpenSetRecognizer(MiniBatchClassifier):
         except (LookupError, TypeError, ValueError) as error:
             told = printable(str(error), 300)
             raise PersistenceError(
-                f"the saved recognizer cannot be used ({told}); was it saved by another version of stream-osr?"
+                f"{name} cannot be used ({told}); was it saved by another version of stream-osr?"
             ) from error
         if model._training is None and model._trained is not None:
             model._trained.tell_unguarded()
