@@ -172,6 +172,12 @@ def messages(rows: Sequence[Sequence[float]], begin: int) -> list[Message]:
     ]
 
 
+def ask(model: OpenSetRecognizer, emerged: Sequence[int]) -> None:
+    """Name what has emerged first, and label an instance that was decided."""
+    model.promote(emerged[:1], "named")
+    model.learn_label("k70", "left")
+
+
 def go_on_serving(partition: Partition, rows: Sequence[Sequence[float]], begin: int) -> dict[str, Any]:
     """Let a partition take two micro-batches more."""
     out: dict[str, Any] = {"decisions": [], "events": []}

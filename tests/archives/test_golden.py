@@ -107,6 +107,8 @@ def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     snapshot = Snapshots(tmp_path, keep=2).read(*PLACE, place.lineage, place.at, model.trained)
     assert snapshot is not None
     assert snapshot.model.value.stream is not None
+    assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
+    assert [type(action).__name__ for action in snapshot.model.value.stream.actions] == ["Promotion", "Labelling"]
     shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location
     assert shared, "what lies beside is not copied"
     partition = Partition(
