@@ -135,10 +135,6 @@ def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen
         need(count == parameters.chains, "Stream.chains", f"of {count}", f"{parameters.chains}: chains")
     count = len(stream["odds"]["excess"])
     need(count in (len(SHIFTS), len(MORE_SHIFTS)), "Odds.excess", f"of {count}", f"{len(SHIFTS)}, {len(MORE_SHIFTS)}")
-    window = len(stream["chains"][0]["state"]["window_seq"])
-    need(
-        window <= parameters.window, "StreamState.window_seq", f"of {window}", f"{parameters.window} at most: window"
-    )
     waiting = stream["waiting"]["decisions"]
     most = parameters.decision_delay
     need(len(waiting) <= most, "Waiting.decisions", f"of {len(waiting)}", f"{most} at most: decision_delay")
