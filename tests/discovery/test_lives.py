@@ -309,7 +309,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
     followed = _join_same(Followed(apart, past, IdentityChanges(), grown, {}, state), new)
-    assert followed.joined == {new: key}
+    assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), past=followed.past)
     check_stream(joined)
