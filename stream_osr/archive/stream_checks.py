@@ -199,7 +199,7 @@ def _stream(form: Form) -> None:
         need(begin == start, "Waiting.decisions[0].seq", begin, f"{start}: seen without those that wait")
     need(sum(form["decided"]) == start, "Stream.decided", f"{sum(form['decided'])} together", f"{start}")
     in_range(waiting["responsible"], len(chains[0]["known"]["ids"]), "Waiting.responsible")
-    _remembered(past, chains)
+    _remembered(past, first)
     for name, chunk_ids in (("subclass", waiting["subclass"]), *(("past", chunk["subclass"][0]) for chunk in past)):
         in_range(chunk_ids, first["next_id"], f"Stream.{name} identities")
     numbers = [action["number"] for action in form["actions"]]
@@ -217,31 +217,17 @@ def _stream(form: Form) -> None:
     need(form["telling"]["seen"] <= seen, "Telling.seen", form["telling"]["seen"], f"at most {seen}")
 
 
-def _remembered(past: Sequence[Form], chains: Sequence[Form]) -> None:
+def _remembered(past: Sequence[Form], state: Form) -> None:
     """Remembered batches follow each other up to the last instance; who is in the window is the same there."""
-    state = chains[0]["state"]
-    guest = {seq: at for at, seq in enumerate(state["window_seq"].tolist())}
-    sits = [_subclass_of_guests(chain) for chain in chains]
+    rows = dict(zip(state["window_seq"].tolist(), state["window"]["rows"], strict=True))
     for number, chunk in enumerate(past):
         end = chunk["seq"] + len(chunk["keys"])
         following = past[number + 1]["seq"] if number + 1 < len(past) else state["seen"]
         need(end == following, f"Stream.past[{number}]", f"up to {end}", f"up to {following}: no gap to what follows")
-        for place in range(len(chunk["keys"])):
-            at = guest.get(chunk["seq"] + place)
-            if at is None:
-                continue
-            same = np.array_equal(state["window"]["rows"][at, :-1], chunk["rows"][place])
+        for place, row in enumerate(chunk["rows"]):
+            other = rows.get(chunk["seq"] + place)
+            same = other is None or np.array_equal(other[:-1], row)
             need(same, f"Stream.past[{number}].rows[{place}]", "another", "the row that is in the window")
-            for chain, here, there in zip(chains, sits, chunk["subclass"][:, place].tolist(), strict=True):
-                fits = here[at] == there or (here[at] < 0 and there not in chain["state"]["ids"])
-                need(fits, f"Stream.past[{number}].subclass[:, {place}]", there, f"{here[at]}, as in the window")
-
-
-def _subclass_of_guests(chain: Form) -> list[int]:
-    """Emerging subclass that each guest of the window sits in, -1: none."""
-    state = chain["state"]
-    slots = state["franchise"]["table_dish"][state["window"]["table"]] - len(chain["known"]["size"])
-    return [int(key) for key in np.where(slots >= 0, np.append(state["ids"], -1)[np.maximum(slots, -1)], -1)]
 
 
 def _action(action: Form, all_chains: Sequence[Form], labels: Sequence[Any]) -> None:

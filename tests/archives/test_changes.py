@@ -59,9 +59,9 @@ _FREE = {
         Arrived.row Background.mean Evidence.row Known.broad References.rows Space.center Statistics.matrix
     """,
     WHICH: """
-        Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Promotion.lives Promotion.subclasses
-        References.group References.log_density Seat.alone Stream.actions Stream.decided StreamState.next_id
-        Subclass.muted Waiting.responsible Waiting.subclass
+        Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass Promotion.lives
+        Promotion.subclasses References.group References.log_density Seat.alone Stream.actions Stream.decided
+        StreamState.ids StreamState.next_id Subclass.muted Waiting.responsible Waiting.subclass
     """,
 }
 FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}
