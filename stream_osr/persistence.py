@@ -20,6 +20,7 @@ from stream_osr import engine
 from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
+from stream_osr.engine.written import OF, TO
 from stream_osr.errors import PersistenceError
 from stream_osr.model import (
     background,
@@ -85,7 +86,6 @@ _RECORDS: dict[str, type[Any]] = {
         events.NamingUndone,
         engine.Arrived,
         engine.Evidence,
-        engine.Past,
         engine.Waiting,
         engine.Chain,
         engine.Guard,
@@ -107,7 +107,8 @@ _RECORDS: dict[str, type[Any]] = {
         TrainingReport,
         TrainedModel,
     )
-}
+} | {"Past": engine.Decided}
+_NAMES = {record: name for name, record in _RECORDS.items()}
 
 
 class _Writer:
@@ -136,16 +137,19 @@ class _Writer:
             name = f"a{len(self.arrays)}"
             self.arrays[name] = value
             return self._shared(value, {"array": name})
-        kind = type(value).__name__
-        if _RECORDS.get(kind) is type(value):
+        kind = type(value)
+        if kind in _NAMES:
             names = value._fields if hasattr(value, "_fields") else [f.name for f in fields(value)]
-            return self._shared(value, {"record": kind, "values": {n: self.tree(getattr(value, n)) for n in names}})
+            held = TO[kind](value) if kind in TO else {name: getattr(value, name) for name in names}
+            tree = {"record": _NAMES[kind], "values": {name: self.tree(v) for name, v in held.items()}}
+            return self._shared(value, tree)
         if isinstance(value, tuple | list):
             return {type(value).__name__: [self.tree(v) for v in value]}
         if isinstance(value, Mapping):
             return {"dict": [[self.tree(k), self.tree(v)] for k, v in value.items()]}
         raise PersistenceError(
-            f"{value!r} of type {kind} cannot be saved; use str, int or float for keys, times and feature names"
+            f"{value!r} of type {kind.__name__} cannot be saved; use str, int or float for keys, times and feature "
+            "names"
         )
 
     def _shared(self, value: Any, tree: dict[str, Any]) -> dict[str, Any]:
@@ -170,8 +174,8 @@ class _Reader:
         if "array" in tree:
             out = self._arrays[tree["array"]]
         elif "record" in tree:
-            record = _RECORDS[tree["record"]]
-            out = record(**{name: self.value(v) for name, v in tree["values"].items()})
+            name, held = tree["record"], {name: self.value(v) for name, v in tree["values"].items()}
+            out = OF[name](held) if name in OF else _RECORDS[name](**held)
         elif "tuple" in tree:
             return tuple(self.value(v) for v in tree["tuple"])
         elif "list" in tree:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -203,7 +203,7 @@ def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any,
     return tuple(key for key in turns if key is not nothing)[:EXEMPLARS]
 
 
-def _latest(subclass: Subclass) -> Sequence[Any]:
+def _latest(subclass: Subclass) -> Iterable[Any]:
     if not subclass.recent and subclass.kept is not None:
         return subclass.kept.keys
     return [member.moment.key for member in reversed(subclass.recent)]

@@ -49,6 +49,15 @@ class Member(NamedTuple):
     batch: int
 
 
+MEMBER = np.dtype([("seq", "i8"), ("t", "O"), ("key", "O"), ("p_unknown", "f8"), ("batch", "i8")])
+"""A `Member` in a column."""
+
+
+def as_members(column: np.ndarray) -> tuple[Member, ...]:
+    """Read a column of ``MEMBER``."""
+    return tuple(Member(Moment(seq, t, key), p_unknown, batch) for seq, t, key, p_unknown, batch in column.tolist())
+
+
 class Move(NamedTuple):
     """A member that was re-seated: from one subclass to another, -1: to or from a known class."""
 

@@ -7,6 +7,7 @@ from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
+from stream_osr.engine.past import Decided, Past
 from stream_osr.engine.promises import expected_recall
 from stream_osr.engine.state import (
     Arrived,
@@ -14,7 +15,6 @@ from stream_osr.engine.state import (
     Following,
     Guard,
     Menu,
-    Past,
     Stream,
     Waiting,
     expect_known,
@@ -28,6 +28,7 @@ __all__ = [
     "Arrived",
     "Batch",
     "Chain",
+    "Decided",
     "Evidence",
     "Following",
     "Glance",

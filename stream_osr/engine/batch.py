@@ -19,10 +19,10 @@ from stream_osr.engine.guard import Guarded, follow_balance, rename
 from stream_osr.engine.identities import Kept, keep_identities
 from stream_osr.engine.naming import let_go
 from stream_osr.engine.opened import with_references
-from stream_osr.engine.past import follow_moves, relabel, remember
+from stream_osr.engine.past import Decided, follow_moves, relabel, remember
 from stream_osr.engine.promises import follow_recall, keep_promise
 from stream_osr.engine.signals import count_outliers, follow_known, follow_unknown, tally
-from stream_osr.engine.state import Arrived, Chain, Past, Stream, references_of
+from stream_osr.engine.state import Arrived, Chain, Stream, references_of
 from stream_osr.engine.telling import sum_up, tell_within_budgets
 from stream_osr.engine.waiting import most_probable, release_ready, rename_waiting, subclasses_told, wait
 from stream_osr.labels import unknown_label
@@ -132,7 +132,7 @@ def _seat_batch(
         past = relabel(past, number, one.joined)
     _, times, keys = zip(*arrived, strict=True)
     seats = np.array([result.subclass for result in results])
-    chunk = Past(rows, keys, times, first, seats, probabilities[:, -1])
+    chunk = Decided(rows, keys, times, first, seats, probabilities[:, -1])
     seated = [chain._replace(state=one.state) for chain, one in zip(stream.chains, kept, strict=True)]
     if guarded is not None:
         seated = [chain._replace(guard=one.guard) for chain, one in zip(seated, guarded, strict=True)]

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
+from stream_osr.discovery.lifecycle import Subclass, as_members, begin_emerged, leave
 from stream_osr.engine.followed import Followed, Parted
-from stream_osr.engine.past import members, reseat, since
-from stream_osr.engine.state import Chain, Past
+from stream_osr.engine.past import Past, members, places, reseat, since
+from stream_osr.engine.state import Chain
 from stream_osr.model import regroup
 from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, squares
 from stream_osr.model.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
@@ -82,7 +82,7 @@ def stands_out(
     subclass: Subclass,
     chain: Chain,
     number: int,
-    past: tuple[Past, ...],
+    past: Past,
     background: Background,
     least: float,
 ) -> bool:
@@ -105,9 +105,8 @@ def stands_out(
         return True  # a width that is given says nothing
     recent, state = since(past, subclass.first.seq), chain.state
     one = statistics_of(state.dishes, np.array([regroup.slot_of(state, key)]))
-    settled, others = _settled(chain, background), 0
-    for chunk in recent:
-        others += int((chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key).sum())
+    there = _strangers(recent, number, _settled(chain, background), least)
+    others = int((recent.subclass[number, there] != key).sum())
     size = int(one.size[0])
     odds = float(restaurant_odds(chain, size, np.array(size + others)))
     return gain(one, background, chain.known) + odds > MARGIN + GAIN * size
@@ -126,10 +125,12 @@ def find_core(followed: Followed, background: Background, least: float) -> Follo
         p_unknown of a stranger at least.
     """
     settled = _settled(followed.chain, background)
-    if not followed.past or not len(_of_chunk(followed.past[-1], 0, settled, least)):
+    past = followed.past
+    at = _strangers(past, 0, settled, least)[-MOST:]
+    arrived = np.flatnonzero(past.seq + at >= past.batches[-1])[-ASKED:] if len(at) else at
+    if not len(arrived):
         return followed
-    strangers = _strangers(followed.past, settled, least)
-    arrived = np.flatnonzero(strangers.seqs >= followed.past[-1].seq)[-ASKED:]
+    strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])
     core = _densest(strangers, arrived, followed.chain, background)
     if core is None:
         return followed
@@ -147,29 +148,11 @@ def _settled(chain: Chain, background: Background) -> np.ndarray:
     return np.array([*told, *chain.aside.ids.tolist()], np.int64)
 
 
-def _of_chunk(chunk: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
-    """Places of the strangers in a batch, as chain ``number`` sees them."""
-    seat = chunk.subclass[number]
-    unknown = np.flatnonzero((chunk.p_unknown >= least) & (seat >= 0))
-    return unknown[~np.isin(seat[unknown], settled)] if len(unknown) else unknown
-
-
-def _strangers(past: tuple[Past, ...], settled: np.ndarray, least: float) -> Strangers:
-    found: list[tuple[Past, np.ndarray]] = []
-    count = 0
-    for chunk in reversed(past):
-        places = _of_chunk(chunk, 0, settled, least)
-        if len(places):
-            found.append((chunk, places))
-            count += len(places)
-            if count >= MOST:
-                break
-    found.reverse()
-    return Strangers(
-        np.concatenate([chunk.seq + places for chunk, places in found])[-MOST:],
-        np.concatenate([chunk.rows[places] for chunk, places in found])[-MOST:],
-        np.concatenate([chunk.subclass[0, places] for chunk, places in found])[-MOST:],
-    )
+def _strangers(past: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
+    """Places of the strangers among remembered instances, as chain ``number`` sees them."""
+    seat = past.subclass[number]
+    unknown = np.flatnonzero((past.p_unknown >= least) & (seat >= 0))
+    return unknown[~np.isin(seat[unknown], settled)]
 
 
 def _densest(strangers: Strangers, arrived: np.ndarray, chain: Chain, background: Background) -> np.ndarray | None:
@@ -314,8 +297,7 @@ def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Fol
         state = regroup.rename(state, parts[0], new)
     for part in parts[1:]:
         state = regroup.join(state, new, part, prior)
-    came = [member for member in members(past, seqs) if member is not None]
-    lives[new] = begin_emerged(came)
+    lives[new] = begin_emerged(as_members(members(past, places(past, seqs))))
     past = reseat(past, 0, seqs, new)
     changes = followed.changes
     gone = set(joined)

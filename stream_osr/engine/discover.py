@@ -22,6 +22,7 @@ from stream_osr.discovery.lifecycle import (
     Member,
     Move,
     Subclass,
+    as_members,
     best_supported,
     estimate_new_classes,
     forget,
@@ -30,11 +31,11 @@ from stream_osr.discovery.lifecycle import (
     unite,
     worth_telling,
 )
-from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
+from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
 from stream_osr.engine.cores import find_core, least_unknown, stands_out
 from stream_osr.engine.followed import Followed, Parted
-from stream_osr.engine.past import all_seats, members, relabel, remembered, reseat, since
-from stream_osr.engine.state import Chain, Past, Stream
+from stream_osr.engine.past import Past, members, places, relabel, remembered, reseat, sampled, since
+from stream_osr.engine.state import Chain, Stream
 from stream_osr.model import regroup
 from stream_osr.model import step as sampler
 from stream_osr.model.background import Background
@@ -68,15 +69,14 @@ def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tup
     known = repeat(None) if before is None else before
     with one_thread():
         measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
-        seats = all_seats(stream.past, len(chains))
         views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
-        return find_new_classes(views, measured, seats, stream.labels), measured
+        return find_new_classes(views, measured, stream.past.subclass, stream.labels), measured
 
 
 def follow_subclasses(
     chain: Chain,
     number: int,
-    past: tuple[Past, ...],
+    past: Past,
     decisions: Sequence[Decision],
     result: sampler.BatchResult,
     joined: dict[int, int],
@@ -120,14 +120,10 @@ def follow_subclasses(
         if key in sizes
     ]
     served = set(chain.state.ids[regroup.tables_of(chain.state) > 0].tolist())
-    latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
-    moves = [
-        Move(was, now, member)
-        for was, now, member in zip(
-            result.moved_from.tolist(), result.moved_to.tolist(), members(latest, result.moved), strict=True
-        )
-        if member is not None
-    ]
+    at = places(past, result.moved)
+    there = at >= 0
+    was, now = result.moved_from[there].tolist(), result.moved_to[there].tolist()
+    moves = [Move(*move) for move in zip(was, now, as_members(members(past, at[there])), strict=True)]
 
     least = least_unknown(unknown_share)
 
@@ -140,12 +136,10 @@ def follow_subclasses(
         return _keep_within_bounds(followed, parameters.max_subclasses, 0)
     if background is not None:
         followed = find_core(followed, background, least)
-        past, changes = followed.past, followed.changes
-        latest = since(past, latest[0].seq) if latest else latest
     chain = followed.chain
-    chain = chain._replace(life=_sample(chain.life, changes, past, latest, result))
+    chain = chain._replace(life=_sample(chain.life, followed.changes, followed.past, result))
     followed = followed._replace(chain=chain)
-    for key in (*changes.emerged, *changes.grew):
+    for key in (*followed.changes.emerged, *followed.changes.grew):
         followed = _join_same(followed, key)
     for key in _to_try(followed):
         followed = _part(followed, key)
@@ -164,25 +158,23 @@ def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
         lives[older] = unite(first, second)
 
 
-def _sample(
-    life: Lifecycle, changes: Changes, past: tuple[Past, ...], latest: tuple[Past, ...], result: sampler.BatchResult
-) -> Lifecycle:
+def _sample(life: Lifecycle, changes: Changes, past: Past, result: sampler.BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
     lives = dict(life.subclasses)
     for key in changes.emerged:
-        lives[key] = lives[key]._replace(kept=keep(*remembered(past, 0, key)))
-    if not latest:
+        lives[key] = lives[key]._replace(kept=keep(*sampled(past, remembered(past, 0, key))))
+    if not len(past.keys):
         return life._replace(subclasses=lives)
-    seat = np.concatenate([chunk.subclass[0] for chunk in latest])
-    seqs = latest[0].seq + np.arange(len(seat))
-    mixed = priority(seqs)
+    latest = since(past, int(min([past.batches[-1], *result.moved])))
+    seat = latest.subclass[0]
+    mixed = priority(latest.seq + np.arange(len(seat)))
     touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
     for key in sorted((touched - set(changes.emerged)) & lives.keys()):
         kept = lives[key].kept
         if kept is not None:
             kept = without(kept, result.moved[result.moved_from == key])
             if wanted(kept, mixed[seat == key]).any():
-                kept = offer(kept, *remembered(latest, 0, key))
+                kept = offer(kept, *sampled(latest, remembered(latest, 0, key)))
             lives[key] = lives[key]._replace(kept=kept)
     return life._replace(subclasses=lives)
 
@@ -255,11 +247,11 @@ def _part(followed: Followed, key: int) -> Followed:
     chain, prior = followed.chain, followed.chain.known.prior
     lives, state = dict(chain.life.subclasses), chain.state
     life = lives[key]
-    seqs, rows, keys = remembered(followed.past, 0, key)
+    seqs, rows, keys = sampled(followed.past, remembered(followed.past, 0, key))
     if life.kept is not None:
         more = ~among(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
-        keys = (*keys, *only(life.kept, more).keys)
+        keys = np.concatenate([keys, life.kept.keys[more]])
     smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior, chain.known.location)
     if smaller is None:
         tried = life._replace(tried_size=_sizes(chain)[key])
@@ -269,8 +261,7 @@ def _part(followed: Followed, key: int) -> Followed:
     state = sampler.hold(chain.known, state, {*held, key})  # all of its tables may go with the smaller part
     state = regroup.separate(state, key, rows[smaller], seqs[smaller], prior)
     sizes = {one: int(state.dishes.size[regroup.slot_of(state, one)]) for one in (key, new)}
-    own = keep(seqs[smaller], rows[smaller], [keys[at] for at in np.flatnonzero(smaller)])
-    rest = keep(seqs[~smaller], rows[~smaller], [keys[at] for at in np.flatnonzero(~smaller)])
+    own, rest = (keep(seqs[at], rows[at], keys[at]) for at in (smaller, ~smaller))
     lives[new] = _of_part(life, sizes[new], sum(sizes.values()), own)._replace(recent=())
     lives[key] = _of_part(life, sizes[key], sum(sizes.values()), rest)
     return followed._replace(

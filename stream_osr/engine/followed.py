@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.discovery.lifecycle import Changes, Subclass
-from stream_osr.engine.state import Chain, Past
+from stream_osr.engine.past import Past
+from stream_osr.engine.state import Chain
 from stream_osr.model.restaurant import StreamState
 
 
@@ -44,7 +45,7 @@ class Followed(NamedTuple):
     """
 
     chain: Chain
-    past: tuple[Past, ...]
+    past: Past
     joined: dict[int, int]
     parted: dict[int, Parted]
     changes: Changes

@@ -20,8 +20,8 @@ from stream_osr.engine.discover import describe, estimate_anew
 from stream_osr.engine.evidence import widen
 from stream_osr.engine.following import class_shifts, without_class
 from stream_osr.engine.opened import with_references
-from stream_osr.engine.past import all_seats, at_position, rewrite
-from stream_osr.engine.state import Chain, Past, Stream, Waiting
+from stream_osr.engine.past import Past, began, places, remembered, unshared
+from stream_osr.engine.state import Chain, Stream, Waiting
 from stream_osr.errors import InvalidSubclass, NothingToUndo
 from stream_osr.model import naming as naming
 from stream_osr.model import regroup
@@ -144,7 +144,7 @@ def counterparts(stream: Stream, keys: Sequence[int]) -> tuple[tuple[int, ...], 
     Those of whose remembered instances more than half sit in them in the first chain; of one without a remembered
     instance the place of its mean decides. There may be none.
     """
-    seats = all_seats(stream.past, len(stream.chains))
+    seats = stream.past.subclass
     inside = np.isin(seats[0], keys)
     found = [tuple(keys)]
     for number in range(1, len(stream.chains)):
@@ -190,32 +190,18 @@ def _with_counterparts(
 
 
 def _split_off(
-    first: Chain, chain: Chain, number: int, past: tuple[Past, ...], key: int, parameters: Parameters
-) -> tuple[Chain, tuple[Past, ...]]:
+    first: Chain, chain: Chain, number: int, past: Past, key: int, parameters: Parameters
+) -> tuple[Chain, Past]:
     """Gather the instances of a subclass of the first chain, wherever another chain seats them."""
     state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
     dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
-    rows, seq, home, weight = [np.zeros((0, chain.known.prior.n_features))], [], [], []
-    after = []
-    for chunk in past:
-        at = np.flatnonzero((chunk.subclass[0] == key) & ~np.isin(chunk.subclass[number], chain.known.ids))
-        subclass = chunk.subclass.copy()
-        rows.append(chunk.rows[at])
-        seq.extend((chunk.seq + at).tolist())
-        home.extend(subclass[number, at].tolist())
-        weight.extend([0.5 ** ((state.seen - chunk.seq) / parameters.half_life)] * len(at))
-        subclass[number, at] = chain.state.next_id
-        after.append(chunk._replace(subclass=subclass))
-    moved = naming.split_off(
-        chain.known,
-        chain.state,
-        dishes,
-        np.concatenate(rows),
-        np.array(seq, dtype=np.int64),
-        np.array(home, dtype=np.int64),
-        np.array(weight, dtype=float),
-    )
-    return chain._replace(state=moved), tuple(after)
+    at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
+    home = past.subclass[number, at]
+    weight = [0.5 ** ((state.seen - first) / parameters.half_life) for first in began(past, at).tolist()]
+    moved = naming.split_off(chain.known, chain.state, dishes, past.rows[at], past.seq + at, home, np.array(weight))
+    past = unshared(past)
+    past.subclass[number, at] = chain.state.next_id
+    return chain._replace(state=moved), past
 
 
 def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[int, ...]:
@@ -250,7 +236,7 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
 
 def _awake(stream: Stream, keys: Sequence[int]) -> Stream:
     """Put those that are set aside on the menu again, and in the other chains what stands for them."""
-    seats = all_seats(stream.past, len(stream.chains))
+    seats = stream.past.subclass
     inside = np.isin(seats[0], keys)
     woken = [set(keys)]
     for number, chain in enumerate(stream.chains[1:], start=1):
@@ -296,12 +282,13 @@ def _life(stream: Stream, number: int, key: int) -> Subclass:
     known = stream.chains[number].life.subclasses.get(key)
     if known is not None:
         return known
-    moments = [
-        ev.Moment(chunk.seq + int(at), chunk.times[at], chunk.keys[at])
-        for chunk in stream.past
-        for at in np.flatnonzero(chunk.subclass[number] == key)
-    ] or [ev.Moment(stream.state.seen - 1, None, None)]
-    return Subclass(moments[0], moments[-1])
+    past = stream.past
+    at = remembered(past, number, key)
+    if not len(at):
+        now = ev.Moment(stream.state.seen - 1, None, None)
+        return Subclass(now, now)
+    first, last = (ev.Moment(past.seq + end, past.times[end], past.keys[end]) for end in at[[0, -1]].tolist())
+    return Subclass(first, last)
 
 
 def _lives(chain: Chain, keys: Sequence[int]) -> dict[int, Subclass]:
@@ -334,12 +321,9 @@ def _adopt(stream: Stream, number: int, keys: Sequence[int], j: int) -> Chain:
     """Make these subclasses of one chain subclasses of class j."""
     chain = stream.chains[number]
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
-    inside = [np.isin(chunk.subclass[number], keys) for chunk in stream.past]
-    nothing = np.zeros((0, chain.known.prior.n_features))
-    rows = np.concatenate([nothing, *(c.rows[own] for c, own in zip(stream.past, inside, strict=True))])
-    key = [c.subclass[number][own] for c, own in zip(stream.past, inside, strict=True)]
+    inside = np.isin(stream.past.subclass[number], keys)
+    rows, held_by = stream.past.rows[inside], stream.past.subclass[number, inside]
     known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
-    held_by = np.concatenate([np.zeros(0, np.int64), *key])
     ranks = known.ranks.copy()
     ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, float(known.size[j] - before))
     lives = {key: life for key, life in chain.life.subclasses.items() if key not in keys}
@@ -383,34 +367,24 @@ def _undo_promotion(stream: Stream, action: Promotion) -> Stream:
     return _renumber(stream._replace(chains=tuple(chains), past=past), names)
 
 
-def _give_back(
-    chain: Chain, number: int, past: tuple[Past, ...], action: Promotion, j: int
-) -> tuple[Chain, tuple[Past, ...]]:
+def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int) -> tuple[Chain, Past]:
     """Give the subclasses of one chain back; guests at their tables go with them."""
     known, state = chain.known, chain.state
     keys = [key for key in action.subclasses[number] if key in known.ids]
     window = state.window
-    places = [at_position(past, seq) for seq in state.window_seq.tolist()]
+    place = places(past, state.window_seq)
     tables = action.tables[number]
     sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
-    sits = np.array(
-        [
-            sat.get(seq, -1) if place is None else past[place[0]].subclass[number, place[1]]
-            for seq, place in zip(state.window_seq.tolist(), places, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
+    sits = np.where(place < 0, then, np.append(past.subclass[number], -1)[place])
     home = _homes(chain, tables, keys, sits, j)
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
         known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
-    for i in np.flatnonzero((np.isin(sits, keys) | (goes >= 0)) & ~member):
-        if (place := places[i]) is not None:
-            chunk, at = place
-            subclass = past[chunk].subclass[:, at].copy()
-            subclass[number] = goes[i]
-            past = rewrite(past, chunk, at, past[chunk].keys[at], subclass)
+    goes_now = (np.isin(sits, keys) | (goes >= 0)) & ~member & (place >= 0)
+    past = unshared(past)
+    past.subclass[number, place[goes_now]] = goes[goes_now]
     size = known.dishes.size[naming.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
@@ -457,7 +431,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     return home
 
 
-def let_go(past: tuple[Past, ...], chains: Sequence[Chain], results: Sequence[sampler.BatchResult]) -> list[Chain]:
+def let_go(past: Past, chains: Sequence[Chain], results: Sequence[sampler.BatchResult]) -> list[Chain]:
     """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
 
     Parameters
@@ -473,14 +447,11 @@ def let_go(past: tuple[Past, ...], chains: Sequence[Chain], results: Sequence[sa
     for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
         known = chain.known
         if known.named:
-            for seq in result.moved.tolist():
-                place = at_position(past, seq)
-                if place is None:
-                    continue
-                chunk, at = place
-                key = int(past[chunk].subclass[number, at])
+            at = places(past, result.moved)
+            for place in at[at >= 0].tolist():
+                key = int(past.subclass[number, place])
                 if key in known.named:
-                    known = naming.take_out(known, key, past[chunk].rows[at], naming.owner_of(known, key))
+                    known = naming.take_out(known, key, past.rows[place], naming.owner_of(known, key))
         out.append(chain if known is chain.known else _changed(chain, known))
     return out
 
@@ -493,7 +464,7 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
     if action.seq >= 0:
         woken = zip(stream.chains, action.subclass, strict=True)
         stream = stream._replace(chains=tuple(_bring_back(chain, {home}) for chain, home in woken))
-    names, past = stream.known.ids, stream.past
+    names = stream.known.ids
     j = stream.labels.index(action.label) if action.label in stream.labels else -1
     row = action.row
     if j >= 0 and action.shift is not None:
@@ -505,13 +476,13 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
     stream = _renumber(stream._replace(chains=chains), names)
     if action.seq < 0:
         return stream
-    places = [_place(stream, number, action) for number in range(len(chains))]
+    found = [_place(stream, number, action) for number in range(len(chains))]
     window = stream.state.window_seq
     first = min([stream.state.seen - parameters.window, *window[:1].tolist()])
-    live = action.seq >= first and all(place is not None and place.live for place in places)
+    live = action.seq >= first and all(place is not None and place.live for place in found)
     share = 0.5 ** ((stream.state.seen - action.seen) / parameters.half_life)
     back = []
-    for number, (chain, place) in enumerate(zip(chains, places, strict=True)):
+    for number, (chain, place) in enumerate(zip(chains, found, strict=True)):
         if place is None:
             back.append(chain)
             continue
@@ -521,10 +492,10 @@ def _undo_label(stream: Stream, action: Labelling, parameters: Parameters) -> St
             chain = _changed(chain, known)
         state = naming.put_back(chain.known, chain.state, action.row, action.seq, place, share * place.weight, live)
         back.append(chain._replace(state=state))
-    found = at_position(past, action.seq)
-    if found is not None:
-        subclass = [-1 if place is None else key for key, place in zip(action.subclass, places, strict=True)]
-        past = rewrite(past, *found, action.key, subclass)
+    past = unshared(stream.past)
+    if (at := int(places(past, np.array(action.seq)))) >= 0:
+        subclass = [-1 if place is None else key for key, place in zip(action.subclass, found, strict=True)]
+        past.keys[at], past.subclass[:, at] = action.key, subclass
     return stream._replace(chains=tuple(back), past=past)
 
 

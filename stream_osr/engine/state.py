@@ -14,6 +14,7 @@ from stream_osr.discovery.lifecycle import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
+from stream_osr.engine.past import Past, nothing_past
 from stream_osr.engine.telling import Telling
 from stream_osr.model import step as sampler
 from stream_osr.model.known import Densities, Known
@@ -35,21 +36,6 @@ class Arrived(NamedTuple):
     row: np.ndarray
     t: float | None
     key: Any
-
-
-class Past(NamedTuple):
-    """A decided batch, kept for labels that come late.
-
-    Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
-    p_unknown as it was at once, (b,).
-    """
-
-    rows: np.ndarray
-    keys: tuple[Any, ...]
-    times: tuple[float | None, ...]
-    seq: int
-    subclass: np.ndarray
-    p_unknown: np.ndarray
 
 
 class Guard(NamedTuple):
@@ -211,7 +197,7 @@ class Stream(NamedTuple):
     labels: tuple[Label, ...]
     chains: tuple[Chain, ...]
     odds: Odds
-    past: tuple[Past, ...]
+    past: Past
     waiting: Waiting
     decided: tuple[int, ...]
     drift: Drift
@@ -269,7 +255,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=tuple(chains),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=(),
+        past=nothing_past(len(chains), trained.known.prior.n_features),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),

@@ -17,8 +17,8 @@ from stream_osr.discovery.lifecycle import Subclass
 from stream_osr.engine.discover import estimate_anew
 from stream_osr.engine.naming import adopt
 from stream_osr.engine.opened import with_references
-from stream_osr.engine.past import remembered
-from stream_osr.engine.state import Chain, Past, Stream
+from stream_osr.engine.past import Decided, Past, read, remembered, written
+from stream_osr.engine.state import Chain, Stream
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.blas import one_thread
 from stream_osr.model.dishes import empty_dishes, means_and_scales
@@ -59,7 +59,8 @@ def carry_over(
     with one_thread():
         way = find_way(its, trained)
         opened = opened_since(its, earlier, trained.labels)
-        past = tuple(_moved(chunk, way, len(stream.chains)) for chunk in earlier.past)
+        moved = [_moved(batch, way, len(stream.chains)) for batch in written(earlier.past)]
+        past = read(moved, len(stream.chains), trained.known.prior.n_features)
         taken = [
             _take_over(number, its, earlier, trained, chain, way, opened, past)
             for number, chain in enumerate(stream.chains)
@@ -67,7 +68,7 @@ def carry_over(
         alive = [[*_carried(one.chain), *(key for keys in one.named for key in keys)] for one in taken]
         stream = stream._replace(
             chains=tuple(one.chain for one in taken),
-            past=tuple(_only(chunk, alive) for chunk in past),
+            past=_only(past, alive),
             signals=earlier.signals,
             drift=start_drift(0, trained.known.prior.n_features),  # positions begin with the next batch
         )
@@ -149,16 +150,16 @@ def _made_since(its: TrainedModel, earlier: Stream, number: int, j: int) -> np.n
     return np.asarray(slots[made])
 
 
-def _moved(chunk: Past, way: Passage, n_chains: int) -> Past:
+def _moved(batch: Decided, way: Passage, n_chains: int) -> Decided:
     """Put remembered instances into the new coordinates, and their seats into the new chains."""
-    seats = chunk.subclass[np.arange(n_chains) % len(chunk.subclass)]
-    return chunk._replace(rows=chunk.rows @ way.matrix + way.offset, subclass=seats)
+    seats = batch.subclass[np.arange(n_chains) % len(batch.subclass)]
+    return batch._replace(rows=batch.rows @ way.matrix + way.offset, subclass=seats)
 
 
-def _only(chunk: Past, alive: Sequence[Sequence[int]]) -> Past:
+def _only(past: Past, alive: Sequence[Sequence[int]]) -> Past:
     """Forget the seats in subclasses that were left behind."""
-    there = np.array([np.isin(own, keys) for own, keys in zip(chunk.subclass, alive, strict=True)])
-    return chunk._replace(subclass=np.where(there, chunk.subclass, -1))
+    there = np.array([np.isin(own, keys) for own, keys in zip(past.subclass, alive, strict=True)])
+    return past._replace(subclass=np.where(there, past.subclass, -1))
 
 
 def _carried(chain: Chain) -> list[int]:
@@ -191,7 +192,7 @@ def _take_over(
     fresh: Chain,
     way: Passage,
     opened: Sequence[Label],
-    past: tuple[Past, ...],
+    past: Past,
 ) -> _Taken:
     """Carry one chain over to a fresh one."""
     source = number % len(earlier.chains)
@@ -248,11 +249,11 @@ def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
     return life._replace(kept=life.kept._replace(rows=life.kept.rows @ way.matrix + way.offset))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, past: Sequence[Past]) -> np.ndarray:
+def _rows_of(key: int, number: int, life: Subclass | None, past: Past) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)
-    return np.ascontiguousarray(remembered(past, number, key)[1][-MOST_ROWS:])
+    return np.asarray(past.rows[remembered(past, number, key)[-MOST_ROWS:]])
 
 
 def _mean_of(statistics: Statistics, prior: Prior) -> np.ndarray:

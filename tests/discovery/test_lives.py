@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import compress
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
 from stream_osr.engine.discover import Followed, _join_same
-from stream_osr.engine.past import relabel, remembered, reseat
+from stream_osr.engine.past import relabel, remembered, reseat, sampled, written
 from stream_osr.model import regroup
 from stream_osr.model.marginal import statistics_of
 from stream_osr.model.prior import homogeneous
@@ -54,7 +53,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in stream.past:
+    for chunk in written(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
@@ -292,14 +291,12 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     stream = model._stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
-    seqs, rows, keys = remembered(stream.past, 0, key)
+    seqs, rows, keys = sampled(stream.past, remembered(stream.past, 0, key))
     half = np.arange(len(seqs)) % 2 == 0
     state = regroup.separate(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
     parts = {
-        one: life._replace(
-            announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], list(compress(keys, mine)))
-        )
+        one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
         for one, mine in ((key, ~half), (new, half))
     }
     lives = {**chain.life.subclasses, **parts}
