@@ -19,7 +19,7 @@ import numpy as np
 from stream_osr import engine
 from stream_osr.atomic import why_irreplaceable, write_whole
 from stream_osr.decision import Decision
-from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, signals
+from stream_osr.discovery import drift, events, life, lives, rate, reservoir, signals
 from stream_osr.engine.written import OF, TO
 from stream_osr.errors import PersistenceError
 from stream_osr.model import (
@@ -56,9 +56,9 @@ _RECORDS: dict[str, type[Any]] = {
         space.Space,
         restaurant.StreamState,
         terms.Terms,
-        lifecycle.Lifecycle,
-        lifecycle.Subclass,
-        lifecycle.Member,
+        lives.Lifecycle,
+        life.Subclass,
+        life.Member,
         reservoir.Reservoir,
         marginal.Statistics,
         regroup.Aside,

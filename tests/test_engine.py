@@ -21,7 +21,7 @@ from stream_osr.engine import (
     learn_evidence,
     open_stream,
 )
-from stream_osr.engine.past import Decided, nothing_past, read, recall, remember, unshared, written
+from stream_osr.engine.past import Decided, read, recall, remember, unshared, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 
@@ -270,11 +270,11 @@ def chunk(seq: int, *keys: Any) -> Decided:
 def test_the_latest_instance_of_a_key_is_recalled():
     past = read((chunk(0, "a", "b", "a", ("a", "b")), chunk(4, "c", None, "b", 7)), 1, 2)
     assert [recall(past, key) for key in ("a", "b", ("a", "b"), 7, 7.0, "d", None)] == [2, 6, 3, 7, 7, -1, -1]
-    assert recall(nothing_past(1, 2), "a") == -1
+    assert recall(read((), 1, 2), "a") == -1
 
 
 def test_batches_wholly_beyond_the_horizon_are_dropped():
-    past = nothing_past(1, 2)
+    past = read((), 1, 2)
     for b in range(5):
         past = remember(past, chunk(4 * b, *"wxyz"), 8)
         assert past.batches.tolist() == [4 * b - 4, 4 * b][-(b + 1) :]
@@ -285,7 +285,7 @@ def test_batches_wholly_beyond_the_horizon_are_dropped():
 
 
 def test_an_older_past_stays_what_it_was_whoever_goes_on_from_it():
-    pasts = [nothing_past(1, 2)]
+    pasts = [read((), 1, 2)]
     for b in range(40):
         pasts.append(remember(pasts[-1], chunk(4 * b, *"wxyz"), 30))
     before = [repr(written(past)) for past in pasts]

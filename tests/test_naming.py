@@ -20,7 +20,7 @@ from stream_osr import (
 )
 from stream_osr.engine import Past
 from stream_osr.engine.naming import counterparts
-from stream_osr.engine.past import nothing_past, read, remembered, written
+from stream_osr.engine.past import read, remembered, written
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
 from stream_osr.model.naming import restated
@@ -240,7 +240,7 @@ def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
     remembered = counterparts(model._stream, [key])
-    assert counterparts(model._stream._replace(past=nothing_past(4, 2)), [key]) == remembered
+    assert counterparts(model._stream._replace(past=read((), 4, 2)), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):

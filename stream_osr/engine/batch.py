@@ -19,7 +19,7 @@ from stream_osr.engine.guard import Guarded, follow_balance, rename
 from stream_osr.engine.identities import Kept, keep_identities
 from stream_osr.engine.naming import let_go
 from stream_osr.engine.opened import with_references
-from stream_osr.engine.past import Decided, follow_moves, relabel, remember
+from stream_osr.engine.past import Decided, follow_moves, members, read, relabel, remember
 from stream_osr.engine.promises import follow_recall, keep_promise
 from stream_osr.engine.signals import count_outliers, follow_known, follow_unknown, tally
 from stream_osr.engine.state import Arrived, Chain, Stream, references_of
@@ -78,7 +78,7 @@ def close_batch(
     limited
         Floods of events are summed up (:mod:`stream_osr.engine.telling`).
     """
-    announced = {key for key, life in stream.life.subclasses.items() if life.emerged} if limited else set()
+    announced = set(stream.life.ids[stream.life.emerged].tolist()) if limited else set()
     with one_thread():
         stream, unknown_keys = learn_evidence(stream, evidence, parameters)
         if evidence:
@@ -133,6 +133,7 @@ def _seat_batch(
     _, times, keys = zip(*arrived, strict=True)
     seats = np.array([result.subclass for result in results])
     chunk = Decided(rows, keys, times, first, seats, probabilities[:, -1])
+    came = members(read((chunk,), len(seats), rows.shape[1]), np.arange(len(rows)))
     seated = [chain._replace(state=one.state) for chain, one in zip(stream.chains, kept, strict=True)]
     if guarded is not None:
         seated = [chain._replace(guard=one.guard) for chain, one in zip(seated, guarded, strict=True)]
@@ -145,7 +146,7 @@ def _seat_batch(
     for number, (chain, one) in enumerate(zip(seated, kept, strict=True)):
         followed.append(
             follow_subclasses(
-                chain, number, past, decisions, one.result, one.joined, parameters, trained.background, share
+                chain, number, past, came, one.result, one.joined, parameters, trained.background, share
             )
         )
         past = followed[-1].past

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from stream_osr.discovery.lifecycle import Subclass, as_members, begin_emerged, leave
+from stream_osr.discovery.life import leave
+from stream_osr.discovery.lifecycle import begin_emerged
+from stream_osr.discovery.lives import with_lives, without_lives
 from stream_osr.engine.followed import Followed, Parted
 from stream_osr.engine.past import Past, members, places, reseat, since
 from stream_osr.engine.state import Chain
@@ -79,7 +81,7 @@ def least_unknown(share: float) -> float:
 
 def stands_out(
     key: int,
-    subclass: Subclass,
+    first: int,
     chain: Chain,
     number: int,
     past: Past,
@@ -90,8 +92,8 @@ def stands_out(
 
     Parameters
     ----------
-    key, subclass
-        The candidate.
+    key, first
+        The candidate, and the position of its first member.
     chain, number
         The chain that it is in.
     past
@@ -103,7 +105,7 @@ def stands_out(
     """
     if chain.known.prior.covariance == TIED:
         return True  # a width that is given says nothing
-    recent, state = since(past, subclass.first.seq), chain.state
+    recent, state = since(past, first), chain.state
     one = statistics_of(state.dishes, np.array([regroup.slot_of(state, key)]))
     there = _strangers(recent, number, _settled(chain, background), least)
     others = int((recent.subclass[number, there] != key).sum())
@@ -142,10 +144,9 @@ def _settled(chain: Chain, background: Background) -> np.ndarray:
 
     One that noise has widened since it was announced is no home, and a muted one hides others.
     """
-    state, lives = chain.state, chain.life.subclasses.items()
-    broad = set(state.ids[is_broad(state.dishes, chain.known.prior, background)].tolist())
-    told = [key for key, one in lives if one.owned or (one.emerged and not one.muted and key not in broad)]
-    return np.array([*told, *chain.aside.ids.tolist()], np.int64)
+    state, life = chain.state, chain.life
+    broad = np.isin(life.ids, state.ids[is_broad(state.dishes, chain.known.prior, background)])
+    return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
 
 
 def _strangers(past: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
@@ -226,12 +227,13 @@ def _stands_out(group: np.ndarray, strangers: Strangers, chain: Chain) -> bool:
     mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
     if odds <= float(log_density(squares(own, mean[0], covariance[0]).sum(), len(group), covariance[0], 1.0)):
         return False
-    state, lives, seat = chain.state, chain.life.subclasses, strangers.seat[group]
+    state, seat = chain.state, strangers.seat[group]
+    told = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
     for at in np.flatnonzero(np.isin(state.ids, seat)):
         key = int(state.ids[at])
         inside = seat == key
         count, among = int(inside.sum()), int((strangers.seat == key).sum())
-        if lives[key].emerged or lives[key].muted or 2 * count < state.dishes.size[at]:
+        if key in told or 2 * count < state.dishes.size[at]:
             dish = keep_slots(state.dishes, np.array([at]))
             there = float(log_predictives(rows[inside], dish, known.prior).sum())
             odds = float(_together(np.flatnonzero(inside)[None], own, chain)[0]) - LOOKED
@@ -271,7 +273,7 @@ def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Fol
     """Make the core, and what else of the strangers is rather of it, a subclass that is announced."""
     chain, past = followed.chain, followed.past
     prior = chain.known.prior
-    state, lives = chain.state, dict(chain.life.subclasses)
+    state, life = chain.state, chain.life
     new = state.next_id
     state = state._replace(next_id=new + 1)
     seqs, rows, seat = strangers.seqs[core], strangers.rows[core], strangers.seat[core]
@@ -283,11 +285,11 @@ def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Fol
         if own.sum() == size:
             parts.append(key)
             joined = {was: new if now == key else now for was, now in joined.items()} | {key: new}
-            lives.pop(key, None)
+            life = without_lives(life, (key,))
             continue
         parts.append(state.next_id)
         state = regroup.separate(state, key, rows[own], seqs[own], prior)
-        lives[key] = leave(lives[key], seqs[own].tolist())
+        life = with_lives(life, {key: leave(life.subclasses[key], seqs[own].tolist())})
         if most < 0 or own.sum() > (seat == most).sum():
             most = key
     if (~on_menu).any():
@@ -297,13 +299,13 @@ def _announce(followed: Followed, strangers: Strangers, core: np.ndarray) -> Fol
         state = regroup.rename(state, parts[0], new)
     for part in parts[1:]:
         state = regroup.join(state, new, part, prior)
-    lives[new] = begin_emerged(as_members(members(past, places(past, seqs))))
+    life = begin_emerged(life, new, members(past, places(past, seqs)))
     past = reseat(past, 0, seqs, new)
     changes = followed.changes
     gone = set(joined)
     changes = type(changes)(*(tuple(key for key in kind if key not in gone) for kind in changes))
     return followed._replace(
-        chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
+        chain=chain._replace(state=state, life=life),
         past=past,
         joined=joined,
         parted=followed.parted | {new: Parted(most, seqs)},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -14,23 +14,21 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery import lifecycle
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.discovery.explain import exemplars, explain
+from stream_osr.discovery.life import Subclass, trend
 from stream_osr.discovery.lifecycle import (
     EXEMPLARS,
     HELD_WITH,
+    Arrivals,
     Changes,
-    Lifecycle,
-    Member,
-    Move,
-    Subclass,
-    as_members,
+    Moves,
+    OnMenu,
     best_supported,
     estimate_new_classes,
     forget,
     observe,
-    trend,
-    unite,
     worth_telling,
 )
+from stream_osr.discovery.lives import Lifecycle, places_of, united, with_lives
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
 from stream_osr.engine.cores import find_core, least_unknown, stands_out
 from stream_osr.engine.followed import Followed, Parted
@@ -77,7 +75,7 @@ def follow_subclasses(
     chain: Chain,
     number: int,
     past: Past,
-    decisions: Sequence[Decision],
+    arrived: np.ndarray,
     result: sampler.BatchResult,
     joined: dict[int, int],
     parameters: Parameters,
@@ -97,8 +95,8 @@ def follow_subclasses(
         Its number.
     past
         The remembered instances, those of the batch included.
-    decisions
-        The decisions of the batch.
+    arrived
+        The instances of the batch, shape (b,) of ``MEMBER``.
     result
         What the sampler found out.
     joined
@@ -110,28 +108,21 @@ def follow_subclasses(
     unknown_share
         Usual share of the stream that is unknown, or that of the batch if it is larger.
     """
-    lives = dict(chain.life.subclasses)
+    life, state = chain.life, chain.state
     for younger, older in joined.items():
-        _unite(lives, older, younger)
-    sizes = _sizes(chain)
-    arrivals = [
-        (key, Member(ev.Moment(d.seq, d.t, d.key), d.p_unknown, decisions[0].seq))
-        for key, d in zip(result.subclass.tolist(), decisions, strict=True)
-        if key in sizes
-    ]
-    served = set(chain.state.ids[regroup.tables_of(chain.state) > 0].tolist())
+        life = united(life, older, younger)
     at = places(past, result.moved)
     there = at >= 0
-    was, now = result.moved_from[there].tolist(), result.moved_to[there].tolist()
-    moves = [Move(*move) for move in zip(was, now, as_members(members(past, at[there])), strict=True)]
+    moves = Moves(result.moved_from[there], result.moved_to[there], members(past, at[there]))
+    menu = OnMenu(state.ids, state.dishes.size, regroup.tables_of(state) > 0)
 
     least = least_unknown(unknown_share)
 
-    def is_class(key: int, subclass: Subclass) -> bool:
-        return background is None or stands_out(key, subclass, chain, number, past, background, least)
+    def is_class(key: int, first: int) -> bool:
+        return background is None or stands_out(key, first, chain, number, past, background, least)
 
-    life, changes = observe(chain.life._replace(subclasses=lives), arrivals, moves, sizes, served, is_class)
-    followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, chain.state)
+    life, changes = observe(life, Arrivals(result.subclass, arrived), moves, menu, is_class)
+    followed = Followed(chain._replace(life=life), past, dict(joined), {}, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, parameters.max_subclasses, 0)
     if background is not None:
@@ -150,33 +141,23 @@ def _sizes(chain: Chain) -> dict[int, int]:
     return dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
 
 
-def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
-    """Let one life go on for two; either may be unknown here as yet."""
-    second = lives.pop(younger, None)
-    if second is not None:
-        first = lives.get(older) or Subclass(second.first, second.last)
-        lives[older] = unite(first, second)
-
-
 def _sample(life: Lifecycle, changes: Changes, past: Past, result: sampler.BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
-    lives = dict(life.subclasses)
-    for key in changes.emerged:
-        lives[key] = lives[key]._replace(kept=keep(*sampled(past, remembered(past, 0, key))))
-    if not len(past.keys):
-        return life._replace(subclasses=lives)
-    latest = since(past, int(min([past.batches[-1], *result.moved])))
-    seat = latest.subclass[0]
-    mixed = priority(latest.seq + np.arange(len(seat)))
-    touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
-    for key in sorted((touched - set(changes.emerged)) & lives.keys()):
-        kept = lives[key].kept
-        if kept is not None:
-            kept = without(kept, result.moved[result.moved_from == key])
-            if wanted(kept, mixed[seat == key]).any():
-                kept = offer(kept, *sampled(latest, remembered(latest, 0, key)))
-            lives[key] = lives[key]._replace(kept=kept)
-    return life._replace(subclasses=lives)
+    kept = life.kept.copy()
+    fresh = np.isin(life.ids, changes.emerged)
+    for at in np.flatnonzero(fresh):
+        kept[at] = keep(*sampled(past, remembered(past, 0, life.ids[at])))
+    if len(past.keys):
+        latest = since(past, int(min([past.batches[-1], *result.moved])))
+        seat = latest.subclass[0]
+        mixed = priority(latest.seq + np.arange(len(seat)))
+        touched = np.isin(life.ids, np.concatenate([result.subclass, result.moved_from, result.moved_to]))
+        for at in np.flatnonzero(touched & ~fresh & (life.kept != np.array(None))):
+            sample = without(kept[at], result.moved[result.moved_from == life.ids[at]])
+            if wanted(sample, mixed[seat == life.ids[at]]).any():
+                sample = offer(sample, *sampled(latest, remembered(latest, 0, life.ids[at])))
+            kept[at] = sample
+    return life._replace(kept=kept)
 
 
 def _join_same(followed: Followed, key: int) -> Followed:
@@ -187,22 +168,17 @@ def _join_same(followed: Followed, key: int) -> Followed:
     everything looks alike.
     """
     chain = followed.chain
-    state, aside, prior, lives = chain.state, chain.aside, chain.known.prior, chain.life.subclasses
-    if key not in lives or key not in state.ids:
+    state, aside, prior, life = chain.state, chain.aside, chain.known.prior, chain.life
+    if key not in life.ids or key not in state.ids:
         return followed  # it has been joined with another
     own = regroup.slot_of(state, key)
     large = bool(state.dishes.size[own] >= prior.n_features)
-
-    def may_be_it(other: int, size: int) -> bool:
-        return size >= prior.n_features and _emerged(lives, other) and (large or lives[other].dormant)
-
-    sizes = zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True)
-    others = [at for at, (other, size) in enumerate(sizes) if at != own and may_be_it(other, size)]
-    sizes = zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True)
-    there = [at for at, (other, size) in enumerate(sizes) if may_be_it(other, size)]
-    if not others and not there:
+    may_be_it = life.ids[(life.emerged | life.muted) & (large | life.dormant) & (life.ids != key)]
+    others = np.flatnonzero(np.isin(state.ids, may_be_it) & (state.dishes.size >= prior.n_features))
+    there = np.flatnonzero(np.isin(aside.ids, may_be_it) & (aside.statistics.size >= prior.n_features))
+    if not len(others) + len(there):
         return followed
-    compared = both(statistics_of(state.dishes, np.array(others, np.int64)), of_slots(aside.statistics, there))
+    compared = both(statistics_of(state.dishes, others), of_slots(aside.statistics, there.tolist()))
     ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior, chain.known.location)
     best = int(ratios.argmax())
     if ratios[best] <= 0.0:
@@ -215,15 +191,15 @@ def _join_same(followed: Followed, key: int) -> Followed:
         state = regroup.rename(state, other, older)
     else:
         state = regroup.join(state, older, younger, prior)
-    united = dict(lives)
-    _unite(united, older, younger)
-    united[older] = united[older]._replace(dormant=False)
+    lives = life.subclasses
+    life = united(life, older, younger)
+    life = life._replace(dormant=life.dormant & (life.ids != older))
     changes = Changes(*(tuple(one for one in kind if one != younger) for kind in followed.changes))
     if lives[older].dormant and not lives[older].muted:
         changes = changes._replace(recurred=(*changes.recurred, older))
     names = {younger: older}
     return followed._replace(
-        chain=chain._replace(state=state, aside=aside, life=chain.life._replace(subclasses=united)),
+        chain=chain._replace(state=state, aside=aside, life=life),
         past=relabel(followed.past, 0, names),
         joined={was: names.get(now, now) for was, now in followed.joined.items()} | names,
         parted={names.get(new, new): part for new, part in followed.parted.items()},
@@ -231,22 +207,18 @@ def _join_same(followed: Followed, key: int) -> Followed:
     )
 
 
-def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
-    return key in lives and (lives[key].emerged or lives[key].muted)
-
-
 def _to_try(followed: Followed) -> list[int]:
     """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
-    life, sizes = followed.chain.life, _sizes(followed.chain)
-    least = {key: max(2 * LEAST_PART, TRIED_AGAIN * life.subclasses[key].tried_size) for key in worth_telling(life)}
-    return [key for key in sorted(sizes.keys() & least) if sizes[key] >= least[key]]
+    life, state = followed.chain.life, followed.chain.state
+    size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.tried_size)
+    return sorted(life.ids[life.told_of & (size >= least)].tolist())
 
 
 def _part(followed: Followed, key: int) -> Followed:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, prior = followed.chain, followed.chain.known.prior
-    lives, state = dict(chain.life.subclasses), chain.state
-    life = lives[key]
+    state, life = chain.state, chain.life.subclasses[key]
     seqs, rows, keys = sampled(followed.past, remembered(followed.past, 0, key))
     if life.kept is not None:
         more = ~among(life.kept.seq, seqs)
@@ -254,18 +226,20 @@ def _part(followed: Followed, key: int) -> Followed:
         keys = np.concatenate([keys, life.kept.keys[more]])
     smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, prior, chain.known.location)
     if smaller is None:
-        tried = life._replace(tried_size=_sizes(chain)[key])
-        return followed._replace(chain=chain._replace(life=chain.life._replace(subclasses=lives | {key: tried})))
+        tried = np.where(chain.life.ids == key, _sizes(chain)[key], chain.life.tried_size)
+        return followed._replace(chain=chain._replace(life=chain.life._replace(tried_size=tried)))
     new = state.next_id
     held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
     state = sampler.hold(chain.known, state, {*held, key})  # all of its tables may go with the smaller part
     state = regroup.separate(state, key, rows[smaller], seqs[smaller], prior)
     sizes = {one: int(state.dishes.size[regroup.slot_of(state, one)]) for one in (key, new)}
     own, rest = (keep(seqs[at], rows[at], keys[at]) for at in (smaller, ~smaller))
-    lives[new] = _of_part(life, sizes[new], sum(sizes.values()), own)._replace(recent=())
-    lives[key] = _of_part(life, sizes[key], sum(sizes.values()), rest)
+    lives = {
+        new: _of_part(life, sizes[new], sum(sizes.values()), own)._replace(recent=()),
+        key: _of_part(life, sizes[key], sum(sizes.values()), rest),
+    }
     return followed._replace(
-        chain=chain._replace(state=state, life=chain.life._replace(subclasses=lives)),
+        chain=chain._replace(state=state, life=with_lives(chain.life, lives)),
         past=reseat(followed.past, 0, seqs[smaller], new),
         parted=followed.parted | {new: Parted(key, seqs[smaller])},
         changes=followed.changes._replace(grew=tuple(one for one in followed.changes.grew if one != key)),
@@ -282,18 +256,20 @@ def _of_part(life: Subclass, size: int, whole: int, kept: Reservoir) -> Subclass
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
-    lives, state = chain.life.subclasses, chain.state
-    sizes, n_classes = _sizes(chain), len(chain.known.size)
-    support = dict(zip(state.ids.tolist(), state.franchise.seated[0, n_classes:].tolist(), strict=True))
-    emerged = {key for key in sizes if _emerged(lives, key) and (lives[key].muted or sizes[key] >= HELD_WITH)}
-    active = best_supported(chain.life, emerged, support, sizes, most)
+    life, state, sizes = chain.life, chain.state, chain.state.dishes.size
+    at = places_of(life.ids, state.ids)
+    muted, told = (np.append(flag, False)[at] for flag in (life.muted, life.emerged))
+    held = np.flatnonzero(muted | (told & (sizes >= HELD_WITH)))
+    support = state.franchise.seated[0, len(chain.known.size) :]
+    active = best_supported(life, state.ids[held], support[held], sizes[held], most)
+    too_many = {*state.ids[held].tolist()} - active
     unserved = state.ids[regroup.tables_of(state) == 0].tolist()
-    state = sampler.hold(chain.known, state, emerged)
-    state, aside = regroup.set_aside(state, chain.aside, (emerged - active).intersection(unserved))
+    state = sampler.hold(chain.known, state, {*state.ids[held].tolist()})
+    state, aside = regroup.set_aside(state, chain.aside, too_many.intersection(unserved))
     if len(aside.ids) > most_aside:
-        kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
-        aside = regroup.only_aside(aside, best_supported(chain.life, kept, {}, kept, most_aside))
-    life, ended = forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
+        sizes = aside.statistics.size
+        aside = regroup.only_aside(aside, best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
+    life, ended = forget(life, np.concatenate([state.ids, aside.ids]))
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
     )
@@ -333,7 +309,7 @@ def tell(
     The chain, which remembers the Delta it told, and the events.
     """
     chain, changes = followed.chain, followed.changes
-    lives, state = chain.life.subclasses, followed.seated
+    state = followed.seated
     told: dict[str, Any] = {"batch": decisions[0].batch, "seq": decisions[-1].seq, "model": trained.fingerprint}
     events: list[ev.Event] = []
 
@@ -354,7 +330,7 @@ def tell(
     kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         for key in keys:
-            if key in lives:
+            if key in chain.life.ids:
                 events.append(kind(**describe(trained, labels, seated, key), **told))
     guard = chain.guard
     for key in followed.refuted:

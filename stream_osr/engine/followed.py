@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Changes, Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import Changes
 from stream_osr.engine.past import Past
 from stream_osr.engine.state import Chain
 from stream_osr.model.restaurant import StreamState

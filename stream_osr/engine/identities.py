@@ -45,11 +45,11 @@ def keep_identities(chain: Chain, state: StreamState, result: sampler.BatchResul
     joined: dict[int, int] = {}
     if not len(result.moved):
         return Kept(state, result, joined)
+    announced = set(chain.life.ids[chain.life.emerged].tolist())
     sizes = dict(zip(state.ids.tolist(), state.dishes.size.tolist(), strict=True))
     before = dict(zip(chain.state.ids.tolist(), chain.state.dishes.size.tolist(), strict=True))
     for key in np.unique(result.moved_from).tolist():
-        life = chain.life.subclasses.get(key)
-        if life is None or not life.emerged or sizes.get(key, 0) >= HELD_WITH:
+        if key not in announced or sizes.get(key, 0) >= HELD_WITH:
             continue
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:

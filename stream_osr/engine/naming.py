@@ -14,7 +14,8 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
-from stream_osr.discovery.lifecycle import Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables, record
 from stream_osr.engine.discover import describe, estimate_anew
 from stream_osr.engine.evidence import widen
@@ -264,8 +265,8 @@ def _told(trained: TrainedModel, stream: Stream) -> dict[str, Any]:
 
 def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
     first = stream.chains[0]
-    lives = {**first.life.subclasses, key: _life(stream, 0, key)}
-    return describe(trained, stream.labels, first._replace(life=first.life._replace(subclasses=lives)), key)
+    life = with_lives(first.life, {key: _life(stream, 0, key)})
+    return describe(trained, stream.labels, first._replace(life=life), key)
 
 
 def _estimate(
@@ -292,13 +293,14 @@ def _life(stream: Stream, number: int, key: int) -> Subclass:
 
 
 def _lives(chain: Chain, keys: Sequence[int]) -> dict[int, Subclass]:
-    return {key: chain.life.subclasses[key] for key in keys if key in chain.life.subclasses}
+    lives = chain.life.subclasses
+    return {key: lives[key] for key in keys if key in lives}
 
 
 def _set_muted(stream: Stream, number: int, keys: Sequence[int], *, muted: bool) -> Chain:
     chain = stream.chains[number]
     changed = {key: _life(stream, number, key)._replace(muted=muted) for key in keys if key in chain.state.ids}
-    return chain._replace(life=chain.life._replace(subclasses={**chain.life.subclasses, **changed}))
+    return chain._replace(life=with_lives(chain.life, changed))
 
 
 # Promotions, chain by chain
@@ -326,8 +328,7 @@ def _adopt(stream: Stream, number: int, keys: Sequence[int], j: int) -> Chain:
     known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
     ranks = known.ranks.copy()
     ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, float(known.size[j] - before))
-    lives = {key: life for key, life in chain.life.subclasses.items() if key not in keys}
-    life = chain.life._replace(subclasses=lives)
+    life = without_lives(chain.life, keys)
     return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
 
@@ -399,7 +400,7 @@ def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int)
         known = known._replace(ranks=ranks)
     moved = naming.give_back(known, state, keys, home, member, held)
     both = {**chain.life.subclasses, **lives}
-    life = chain.life._replace(subclasses=dict(sorted(both.items(), key=lambda item: item[1].first.seq)))
+    life = lifecycle(dict(sorted(both.items(), key=lambda item: item[1].first.seq)), chain.life.delta)
     return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
 
 

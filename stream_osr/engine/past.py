@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import MEMBER
+from stream_osr.discovery.life import MEMBER
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -109,12 +109,6 @@ class Past(NamedTuple):
         return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
-def nothing_past(n_chains: int, width: int) -> Past:
-    """Remember nothing: rows would be of this width."""
-    nobody = np.zeros(0, np.int64)
-    return Past(0, nobody, np.empty(0, object), np.zeros((n_chains, 0), np.int64), Room(0, width), 0)
-
-
 def written(past: Past) -> tuple[Decided, ...]:
     """Cut what is remembered into batches, as archives hold it."""
     ends = [*past.batches.tolist(), past.seq + len(past.keys)]
@@ -133,18 +127,15 @@ def written(past: Past) -> tuple[Decided, ...]:
 
 
 def read(batches: Sequence[Decided], n_chains: int, width: int) -> Past:
-    """Remember batches that :func:`written` has made."""
-    past = nothing_past(n_chains, width)
-    if not batches:
-        return past
-    keys = [key for batch in batches for key in batch.keys]
-    room = Room(len(keys), width)
-    room.claim(0, len(keys))
+    """Remember batches that :func:`written` has made; their rows are of this width."""
+    first = np.array([batch.seq for batch in batches], np.int64)
+    keys = objects([key for batch in batches for key in batch.keys])
+    subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
+    past = Past(int(first[0]) if batches else 0, first, keys, subclass, Room(len(keys), width), 0)
+    past.room.claim(0, len(keys))
     for batch in batches:
-        room.write(batch.seq - batches[0].seq, batch.rows, batch.times, batch.p_unknown)
-    subclass = np.concatenate([batch.subclass for batch in batches], axis=1)
-    first = np.array([batch.seq for batch in batches])
-    return Past(batches[0].seq, first, objects(keys), subclass, room, 0)
+        past.room.write(batch.seq - past.seq, batch.rows, batch.times, batch.p_unknown)
+    return past
 
 
 def remember(past: Past, batch: Decided, horizon: int) -> Past:
@@ -187,7 +178,7 @@ def began(past: Past, at: np.ndarray) -> np.ndarray:
 
 def members(past: Past, at: np.ndarray) -> np.ndarray:
     """Say of the instances at these places what lives remember of them, shape (n,) of ``MEMBER``."""
-    out = np.empty(len(at), MEMBER)
+    out = np.zeros(len(at), MEMBER)
     out["seq"], out["t"], out["key"] = past.seq + at, past.times[at], past.keys[at]
     out["p_unknown"], out["batch"] = past.p_unknown[at], began(past, at)
     return out

@@ -10,7 +10,8 @@ from stream_osr.config import Parameters
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, follow
 from stream_osr.discovery.explain import explain_move
-from stream_osr.discovery.lifecycle import Lifecycle, comes_as_usual
+from stream_osr.discovery.lifecycle import comes_as_usual
+from stream_osr.discovery.lives import Lifecycle
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.state import Chain, Stream
@@ -52,7 +53,7 @@ def follow_known(
         return stream.drift, []
     labels, state = stream.labels, stream.state
     accepted = probabilities.argmax(axis=1) < len(labels)
-    usual = [key for key, life in stream.life.subclasses.items() if explained and comes_as_usual(life, state.seen)]
+    usual = stream.life.ids[comes_as_usual(stream.life, state.seen) & explained]
     drift, alarms = follow(
         stream.drift,
         nearest,
@@ -160,8 +161,8 @@ def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signal
 
 def _never_emerged(ids: set[int], alive: set[int], life: Lifecycle) -> set[int]:
     """Choose the subclasses that are gone and were never announced."""
-    lives = life.subclasses
-    return {key for key in ids - alive if key >= 0 and not (key in lives and lives[key].emerged)}
+    announced = set(life.ids[life.emerged].tolist())
+    return {key for key in ids - alive if key >= 0 and key not in announced}
 
 
 def _seats(state: StreamState) -> np.ndarray:

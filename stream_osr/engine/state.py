@@ -10,11 +10,11 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.drift import Drift, start_drift
-from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.discovery.lives import Lifecycle, lifecycle
 from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.signals import Signals
 from stream_osr.engine.actions import Action
-from stream_osr.engine.past import Past, nothing_past
+from stream_osr.engine.past import Past, read
 from stream_osr.engine.telling import Telling
 from stream_osr.model import step as sampler
 from stream_osr.model.known import Densities, Known
@@ -222,8 +222,8 @@ class Stream(NamedTuple):
     @property
     def menu(self) -> Menu:
         """What there is to choose from."""
-        books, ids, lives = self.state.franchise, self.state.ids.tolist(), self.life.subclasses
-        active = sum(key in lives and lives[key].emerged and not lives[key].dormant for key in ids)
+        books, ids, life = self.state.franchise, self.state.ids, self.life
+        active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
         return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
 
     @property
@@ -249,13 +249,13 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     chains = []
     for number in range(parameters.chains):
         known, frozen = trained.draws[number % count], trained.densities[number % count]
-        chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), nobody_aside(known.prior))
+        chain = Chain(known, frozen, sampler.open_stream(known, frozen), lifecycle(), nobody_aside(known.prior))
         chains.append(_seat_known(chain, PRIOR_SEATS))
     return Stream(
         labels=trained.labels,
         chains=tuple(chains),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=nothing_past(len(chains), trained.known.prior.n_features),
+        past=read((), len(chains), trained.known.prior.n_features),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),

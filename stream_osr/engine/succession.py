@@ -13,7 +13,8 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
-from stream_osr.discovery.lifecycle import Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import lifecycle
 from stream_osr.engine.discover import estimate_anew
 from stream_osr.engine.naming import adopt
 from stream_osr.engine.opened import with_references
@@ -237,7 +238,7 @@ def _take_over(
     held = np.append(old.state.franchise.held[len(earlier.labels) + kept], np.ones(len(slots)))
     state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
     there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
-    life = old.life._replace(subclasses={key: life for key, life in lives.items() if key in there})
+    life = lifecycle({key: life for key, life in lives.items() if key in there}, old.life.delta)
     chain = fresh._replace(known=known, state=state, life=life, aside=aside)
     return _Taken(chain, [old.known.ids[own].tolist() for own in made], list(left))
 

@@ -32,7 +32,7 @@ def look_inside(model: OpenSetRecognizer) -> Inside:
 
 def emerged_slots(stream: Stream) -> dict[int, int]:
     """Return the place in the sampler's tables of each subclass that has been announced, by its id."""
-    announced = {key for key, subclass in stream.life.subclasses.items() if subclass.emerged}
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
     return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
 
 

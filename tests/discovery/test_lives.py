@@ -19,6 +19,7 @@ from stream_osr import (
 )
 from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
+from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
 from stream_osr.engine.discover import Followed, _join_same
@@ -201,8 +202,7 @@ def test_joined_and_parted_again(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
     state = regroup.join(two.state, older, younger, prior)
-    lives = {key: life for key, life in two.life.subclasses.items() if key != younger}
-    joined = two._replace(state=state, life=two.life._replace(subclasses=lives))
+    joined = two._replace(state=state, life=without_lives(two.life, [younger]))
     check_chain(joined, n_classes)
     sizes, before = (as_dict(chain, lambda s: s.dishes.size) for chain in (joined, two))
     seated, seated_before = (as_dict(c, lambda s: s.franchise.seated[0, n_classes:]) for c in (joined, two))
@@ -249,7 +249,7 @@ def test_set_aside_and_brought_back(two):
     assert regroup.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
-    check_chain(two._replace(state=alone._replace(next_id=901), life=two.life._replace(subclasses={})), n_classes)
+    check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
     away, kept = regroup.set_aside(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
@@ -299,8 +299,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
         one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
         for one, mine in ((key, ~half), (new, half))
     }
-    lives = {**chain.life.subclasses, **parts}
-    apart = chain._replace(state=state, life=chain.life._replace(subclasses=lives))
+    apart = chain._replace(state=state, life=with_lives(chain.life, parts))
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
@@ -328,9 +327,8 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     chain = stream.chains[0]
     older, younger = largest(chain)
     state = regroup.join(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
-    lives = {key: life for key, life in chain.life.subclasses.items() if key != younger}
     model._stream = stream._replace(
-        chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
+        chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
         past=relabel(stream.past, 0, {younger: older}),
     )
     decisions, events = run(model, [(800, places)], seed=1)
