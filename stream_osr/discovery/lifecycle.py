@@ -139,7 +139,7 @@ def _reseat(life: Lifecycle, left: np.ndarray, seqs: np.ndarray, slot: np.ndarra
     owner = owner[order]
     ago = np.searchsorted(owner, owner, "right") - 1 - np.arange(len(owner))
     latest = ago < RECENT
-    there = np.full(there.shape, NOBODY)
+    there = NOBODY[np.zeros(len(there), np.int64)]
     there[owner[latest], RECENT - 1 - ago[latest]] = both[order[latest]]
     recent[touched] = there
 

@@ -12,8 +12,8 @@ from stream_osr.discovery.life import MEMBER, MOMENT, RECENT, Member, Subclass, 
 
 NEVER = -(1 << 60)
 """Position of a member that is not there ..."""
-NOBODY = np.array((NEVER, None, None, 0.0, 0), MEMBER)
-"""... and what stands in its place."""
+NOBODY = np.full((1, RECENT), np.array((NEVER, None, None, 0.0, 0), MEMBER))
+"""... and what stands in the places of a life without members; indexing is a quick way to have more of it."""
 
 _PLAIN: Mapping[str, Any] = {
     "arrivals": float,
@@ -109,7 +109,7 @@ def lifecycle(subclasses: Mapping[int, Subclass] = {}, delta: int = 0) -> Lifecy
 def unborn(ids: np.ndarray, delta: int) -> Lifecycle:
     """Give subclasses lives in which nothing has happened yet."""
     n = len(ids)
-    first, last, recent = np.zeros(n, MOMENT), np.zeros(n, MOMENT), np.full((n, RECENT), NOBODY)
+    first, last, recent = np.zeros(n, MOMENT), np.zeros(n, MOMENT), NOBODY[np.zeros(n, np.int64)]
     first["seq"], last["seq"] = -NEVER, NEVER
     plain = {name: np.zeros(n, kind) for name, kind in _PLAIN.items()}
     return Lifecycle(ids, first, last, recent, kept=np.full(n, None), delta=delta, **plain)
