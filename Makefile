@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 JOBS ?= 1
-ACCURACY := $(BIN)/python -m benchmarks.accuracy --jobs $(JOBS) --json docs/results/results.jsonl
+ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults check accuracy format clean
+.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -50,10 +50,19 @@ test-long: $(VENV)/.dev   ## run the tests that take minutes
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
 	$(BIN)/pytest -n 0 tests/kafka/faults
 
+mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
+	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
+
 check: $(VENV)/.dev   ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+golden: $(VENV)/.dev   ## write what the library says in seven streams into OUT=folder
+	$(BIN)/python -m tools.golden write $(OUT)
+
+golden-compare: $(VENV)/.dev   ## compare two such folders, A= and B=, byte for byte
+	$(BIN)/python -m tools.golden compare $(A) $(B)
 
 accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/results (hours)
 	-$(ACCURACY) --methods stream-osr --batch-size 64,full

@@ -39,7 +39,6 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
 from stream_osr_kafka.client import GroupConsumer, Offset, Place, TransactionalProducer, quieten
 from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.patience import Strikes
 from stream_osr_kafka.run.service import Service
 from stream_osr_kafka.run.streams import READ_AHEAD
 from stream_osr_kafka.run.topics import SPARE_BYTES, USUAL_BYTES
@@ -160,13 +159,10 @@ def pass_through(settings: ServiceSettings, watch: Watch) -> None:
     model = OpenSetRecognizer.load(settings.model)
     decode = make_decoder(settings, [str(name) for name in model.trained.names])
     value, envelope = decision_of_usual_size(model, settings)
-    most = settings.commit_batches * model._get_params()["batch_size"]
-    strikes = Strikes(settings, watch.figures)
+    most = settings.commit_batches * model.arguments["batch_size"]
     consumer = GroupConsumer(settings, settings.input, max(500, READ_AHEAD * most), _cannot_be)
     poll = watch.meter.timed("client", consumer.poll)
-    transactions = Transactions(
-        lambda: TransactionalProducer(settings), settings.transaction_deadline, settings.transaction_timeout, strikes
-    )
+    transactions = Transactions(TransactionalProducer, settings, watch.figures)
     transactions.open()
     gc.collect()
     gc.freeze()
@@ -208,7 +204,7 @@ def decision_of_usual_size(
     """Make value and headers of the decision of median size, of the first micro-batch."""
     model.learn_many(test_part().iloc[:1000])
     model.close_batch()
-    publisher = Publisher.of(settings, model.trained.fingerprint, 1 << 20)
+    publisher = Publisher(settings, model.trained.fingerprint, 1 << 20)
     origin = Origin(100_000, 1_700_000_000_000, None, ())
     made = publisher.decisions(0, [(origin, decision) for decision in model.drain()])
     usual = sorted(made, key=lambda message: len(message.value or b""))[len(made) // 2]

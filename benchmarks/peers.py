@@ -23,7 +23,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from benchmarks.comparators.osnn import OSNN
+from benchmarks.paper.comparators.osnn import OSNN
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
 

@@ -23,11 +23,13 @@ from stream_osr.model.franchise import (
 )
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_new, mix
+from stream_osr.model.moves.company import make_company
 from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE, resample_alpha
-from stream_osr.model.moves.seating import draw, draw_table, redish_tables, relative, times_seats
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.redishing import redish_tables
+from stream_osr.model.moves.seating import draw, draw_table, relative, times_seats
+from stream_osr.model.moves.splitting import split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
+from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses
 from stream_osr.model.step import GUESTS_PER_PROPOSAL, Settings
 
 SPARE = 256
@@ -218,4 +220,4 @@ def plain_step(
     nobody = np.zeros(0, np.int64)
     seen = state.seen + len(batch)
     seated = StreamState(franchise, dishes, ids, window, nobody, state.batches + 1, seen, next_id)
-    return tidy(seated, n_classes), probabilities
+    return derive(seated, frozen.menu), probabilities

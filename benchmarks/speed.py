@@ -193,7 +193,7 @@ def measure_calls() -> list[dict[str, Any]]:
     for x in dicts[:3000]:
         model.learn_one(x)
     model.predict_proba_one(dicts[0])
-    slots = len(given.trained.known.ids) + len(model._stream.state.ids) if model._stream else 0
+    slots = len(given.trained.known.ids) + len(model.value.stream.state.ids) if model.value.stream else 0
     ask = [lambda x=x: model.predict_proba_one(x) for x in dicts[3000:]]
     full = recognizer(given)
     full.predict_proba_one(dicts[0])

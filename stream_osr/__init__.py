@@ -25,8 +25,7 @@ from stream_osr.discovery.events import (
     SubclassSplit,
     UnknownRateJumped,
 )
-from stream_osr.discovery.signals import Signals
-from stream_osr.discovery.summary import Summary
+from stream_osr.discovery.summaries import Signals, Summary
 from stream_osr.moved import keep_earlier_names
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel, TrainingReport

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass, fields
+from inspect import cleandoc
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -13,6 +15,14 @@ from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
 from stream_osr.showing import typed
 
 Label = bool | int | str
+T = TypeVar("T")
+
+WITHOUT_END: Final = 1 << 62
+"""A ``batch_size`` with which micro-batches end only where the caller says (``close_batch``)."""
+
+SEE_ARGUMENTS: Final = "Those of :class:`stream_osr.config.Arguments`, which says what they mean."
+""":func:`documented` puts it there."""
+
 
 Positive = Annotated[float, Field(gt=0)]
 PositiveFinite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -21,20 +31,103 @@ NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Parameters(BaseModel):
-    """Arguments of :class:`stream_osr.OpenSetRecognizer`; what they mean is said there.
+@dataclass(eq=False, repr=False)
+class Arguments:
+    """Arguments of :class:`stream_osr.OpenSetRecognizer`, with their bounds.
 
-    Examples
-    --------
-    >>> parameters(batch_size=64).batch_size
-    64
-    >>> parameters(batch_size=0)
-    Traceback (most recent call last):
-        ...
-    stream_osr.errors.InvalidParameter: batch_size is 0: input should be greater than or equal to 1
+    Parameters
+    ----------
+    batch_size
+        Instances of a micro-batch.
+    max_wait
+        Close a batch before an instance whose ``t`` is this much later than that of the batch's first; ``None``:
+        batches close by count alone. Time is what the caller says, never the clock.
+    unknown
+        Label of unknown instances; ``None``: ``"unknown"`` beside string labels, ``-1`` beside others.
+    covariance
+        ``"full"``, ``"diagonal"``, or ``"tied"`` (one covariance, estimated in training, for all subclasses).
+    pca_components, pca_variance
+        Project to so many principal components of the training instances, or to as many as hold this share of
+        their variance. For high dimensions; not both.
+    nu, scale, beta
+        Normal-inverse-Wishart base measure: degrees of freedom (above d - 1), prior covariance as a multiple of
+        the pooled within-class one, precision of the prior mean. ``None``: drawn once a training sweep from the
+        marginal likelihood given the partition (some chains: d + 20, 0.1, 0.1; see ``ensemble``).
+    epsilon
+        A known subclass with less than this share of its class is dropped when training ends; its weight goes to the
+        broad term of the class, if there are such.
+    exclusive
+        A subclass belongs to one known class only.
+    chains
+        Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
+    ensemble
+        ``"exact"``: every chain is the normal-inverse-Wishart model with its hyperparameters drawn. ``"mixed"``: the
+        chains differ in their base measure, in turn: coarse; drawn, with new subclasses placed by a Student-t that
+        the known classes teach (three or more of them); drawn; drawn and placed. Only with full covariances and
+        several chains.
+    broad
+        Add to the density of each known class a broad term: where it lies that its subclasses do not describe. For
+        classes of many scattered centres, with a halo, or of few instances. Not with tied covariances.
+    learn_odds
+        Shift the odds of unknown so that what is accepted as known looks like known training instances.
+    select
+        ``"evidence"``, or ``"validation"``: choose ``nu`` and ``scale`` on a simulation of closed and open sets among
+        the training instances, over the grid of the paper [1]_; takes some hundred trainings, needs three classes.
+    training_sweeps
+        Gibbs sweeps of training.
+    sweeps
+        Re-seating sweeps over each micro-batch; probabilities are averaged over the later half.
+    window
+        Latest instances that are re-seated together with each micro-batch.
+    half_life
+        Instances after which a seat in the stream's restaurant weighs half. It keeps the model from ageing: with
+        seats that never fade, nothing new is seen after a million instances.
+    decision_delay
+        Hold each decision back until so many later instances have come, while later batches re-seat its instance in
+        the window; ``first_label`` of a decision is what it was at once. At most ``window``.
+    min_probability
+        Call an instance unknown when no known class has this probability. It may be set on a trained recognizer:
+        ``model.set_min_probability(0.9)``.
+    max_training
+        Training instances kept of each class (a uniform sample beyond it).
+    max_classes
+        Known classes that there may be, in training and by labels and promotions that come later: a label that would
+        open one more is refused. Time and memory of a micro-batch, and the length of each decision, grow with them.
+    max_subclasses
+        Emerged subclasses that are compared with every instance however long nothing arrives in them. Of the others
+        the statistics are kept, and compared when something new emerges.
+    max_dormant
+        Subclasses that are kept in that way; beyond it the smallest are forgotten. Each takes (d + 1)^2 numbers and a
+        few rows, in every chain.
+    label_horizon
+        Decided instances that are remembered for labels that come late (:meth:`learn_label`).
+    references
+        Training instances that are kept with the model, shared among its classes, and asked again as the stream runs:
+        an emerging subclass that takes them at the rate at which it takes the stream's instances describes a known
+        class anew and is not new. 0: none are kept, and nothing guards the known classes.
+    max_false_unknown
+        Call an instance unknown only if it is, in each known class, among the least usual so large a share of the
+        reference instances: at most this share of a class is called unknown then, whatever its distribution. It costs
+        new classes that lie close to known ones; ``None``: no such promise.
+    follow_drift
+        Known classes follow slow movement of their instances: each as a whole, by at most .004 of its standard
+        deviations for each of them; a jump is not followed. Shape and width stay. The risk: nobody can tell a class
+        that moves from a new one that takes its place step by step, and a new class that overlaps a known one pulls
+        it until it is found, and somewhat afterwards. ``ClassDrifted`` then tells only of what is too fast, or of
+        another kind. Off, whatever moves away turns unknown.
+    drift_interval
+        Watch the known classes for drift (``ClassDrifted``), with so many instances of a class between two false
+        alarms on average, at least 1000; ``None``: do not.
+    n_jobs
+        Threads for the chains, in training and in each micro-batch; ``None``: as many as there are chains, and cores.
+        Results do not depend on it.
+    freezing
+        ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
+    on_missing
+        Missing or NaN features: ``"impute"`` the training mean, raise an ``"error"``, or ``"skip"`` the instance.
+    seed
+        All randomness flows from it: the same seed, input and flushes give the same bits.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     batch_size: AtLeastOne = 256
     max_wait: PositiveFinite | None = None
@@ -71,6 +164,35 @@ class Parameters(BaseModel):
     freezing: Literal["auto", "manual"] = "auto"
     on_missing: Literal["impute", "error", "skip"] = "impute"
     seed: Annotated[int, Field(ge=0)] = 0
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All of them by name, as they were given."""
+        return {field.name: getattr(self, field.name) for field in fields(Arguments)}
+
+
+def documented(cls: type[T]) -> type[T]:
+    """Put what the arguments mean where the documentation of a class names :class:`Arguments`."""
+    if cls.__doc__ and Arguments.__doc__:  # python -OO has none
+        meaning = cleandoc(Arguments.__doc__).partition("----------\n")[2]
+        cls.__doc__ = cleandoc(cls.__doc__).replace(SEE_ARGUMENTS, meaning)
+    return cls
+
+
+class Parameters(BaseModel, Arguments):
+    """Arguments that have been checked.
+
+    Examples
+    --------
+    >>> parameters(batch_size=64).batch_size
+    64
+    >>> parameters(batch_size=0)
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidParameter: batch_size is 0: input should be greater than or equal to 1
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Parameters:

@@ -294,20 +294,6 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     return [None if is_missing(v) else v for v in out]
 
 
-def checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
-    """Check each value of a frame's rows; an error names the row."""
-    out: list[Any] = []
-    for number, value in enumerate(values):
-        if value is None:
-            out.append(None)
-            continue
-        try:
-            out.append(check(value))
-        except InvalidInstance as error:
-            raise InvalidInstance(f"row {number}: {error}") from None
-    return out
-
-
 def times_of(values: object, n: int) -> Sequence[float | None]:
     """Check the times of n rows, plain ones all at once.
 
@@ -320,7 +306,7 @@ def times_of(values: object, n: int) -> Sequence[float | None]:
         with np.errstate(invalid="ignore"):
             if (np.abs(values) <= LARGEST).all():
                 return values
-    return checked(time_of, column_values(values, n, "t"))
+    return _checked(time_of, column_values(values, n, "t"))
 
 
 def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
@@ -338,7 +324,17 @@ def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
         and (not limited or all(map(fits_as_key, values)))
     ):
         return values
-    return checked(partial(key_of, limited=limited), column_values(values, n, "key"))
+    return _checked(partial(key_of, limited=limited), column_values(values, n, "key"))
+
+
+def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
+    out: list[Any] = []
+    for number, value in enumerate(values):
+        try:
+            out.append(None if value is None else check(value))
+        except InvalidInstance as error:
+            raise InvalidInstance(f"row {number}: {error}") from None
+    return out
 
 
 def time_of(t: object) -> float | None:

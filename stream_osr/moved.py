@@ -15,15 +15,17 @@ from types import ModuleType
 from typing import Final
 
 _ROOMS = (
+    ("stream_osr", "stream_osr.cli", "demo warmup"),
     ("stream_osr", "stream_osr.model", "background"),
     ("stream_osr", "stream_osr.trust", "balance conformal odds recall references"),
     (
         "stream_osr.hdp",
         "stream_osr.model",
-        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior regroup "
+        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior "
         "restaurant scatter space terms training",
     ),
     ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
+    ("stream_osr.engine", "stream_osr.ensemble", "actions cores guard past"),
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka",
@@ -44,7 +46,7 @@ _ROOMS = (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.run",
         "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
-        "orphans owned partition publishing reading reconciling recovery service snapshots standing streams taking "
+        "orphans owned partition publishing reading recovery service snapshots standing streams taking "
         "telling topics transactions watching",
     ),
     (
@@ -54,14 +56,28 @@ _ROOMS = (
     ),
 )
 MOVED: Final[dict[str, str]] = {
+    "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
+    "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
+    "stream_osr.engine.discover": "stream_osr.ensemble.lives",
+    "stream_osr.engine.followed": "stream_osr.ensemble.chain",
+    "stream_osr.engine.identities": "stream_osr.ensemble.step",
+    "stream_osr.engine.promises": "stream_osr.engine.watch",
+    "stream_osr.engine.signals": "stream_osr.engine.watch",
+    "stream_osr.engine.telling": "stream_osr.engine.announce",
+    "stream_osr.engine.waiting": "stream_osr.engine.decisions",
     "stream_osr.hdp": "stream_osr.model",
     "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",
     "stream_osr.hdp.gaussian_tied": "stream_osr.model.gaussian.tied",
     "stream_osr.hdp.glance": "stream_osr.model.predictive",
+    "stream_osr.hdp.regroup": "stream_osr.model.books",
     "stream_osr.hdp.stream": "stream_osr.model.step",
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
+    "stream_osr.persistence": "stream_osr.archive",
+    "stream_osr.report.command": "stream_osr.cli.report",
+    "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
+    "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
 }
 """Where each is now."""

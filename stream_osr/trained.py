@@ -18,9 +18,9 @@ from stream_osr.features import Features, Name
 from stream_osr.model.background import Background, fit_background
 from stream_osr.model.blas import one_thread
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, fit_location
+from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.moves.base_measure import make_grid
-from stream_osr.model.prior import make_prior
+from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, fit_space, whiten
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each
@@ -101,11 +101,14 @@ class TrainingReport:
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
-        wide = self.recall_interval is not None and self.recall_interval[1] - self.recall_interval[0] > 2.0 * ENOUGH
+        wide, interval = False, ""
+        if self.recall_interval is not None:
+            low, high = self.recall_interval
+            wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
         lines = [
             f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
             f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
-            f"{self.known_recall:.3f}{self._interval()}"
+            f"{self.known_recall:.3f}{interval}"
         ]
         if wide:
             enough = instances_that_would_do(self.known_recall)
@@ -124,11 +127,6 @@ class TrainingReport:
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
-
-    def _interval(self) -> str:
-        if self.recall_interval is None:
-            return ""
-        return " ({:.3f} to {:.3f})".format(*self.recall_interval)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,10 +166,26 @@ class TrainedModel:
         """The first of the draws: the one that subclasses and events are told from."""
         return self.draws[0]
 
+    @property
+    def prior(self) -> Prior:
+        """Base measure of the subclasses that events are told from."""
+        return self.known.prior
+
+    @property
+    def location(self) -> Location:
+        """Where new ones of them are expected."""
+        return self.known.location
+
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
         return Features(self.names)
+
+    def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
+        """Put a row that was read before, perhaps over other features than those of training, in its order."""
+        if features.names == self.names:
+            return values
+        return self.features.row(dict(zip(features.names, values.tolist(), strict=True))).values
 
     @cached_property
     def densities(self) -> tuple[Densities, ...]:
@@ -217,9 +231,6 @@ class TrainedModel:
 
     def __getstate__(self) -> dict[str, object]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

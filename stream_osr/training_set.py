@@ -23,21 +23,17 @@ class TrainingSet:
     """
 
     def __init__(self, capacity: int, seed: int) -> None:
-        self.capacity = capacity
-        self.seed = seed
-        self.names: list[Name] = []
+        self.capacity, self.seed = capacity, seed
+        self.features = Features(())
+        self.places: dict[Name, int] = {}
         self.labels: list[Label] = []
         self.seen: list[int] = []
         self.rows: list[list[np.ndarray]] = []
-        self.features = Features(())
-        self._position: dict[Name, int] = {}
 
     def __copy__(self) -> TrainingSet:
         out = TrainingSet(self.capacity, self.seed)
-        out.names, out.labels, out.seen = list(self.names), list(self.labels), list(self.seen)
-        out.rows = [list(rows) for rows in self.rows]
-        out.features = self.features
-        out._position = dict(self._position)
+        out.features, out.places = self.features, dict(self.places)
+        out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
         return out
 
     def __len__(self) -> int:
@@ -46,12 +42,9 @@ class TrainingSet:
     def add(self, features: Features, values: np.ndarray, label: Label) -> None:
         """Keep one row, given as the values of some features."""
         self.features = self.features.joined(features.names)
-        for name in features.names:
-            if name not in self._position:
-                self._position[name] = len(self.names)
-                self.names.append(name)
-        row = np.full(len(self.names), np.nan)
-        row[[self._position[name] for name in features.names]] = values
+        places = [self.places.setdefault(name, len(self.places)) for name in features.names]
+        row = np.full(len(self.places), np.nan)
+        row[places] = values
         if label not in self.labels:
             self.labels.append(label)
             self.seen.append(0)
@@ -67,29 +60,27 @@ class TrainingSet:
 
     def as_state(self) -> tuple[Any, ...]:
         """Return everything as plain values and one array for each class, for :meth:`from_state`."""
-        width = len(self.names)
+        width = len(self.places)
         arrays = tuple(
             np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
             for rows in self.rows
         )
-        return self.capacity, self.seed, tuple(self.names), tuple(self.labels), tuple(self.seen), arrays
+        return self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
         """Build the training set that :meth:`as_state` described."""
         capacity, seed, names, labels, seen, arrays = state
         out = cls(capacity, seed)
-        out.names, out.labels, out.seen = list(names), list(labels), list(seen)
-        out.rows = [list(array) for array in arrays]
-        out.features = Features(names)
-        out._position = {name: i for i, name in enumerate(names)}
+        out.features, out.places = Features(names), {name: i for i, name in enumerate(names)}
+        out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
         return out
 
     def matrix(self) -> tuple[Features, np.ndarray, np.ndarray]:
         """Return features, rows with NaN for what is missing, shape (n, p), and class numbers, shape (n,)."""
         features = self.features
-        order = [self._position[name] for name in features.names]
-        wide = np.full((len(self), len(self.names)), np.nan)
+        order = [self.places[name] for name in features.names]
+        wide = np.full((len(self), len(self.places)), np.nan)
         for i, row in enumerate(row for rows in self.rows for row in rows):
             wide[i, : len(row)] = row
         group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])

@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 
 from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr.archive.checking import check_records
+from stream_osr.archive.form import form_of
+from stream_osr.archive.records import BY_TYPE
 from stream_osr.engine import Chain, Stream
-from stream_osr.engine.past import written
+from stream_osr.ensemble.past import written
 from stream_osr.model.franchise import CLOSED, menu_weights
 from stream_osr.model.prior import FULL
 
@@ -60,7 +63,8 @@ def told(model: OpenSetRecognizer) -> tuple[list[Decision], list[Event]]:
 
 
 def check_stream(stream: Stream) -> None:
-    """Check the books of a stream against each other, in every chain."""
+    """Check the books of a stream against each other, in every chain; and that an archive of it would be read."""
+    check_records(form_of(stream, BY_TYPE, {}))
     n_classes = len(stream.labels)
     for chain in stream.chains:
         check_chain(chain, n_classes)

@@ -188,11 +188,11 @@ def test_a_row_is_bad_once_however_many_values_it_lacks():
 
 def test_instances_with_missing_values_are_skipped_when_asked_to_be():
     model = in_training(on_missing="skip", batch_size=1)
-    rows, seen = len(model._training), model._training.seen
+    rows, seen = len(model.value.training), model.value.training.seen
     model.learn_one({"a": 1.0}, "left")
     model.learn_one({"a": math.nan, "b": 1.0})  # which does not end training either
-    assert len(model._training) == rows
-    assert model._training.seen == seen
+    assert len(model.value.training) == rows
+    assert model.value.training.seen == seen
     model.freeze()
     model.learn_one({"a": 1.0})
     model.learn_one({"a": 1.0, "b": 2.0})
@@ -410,7 +410,7 @@ def decided(model: OpenSetRecognizer, instances: list[dict[str, Any]]) -> None:
             assert "inf" not in text
     assert str(model.summary())
     if model.covariance == "full":
-        check_stream(model._stream)
+        check_stream(model.value.stream)
 
 
 COVARIANCES = pytest.mark.parametrize("covariance", ["full", "diagonal", "tied"])
@@ -551,7 +551,7 @@ def test_stream_of_absurd_values(trained):
             assert model.predict_one(x) == "unknown"
     model.flush()
     assert all(sum(d.probabilities.values()) == pytest.approx(1) for d in model.drain())
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert model.predict_one({"a": 0.0, "b": 0.0}) == "left"
 
 
@@ -591,7 +591,7 @@ def test_stream_of_one_point_for_ever(trained):
         model.learn_one({"a": 55.5, "b": -55.5})
     assert {d.label for d in model.drain()} == {"unknown"}
     assert max(size for _, size, _ in model.summary().emerging) >= 1900
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 # Order of events
@@ -634,7 +634,7 @@ def test_training_that_cannot_begin_takes_nothing_in():
             model.learn_one({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, "left")
         assert pickle.dumps(model) == before
     model.learn_one({"a": 1.0, "b": 1.0}, "left")
-    assert len(model._training) == 1
+    assert len(model.value.training) == 1
 
 
 def test_tied_covariance_without_sweeps():
@@ -757,10 +757,10 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
                 raise MemoryError
             return close_batch(*arguments, **options)
 
-        from stream_osr import recognizer
+        from stream_osr.engine import value
 
-        close_batch = recognizer.close_batch
-        patch.setattr(recognizer, "close_batch", fail_at_third)
+        close_batch = value.close_batch
+        patch.setattr(value, "close_batch", fail_at_third)
         with pytest.raises(MemoryError):
             model.learn_many(rows)
     assert len(closed) == 3
@@ -778,7 +778,7 @@ def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_osr.recognizer.close_batch", fail)
+        patch.setattr("stream_osr.engine.value.close_batch", fail)
         before = pickle.dumps(model)
         with pytest.raises(MemoryError):
             model.flush()

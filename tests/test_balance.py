@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from stream_osr.trust.balance import (
     EXTREME,
     LEVELS,
-    LOG_SLAB,
-    LOG_T,
     MIXED,
     N_LEVELS,
     PRIOR_SHARES,
-    T_GRID,
     Books,
     Shares,
     class_shares,
@@ -30,7 +27,7 @@ from tests.oracles import balance as oracle
 
 
 def share(stream: float, taken: float, stands_for: float = 1.0, before: float = 0.5) -> float:
-    return known_share(stream, taken, stands_for, before, T_GRID, LOG_T, LOG_SLAB)[0]
+    return known_share(stream, taken, stands_for, before)[0]
 
 
 def drawn_books(
@@ -65,7 +62,7 @@ RATES = np.array([[0.9, 0.0, 0.1, 0.0, 0.0], [0.0, 0.9, 0.02, 0.08, 0.0]])
 
 def test_known_share_is_the_posterior_mean_by_numerical_integration() -> None:
     for stream, taken, stands_for, before in product((0, 0.5, 4, 30), (0, 4, 30), (0.5, 2.0, 20.0), (0.3, 0.5)):
-        mean, evidence = known_share(stream, taken, stands_for, before, T_GRID, LOG_T, LOG_SLAB)
+        mean, evidence = known_share(stream, taken, stands_for, before)
         exact, log_evidence = oracle.known_share(stream, taken, stands_for, before, MIXED)
         assert mean == pytest.approx(exact, abs=0.03), (stream, taken, stands_for, before)
         assert evidence == pytest.approx(log_evidence, abs=0.35), (stream, taken, stands_for, before)
@@ -78,7 +75,7 @@ def test_known_share_of_a_cell_in_which_nothing_was_seen_is_the_prior(before: fl
 
 @pytest.mark.parametrize(("stream", "taken", "stands_for"), [(1400.0, 1000.0, 0.3), (700.0, 500.0, 0.5)])
 def test_known_share_of_many_instances(stream: float, taken: float, stands_for: float) -> None:
-    mean, evidence = known_share(stream, taken, stands_for, 0.5, T_GRID, LOG_T, LOG_SLAB)
+    mean, evidence = known_share(stream, taken, stands_for, 0.5)
     exact, log_evidence = oracle.known_share(stream, taken, stands_for, 0.5, MIXED)
     assert mean == pytest.approx(exact, abs=0.01)
     assert evidence == pytest.approx(log_evidence, abs=1.0)

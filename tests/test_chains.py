@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
-from stream_osr.engine.past import written
+from stream_osr.ensemble.past import written
 from stream_osr.errors import InvalidParameter
 from stream_osr.model import step as sampler
 from stream_osr.trained import EXACT, MIXED
@@ -75,8 +75,8 @@ def test_probabilities_are_means_over_the_chains(unguarded, monkeypatch, chains,
         model.learn_one(x, key=i)
         if not model.pending:
             seen += model.drain()
-            shifts.append(model._stream.odds)
-    assert len(model._stream.chains) == chains
+            shifts.append(model.value.stream.odds)
+    assert len(model.value.stream.chains) == chains
     expected = np.concatenate(
         [
             shift_odds(odds, np.mean([result.probabilities for result in batch], axis=0))
@@ -96,27 +96,27 @@ def test_immediate_probabilities_are_means_too(unguarded, learn):
     model = stream(recognizer(trained, chains=3, learn_odds=learn))
     model.flush()
     rows = np.random.default_rng(0).normal(scale=6.0, size=(5, 2))
-    each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model._stream.chains]
-    found = engine.predict(trained, model._stream, rows)
-    np.testing.assert_allclose(found, shift_odds(model._stream.odds, np.mean(each, axis=0)), atol=1e-12)
-    assert engine.predict(trained, model._stream, rows[:0]).shape == (0, 3)
+    each = [sampler.immediate(c.known, c.frozen, c.state, rows) for c in model.value.stream.chains]
+    found = engine.predict(trained, model.value.stream, rows)
+    np.testing.assert_allclose(found, shift_odds(model.value.stream.odds, np.mean(each, axis=0)), atol=1e-12)
+    assert engine.predict(trained, model.value.stream, rows[:0]).shape == (0, 3)
 
 
 @pytest.mark.parametrize("chains", [1, 2, 4, 6])
 def test_any_number_of_chains_over_any_number_of_draws(trained, chains):
     model = stream(recognizer(trained, chains=chains))
     assert len(trained.draws) == 4
-    for number, chain in enumerate(model._stream.chains):
+    for number, chain in enumerate(model.value.stream.chains):
         assert chain.known is trained.draws[number % 4]
         assert chain.frozen is trained.densities[number % 4]
-    states = [repr(chain.state) for chain in model._stream.chains]
+    states = [repr(chain.state) for chain in model.value.stream.chains]
     assert len(set(states)) == chains  # also two over the same draw
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_the_first_chain_does_not_depend_on_the_others(trained):
     alone, among = (stream(recognizer(trained, chains=chains)) for chains in (1, 3))
-    assert repr(alone._stream.state) == repr(among._stream.state)
+    assert repr(alone.value.stream.state) == repr(among.value.stream.state)
     assert alone.summary().emerging == among.summary().emerging
 
 
@@ -128,7 +128,7 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
     assert all(known.location.freedom == 0 for known in draws)  # two classes do not foresee each other
     stream(model)
     model.flush()
-    check_chains = model._stream.chains
+    check_chains = model.value.stream.chains
     assert len(check_chains) == 4
     assert len({repr(chain.state) for chain in check_chains}) == 4
     decisions, _ = told(model)
@@ -136,7 +136,7 @@ def test_kinds_of_model_in_the_default_ensemble(covariance):
     known_ids = {key for group in model.summary().known for key, _ in group.subclasses}
     assert all(d.subclass_id in known_ids for d in decisions if d.label != "unknown")
     if covariance == "full":
-        check_stream(model._stream)
+        check_stream(model.value.stream)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -172,7 +172,7 @@ def test_parameters_that_are_given_hold_in_every_chain(ensemble):
 
 def test_late_labels_take_the_instance_out_of_every_chain(trained):
     model = stream(recognizer(trained))
-    before = model._stream
+    before = model.value.stream
     # one that sits in an emerging subclass of every chain
     seq = next(
         past.seq + at
@@ -183,7 +183,7 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
     past = next(p for p in written(before.past) if p.seq <= seq < p.seq + len(p.keys))
     homes = past.subclass[:, seq - past.seq]
     model.learn_label(f"k{seq}", "left")
-    after, missing = engine.learn_evidence(before, model._evidence, model._parameters)
+    after, missing = engine.learn_evidence(before, model.value.evidence, model.value.parameters)
     assert missing == []
     for chain, changed, home in zip(before.chains, after.chains, homes.tolist(), strict=True):
         sizes = [
@@ -211,7 +211,7 @@ def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained
         decided = (i + 1) // 16 * 16
         assert len(decisions) == max(0, decided - delay)
         assert model.pending == i + 1 - len(decisions)
-        check_stream(model._stream)
+        check_stream(model.value.stream)
     model.flush()
     decisions += model.drain()
     assert model.pending == 0
@@ -220,7 +220,7 @@ def test_every_instance_is_decided_once_in_order_and_not_before_its_time(trained
     assert [d.first_label for d in decisions] == [d.label for d in at_once]
     assert [d.batch for d in decisions] == [d.batch for d in at_once]
     assert all(d.first_label == d.label for d in at_once)
-    assert repr(model._stream.chains) == repr(plain._stream.chains)  # waiting changes nothing else
+    assert repr(model.value.stream.chains) == repr(plain.value.stream.chains)  # waiting changes nothing else
     for d in decisions:
         assert d.probability == d.probabilities[d.label] == max(d.probabilities.values())
         assert d.p_unknown == d.probabilities["unknown"]
@@ -236,7 +236,7 @@ def test_what_is_decided_late_is_what_the_last_batch_made_of_it(unguarded, monke
     released = []
     for i, (x, _) in enumerate(stream_part(N)):
         model.learn_one(x, key=i)
-        released += [(d, model._stream.odds, len(steps.results) // chains) for d in model.drain()]
+        released += [(d, model.value.stream.odds, len(steps.results) // chains) for d in model.drain()]
     assert len(released) > 100
     again = 0
     for decision, odds, batches in released:
@@ -258,9 +258,9 @@ def test_what_is_decided_late_is_what_the_last_batch_made_of_it(unguarded, monke
 
 def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained):
     model = stream(recognizer(trained, decision_delay=40))
-    waiting = model._stream.waiting
+    waiting = model.value.stream.waiting
     assert len(waiting.decisions) == 40
-    past = {p.seq + at: int(p.subclass[0, at]) for p in written(model._stream.past) for at in range(len(p.keys))}
+    past = {p.seq + at: int(p.subclass[0, at]) for p in written(model.value.stream.past) for at in range(len(p.keys))}
     assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
     moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]
     assert moved
@@ -270,9 +270,9 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
     model = stream(recognizer(trained, decision_delay=48), 100)
     model.flush()
     assert [d.seq for d in model.drain()] == list(range(100))
-    assert model._stream.waiting.decisions == ()
+    assert model.value.stream.waiting.decisions == ()
     stream(model, N, 100)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert next(model.drain()).seq == 100
     model.flush()
     model.flush()
@@ -302,13 +302,13 @@ def test_refusals(arguments, message):
 
 def test_a_late_label_while_the_decision_waits(trained):
     model = stream(recognizer(trained, decision_delay=48), 96)
-    waiting = [d.seq for d in model._stream.waiting.decisions]
+    waiting = [d.seq for d in model.value.stream.waiting.decisions]
     assert waiting == list(range(48, 96))
     for seq in (50, 60, 61):
         model.learn_label(f"k{seq}", "left")
     stream(model, N, 96)
     assert model.counters["unknown_keys"] == 0
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     model.flush()
     assert [d.seq for d in model.drain()] == list(range(N))
     assert model.summary().known[0].size == 43
@@ -323,7 +323,7 @@ def test_labels_that_open_a_class_while_decisions_wait(trained):
         model.learn_label(f"k{seq}", "new")
     model.learn_label("k95", "other")
     stream(model, N, 96)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     model.flush()
     late = list(model.drain())
     assert [d.seq for d in early + late] == list(range(N))
@@ -335,7 +335,7 @@ def test_labels_that_open_a_class_while_decisions_wait(trained):
     assert max(held["new"]) > 10.0 * max(held["left"] + held["right"]), held
     assert all(d.subclass_id is None or d.subclass_id in known_ids for d in late if d.label != "unknown")
     assert all(d.first_label in ("left", "right", "unknown") for d in late if d.seq < 96)
-    assert sum(model._stream.decided) == N
+    assert sum(model.value.stream.decided) == N
 
 
 def test_a_class_that_is_opened_just_before_the_flush(trained):
@@ -346,7 +346,7 @@ def test_a_class_that_is_opened_just_before_the_flush(trained):
     released = list(model.drain())
     assert [d.seq for d in released] == list(range(48, 96))
     assert all(d.probabilities["other"] == 0.0 for d in released)  # nothing came that would have re-seated them
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 # Least probability
@@ -395,17 +395,17 @@ def test_the_least_probability_can_be_set_on_a_trained_recognizer(trained, tmp_p
     assert model.predict_one({"a": KNOWN["left"][0], "b": KNOWN["left"][1]}) == "unknown"
     model.save(tmp_path / "model.osr")
     loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
-    assert loaded.min_probability == loaded._parameters.min_probability == 1.0
+    assert loaded.min_probability == loaded.value.parameters.min_probability == 1.0
     assert model.clone().min_probability == 1.0
-    before = model._parameters
+    before = model.value.parameters
     with pytest.raises(InvalidParameter, match="min_probability is -1"):
         model.set_min_probability(-1)
-    assert (model.min_probability, model._parameters) == (1.0, before)
+    assert (model.min_probability, model.value.parameters) == (1.0, before)
     model.set_min_probability(0.0)
     assert model.predict_one({"a": NEW[0], "b": NEW[1]}) == "unknown"
 
 
 def test_seats_and_events_do_not_depend_on_what_is_asked_of_labels(trained):
     plain, strict = (stream(recognizer(trained, min_probability=least)) for least in (0.0, 0.99))
-    assert repr(plain._stream.chains) == repr(strict._stream.chains)
+    assert repr(plain.value.stream.chains) == repr(strict.value.stream.chains)
     assert list(plain.drain_events()) == list(strict.drain_events())

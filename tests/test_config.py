@@ -17,7 +17,7 @@ from stream_osr.errors import InvalidParameter
 def test_defaults_are_those_of_the_constructor():
     signature = inspect.signature(OpenSetRecognizer)
     assert {name: p.default for name, p in signature.parameters.items()} == Parameters().model_dump()
-    assert OpenSetRecognizer()._parameters == Parameters()
+    assert OpenSetRecognizer().value.parameters == Parameters()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_numbers_of_numpy_are_taken():
         unknown=np.str_("new"),
         seed=np.uint8(3),
     )
-    assert model._parameters == Parameters(batch_size=8, half_life=100.0, epsilon=0.5, unknown="new", seed=3)
+    assert model.value.parameters == Parameters(batch_size=8, half_life=100.0, epsilon=0.5, unknown="new", seed=3)
 
 
 def test_unknown_label_of_numpy_becomes_a_plain_one():

@@ -21,7 +21,7 @@ from stream_osr.engine import (
     learn_evidence,
     open_stream,
 )
-from stream_osr.engine.past import Decided, read, recall, remember, unshared, written
+from stream_osr.ensemble.past import Decided, read, recall, remember, unshared, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 
@@ -83,8 +83,8 @@ def test_batch_that_fails_leaves_the_old_value(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.discover.explain", fail)
-    monkeypatch.setattr("stream_osr.engine.discover.forget", fail)
+    monkeypatch.setattr("stream_osr.engine.announce.explain", fail)
+    monkeypatch.setattr("stream_osr.discovery.lifecycle.forget", fail)
     with pytest.raises(MemoryError):
         close_batch(trained, stream, arrivals(trained, 32, 64), [], PARAMETERS)
     assert pickle.dumps(stream) == before

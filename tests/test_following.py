@@ -19,12 +19,12 @@ from stream_osr.engine.following import (
     Ways,
     _weigh,
     measure_ways,
-    moved,
     without_class,
 )
 from stream_osr.engine.state import Following
 from stream_osr.model.dishes import means_and_scales
 from stream_osr.model.known import densities, log_densities
+from stream_osr.model.moving import moved
 from stream_osr.model.prior import homogeneous
 from tests.blobs import KNOWN, NAMES, around, check_stream, fitted, learn_all, stream_part
 
@@ -74,18 +74,18 @@ def test_classes_that_move_slowly_stay_known(arguments):
     labels, events = run(model, 20_000, upwards(4.0))
     assert right(labels) > 0.97
     assert right(labels, LATE) > 0.95
-    shifts = class_shifts(model._stream) @ model.trained.space.backward
+    shifts = class_shifts(model.value.stream) @ model.trained.space.backward
     np.testing.assert_allclose(shifts, [[0, 4], [0, 4]], atol=0.35)
     assert not any(isinstance(event, ClassDrifted) for event in events)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_without_being_asked_they_turn_unknown():
     model = trained(chains=1)
     labels, _ = run(model, 20_000, upwards(4.0))
     assert right(labels, LATE) < 0.05
-    assert model._stream.following is None
-    assert not class_shifts(model._stream).any()
+    assert model.value.stream.following is None
+    assert not class_shifts(model.value.stream).any()
 
 
 @pytest.mark.long
@@ -102,7 +102,7 @@ def test_classes_that_stay_are_not_harmed():
         model = trained(follow_drift=follow)
         labels.append(run(model, 10_000, upwards(0.0))[0])
     assert right(labels[1]) > right(labels[0]) - 0.005
-    assert np.abs(class_shifts(model._stream)).max() < 0.4
+    assert np.abs(class_shifts(model.value.stream)).max() < 0.4
 
 
 @pytest.mark.parametrize("beside", [3.5, 5.0])
@@ -116,7 +116,7 @@ def test_a_new_class_beside_a_known_one_is_found_and_does_not_drag_it(beside):
         told.append((right(labels), right(labels, LATE, new=True)))
     assert told[1][0] > told[0][0] - 0.02
     assert told[1][1] > told[0][1] - 0.02
-    assert np.linalg.norm(class_shifts(model._stream), axis=1).max() < 0.6
+    assert np.linalg.norm(class_shifts(model.value.stream), axis=1).max() < 0.6
 
 
 def test_a_new_class_is_found_while_known_ones_move():
@@ -133,7 +133,7 @@ def test_a_new_class_is_found_while_known_ones_move():
 def test_moved_classes_have_their_densities_elsewhere(covariance):
     model = fitted(covariance=covariance)
     rng = np.random.default_rng(2)
-    for chain in model._stream.chains:
+    for chain in model.value.stream.chains:
         known, move = chain.known, rng.normal(size=(2, 2)) * 3
         after = moved(known, move)
         rows = rng.normal(size=(50, 2)) * 4
@@ -151,7 +151,7 @@ def test_moved_classes_have_their_densities_elsewhere(covariance):
 
 def test_ways_of_the_class_s_own_instances_cancel():
     model, rng = trained(), np.random.default_rng(3)
-    chain = model._stream.chains[0]
+    chain = model.value.stream.chains[0]
     means, _ = means_and_scales(chain.known.dishes, chain.known.prior)
     rows = means[0] + rng.normal(size=(4000, 2))
     j = int(chain.known.seated[:, 0].argmax())
@@ -198,7 +198,7 @@ def test_what_has_faded_counts_no_more():
 def test_saved_on_the_way_and_gone_on(tmp_path):
     model = trained(follow_drift=True, chains=2)
     run(model, 3000, upwards(2.0))
-    assert class_shifts(model._stream).any()
+    assert class_shifts(model.value.stream).any()
     model.save(tmp_path / "model.osr")
     others = [OpenSetRecognizer.load(tmp_path / "model.osr"), pickle.loads(pickle.dumps(model))]
     labels, events = run(model, 2000, upwards(3.0), 5)
@@ -206,34 +206,34 @@ def test_saved_on_the_way_and_gone_on(tmp_path):
         again, same = run(other, 2000, upwards(3.0), 5)
         np.testing.assert_array_equal(again, labels)
         assert repr(same) == repr(events)
-        np.testing.assert_array_equal(class_shifts(other._stream), class_shifts(model._stream))
+        np.testing.assert_array_equal(class_shifts(other.value.stream), class_shifts(model.value.stream))
 
 
 def test_a_class_that_was_promoted_follows_too_and_labels_can_be_taken_back():
     model = fitted(follow_drift=True, chains=2, batch_size=32)
     learn_all(model, [(x, None) for x, _ in stream_part(600)])
     model.flush()
-    model.promote(model._stream.state.ids.tolist(), "above")
-    before, shifts = [chain.known for chain in model._stream.chains], class_shifts(model._stream)
+    model.promote(model.value.stream.state.ids.tolist(), "above")
+    before, shifts = [chain.known for chain in model.value.stream.chains], class_shifts(model.value.stream)
     rng = np.random.default_rng(4)
     x = around(KNOWN["left"], 1, rng)[0]
     model.learn_one(x, "left")
     learn_all(model, [(x, None) for x, _ in stream_part(640, seed=1)])
     model.flush()
-    assert class_shifts(model._stream).shape == (3, 2)
-    check_stream(model._stream)
-    shifts = class_shifts(model._stream) - shifts
+    assert class_shifts(model.value.stream).shape == (3, 2)
+    check_stream(model.value.stream)
+    shifts = class_shifts(model.value.stream) - shifts
     assert shifts[0].any()
     model.undo()
-    check_stream(model._stream)
-    for chain, was in zip(model._stream.chains, before, strict=True):
+    check_stream(model.value.stream)
+    for chain, was in zip(model.value.stream.chains, before, strict=True):
         old = moved(was, shifts)  # as if the label had never been
         rows = homogeneous(rng.normal(size=(20, 2)))
         now = log_densities(chain.known, chain.frozen, rows)[0]
         np.testing.assert_allclose(now[:, :2], log_densities(old, densities(old), rows)[0][:, :2], atol=1e-6)
     model.undo()
-    assert model._stream.labels == ("left", "right") or len(class_shifts(model._stream)) == 3
-    check_stream(model._stream)
+    assert model.value.stream.labels == ("left", "right") or len(class_shifts(model.value.stream)) == 3
+    check_stream(model.value.stream)
 
 
 def test_a_class_that_is_closed_is_forgotten():
@@ -247,7 +247,7 @@ def test_a_class_that_is_closed_is_forgotten():
 def test_a_model_that_was_trained_anew_begins_anew():
     earlier = trained(follow_drift=True, chains=1)
     run(earlier, 3000, upwards(2.0))
-    assert class_shifts(earlier._stream).any()
+    assert class_shifts(earlier.value.stream).any()
     model = trained(follow_drift=True, chains=1)
     model.carry_over(earlier)
-    assert not class_shifts(model._stream).any()
+    assert not class_shifts(model.value.stream).any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.engine import Chain, Guard, Stream
-from stream_osr.engine.guard import (
+from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
+from stream_osr.ensemble.guard import (
     ASKED,
     LEAST_SUPPORT,
     NOBODY,
     REMEMBERED,
     _owners,
     balance,
-    cells_of,
     fit_guard,
     model_of,
-    rename,
     start_guard,
     votes,
     without_openings,
 )
+from stream_osr.model.cells import cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.trust.balance import N_LEVELS, Books, Shares
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.oracles import balance as oracle
@@ -46,8 +47,8 @@ def trained() -> TrainedModel:
 
 
 def stream_of(model: OpenSetRecognizer) -> Stream:
-    assert model._stream is not None
-    return model._stream
+    assert model.value.stream is not None
+    return model.value.stream
 
 
 def guard_of(model: OpenSetRecognizer, number: int = 0) -> Guard:
@@ -91,9 +92,9 @@ def test_cells_are_those_of_equation_10_without_the_row_itself(covariance: str) 
     menu = dict(enumerate(menu_weights(franchise).tolist()))
     law = tables, menu
     subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
-    found = cells_of(chain, state, rows, log_known, subclass=subclass, weight=window.weight)
+    found = cells_of(known, state, rows, log_known, subclass=subclass, weight=window.weight)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    as_references = cells_of(chain, state, rows, log_known)
+    as_references = cells_of(known, state, rows, log_known)
     alone = dish >= n_classes
     alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
     assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"
@@ -114,7 +115,9 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr("stream_osr.engine.guard.cells_of", lambda *a, **k: seen.append((*a, k)) or cells_of(*a, **k))
+    monkeypatch.setattr(
+        "stream_osr.ensemble.guard.cells_of", lambda *a, **k: seen.append((*a, k)) or cells_of(*a, **k)
+    )
     model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
     asked, batch = seen[-2:] if stream_of(model).chains[1].state is seen[-1][1] else seen[-4:-2]
     assert "subclass" not in asked[-1], "references sit nowhere"
@@ -247,7 +250,7 @@ def test_a_class_that_is_opened_gets_books_and_one_that_is_closed_takes_its_own_
 
 def test_joined_subclasses_have_the_counts_of_both() -> None:
     guard = counted([10, 11, 12])
-    after = rename(guard, {12: 10}, {})
+    after = follow_identities(guard, IdentityChanges({12: 10}))
     assert after is not None
     np.testing.assert_allclose(after.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
     np.testing.assert_allclose(after.books.taken[:, 2], guard.books.taken[:, 2] + guard.books.taken[:, 4])
@@ -255,7 +258,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
     settled = fit_guard(after, np.array([10, 11]), 2)
     check_fits(settled, 2)
     np.testing.assert_allclose(settled.books.stream[2], guard.books.stream[2] + guard.books.stream[4])
-    moved = rename(guard, {12: 9}, {})
+    moved = follow_identities(guard, IdentityChanges({12: 9}))
     assert moved is not None
     assert moved.ids.tolist() == [10, 11, 9], "an older one that was set aside: its name is taken on"
     np.testing.assert_array_equal(
@@ -265,7 +268,7 @@ def test_joined_subclasses_have_the_counts_of_both() -> None:
 
 def test_parts_share_what_was_counted_of_the_whole() -> None:
     guard = counted([10, 11])
-    after = rename(guard, {}, {20: 11})
+    after = follow_identities(guard, IdentityChanges({}, {20: Parted(11, np.arange(3))}))
     assert after is not None
     check_fits(after, 2)
     assert after.ids.tolist() == [10, 11, 20]
@@ -275,8 +278,8 @@ def test_parts_share_what_was_counted_of_the_whole() -> None:
         assert after.books.seen[cell] == guard.books.seen[3]
     assert after.owner.tolist() == [-1, 0, 0]
     np.testing.assert_array_equal(after.books.stream[-1], guard.books.stream[-1], "what is new stays last")
-    assert rename(None, {1: 2}, {}) is None
-    assert rename(guard, {}, {}) is guard
+    assert follow_identities(None, IdentityChanges({1: 2})) is None
+    assert follow_identities(guard, IdentityChanges()) is guard
 
 
 def test_an_owner_is_kept_until_most_is_new() -> None:
@@ -310,7 +313,7 @@ def test_an_owner_is_remembered_from_batch_to_batch(trained: TrainedModel) -> No
         assert guard is not None
         books = guard.books._replace(stream=np.zeros_like(guard.books.stream))
         chains.append(chain._replace(guard=guard._replace(books=books, owner=np.ones(len(guard.ids), int))))
-    model._stream = stream._replace(chains=tuple(chains))
+    model.value = replace(model.value, stream=stream._replace(chains=tuple(chains)))
     ids = [chain.guard.ids for chain in chains]
     play(model, 96, begin=256, new_share=0.0)
     for number in range(2):

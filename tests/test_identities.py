@@ -62,8 +62,8 @@ class Story:
 
     @property
     def stream(self) -> Stream:
-        assert self.model._stream is not None
-        return self.model._stream
+        assert self.model.value.stream is not None
+        return self.model.value.stream
 
     def instance(self, centre: int) -> dict[str, float]:
         return dict(zip("ab", self.rng.normal(CENTRES[centre]).tolist(), strict=True))
@@ -173,7 +173,7 @@ def test_a_long_story(seed):
             case _:
                 follower.do("undo")
     assert len(follower.gone[0]) > 3
-    while follower.model._evidence or follower.stream.actions:
+    while follower.model.value.evidence or follower.stream.actions:
         follower.do("undo")
     follower.do("arrive", [0, 1, 2, 3], 24)
     follower.do("flush")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from stream_osr import (
     TrainedModel,
     UnknownRateJumped,
 )
-from stream_osr.engine import Past
-from stream_osr.engine.naming import counterparts
-from stream_osr.engine.past import read, remembered, written
+from stream_osr.ensemble.naming import counterparts
+from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.errors import InvalidLabel, InvalidSubclass, NothingToUndo, NotTrained
 from stream_osr.evaluation import split
 from stream_osr.model.naming import restated
@@ -61,12 +61,12 @@ def truth(decisions: list[Decision]) -> list[tuple[str, Decision]]:
 
 def content(model: OpenSetRecognizer) -> str:
     """Everything that the stream holds, to the last bit, but for what can be taken back."""
-    assert model._stream is not None
-    return repr(model._stream._replace(actions=()))
+    assert model.value.stream is not None
+    return repr(model.value.stream._replace(actions=()))
 
 
 def outcome(model: OpenSetRecognizer) -> str:
-    return repr((told(model), model._stream, model.predict_proba_one(ABOVE)))
+    return repr((told(model), model.value.stream, model.predict_proba_one(ABOVE)))
 
 
 # Promotion
@@ -95,12 +95,12 @@ def test_next_batch_recognizes_what_was_named(arguments):
     twin = play(pickle.loads(pickle.dumps(model)), 256, 160)
     twin.flush()
     model.promote(ids, "above")
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert model.predict_one(ABOVE) == "above"
     events = told(model)[1]
     play(model, 256, 160)
     model.flush()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     decisions = [(y, d) for y, d in truth(list(model.drain())) if d.key >= 160]
     new = [d for y, d in decisions if y == "new"]
     assert len(new) > 20
@@ -124,29 +124,29 @@ def test_a_class_of_few_instances_is_recognized(trained, coming, seed):
     for a, b in rng.normal(NEW, size=(8, 2)):
         model.learn_one({"a": a, "b": b})
     model.flush()
-    model.promote(model._stream.state.ids.tolist(), "above")
+    model.promote(model.value.stream.state.ids.tolist(), "above")
     told(model)
     for a, b in rng.normal(NEW, size=(coming, 2)):
         model.learn_one({"a": a, "b": b})
     model.flush()
     assert np.mean([d.probabilities["above"] for d in model.drain()]) > 0.7
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_promotion_into_a_known_class(trained):
     model = play(recognizer(trained), 160)
     told(model)
     ids = emerged(model)
-    size = [chain.known.size.copy() for chain in model._stream.chains]
-    ranks = model._stream.known.ranks.copy()
+    size = [chain.known.size.copy() for chain in model.value.stream.chains]
+    ranks = model.value.stream.known.ranks.copy()
     model.promote(ids, "left")
-    check_stream(model._stream)
-    assert model._stream.labels == ("left", "right")
-    for before, chain in zip(size, model._stream.chains, strict=True):
+    check_stream(model.value.stream)
+    assert model.value.stream.labels == ("left", "right")
+    for before, chain in zip(size, model.value.stream.chains, strict=True):
         assert chain.known.size[0] > before[0] + 30
         assert chain.known.size[1] == before[1]
-    np.testing.assert_array_equal(model._stream.known.ranks[1], ranks[1])
-    assert (np.diff(model._stream.known.ranks[0]) >= 0).all()
+    np.testing.assert_array_equal(model.value.stream.known.ranks[1], ranks[1])
+    assert (np.diff(model.value.stream.known.ranks[0]) >= 0).all()
     told(model)
     play(model, 256, 160)
     decisions = truth(list(model.drain()))
@@ -162,7 +162,7 @@ def test_a_small_subclass_counts_in_a_large_class():
         model.learn_one({"a": a, "b": b})
     model.flush()
     assert model.predict_one(ABOVE) == "unknown"
-    model.promote(model._stream.state.ids.tolist(), "left")
+    model.promote(model.value.stream.state.ids.tolist(), "left")
     assert model.predict_proba_one(ABOVE)["left"] > 0.9
 
 
@@ -177,31 +177,31 @@ def test_several_classes_one_after_the_other(trained):
     decisions = list(model.drain())
     for number, label in enumerate(centres, start=2):
         ids = {d.subclass_id for d in decisions if d.key % 5 == number and d.key >= 100} - {None}
-        model.promote([key for key in ids if key in model._stream.state.ids], label)
-        check_stream(model._stream)
-    assert model._stream.labels == ("left", "right", *centres)
+        model.promote([key for key in ids if key in model.value.stream.state.ids], label)
+        check_stream(model.value.stream)
+    assert model.value.stream.labels == ("left", "right", *centres)
     for label, centre in centres.items():
         proba = model.predict_proba_one(dict(zip("ab", centre, strict=True)))
         assert proba[label] > 0.8
     model.undo()
     model.undo()
-    check_stream(model._stream)
-    assert model._stream.labels == ("left", "right", "above")
+    check_stream(model.value.stream)
+    assert model.value.stream.labels == ("left", "right", "above")
 
 
 def test_statistics_and_seats_go_with_it(trained):
     model = play(recognizer(trained), 160)
-    before = model._stream
+    before = model.value.stream
     key = emerged(model)[0]
     model.promote([key], "above")
-    slot, k = before.state.ids.tolist().index(key), model._stream.known.ids.tolist().index(key)
+    slot, k = before.state.ids.tolist().index(key), model.value.stream.known.ids.tolist().index(key)
     for name in ("size", "matrix", "inverse", "log_det"):
-        old, new = getattr(before.state.dishes, name)[slot], getattr(model._stream.known.dishes, name)[k]
+        old, new = getattr(before.state.dishes, name)[slot], getattr(model.value.stream.known.dishes, name)[k]
         np.testing.assert_array_equal(new, old)
-    assert model._stream.state.franchise.seated[0, 2] == before.state.franchise.seated[0, 2 + slot]
-    assert model._stream.known.seated[2, k] == before.state.dishes.size[slot]
-    assert key not in model._stream.life.subclasses
-    ranks = model._stream.known.ranks[2]
+    assert model.value.stream.state.franchise.seated[0, 2] == before.state.franchise.seated[0, 2 + slot]
+    assert model.value.stream.known.seated[2, k] == before.state.dishes.size[slot]
+    assert key not in model.value.stream.life.subclasses
+    ranks = model.value.stream.known.ranks[2]
     assert ranks[0] < ranks[50] < ranks[100] < 0
 
 
@@ -224,9 +224,9 @@ def test_event_says_what_the_others_say(trained):
 
 def test_other_chains_find_what_stands_for_the_same_instances(trained):
     model = play(recognizer(trained), 320)
-    stream = model._stream
+    stream = model.value.stream
     key = emerged(model)[0]
-    found = counterparts(stream, [key])
+    found = counterparts(stream.chains, stream.past, [key])
     assert found[0] == (key,)
     seats = stream.past.subclass
     for number, own in enumerate(found):
@@ -239,48 +239,48 @@ def test_other_chains_find_what_stands_for_the_same_instances(trained):
 def test_counterparts_without_remembered_instances_lie_in_the_same_place(trained):
     model = play(recognizer(trained), 320)
     key = emerged(model)[0]
-    remembered = counterparts(model._stream, [key])
-    assert counterparts(model._stream._replace(past=read((), 4, 2)), [key]) == remembered
+    remembered = counterparts(model.value.stream.chains, model.value.stream.past, [key])
+    assert counterparts(model.value.stream.chains, read((), 4, 2), [key]) == remembered
 
 
 def test_a_chain_without_a_counterpart_gets_one(trained):
     model = play(recognizer(trained), 160)
     key = emerged(model)[0]
-    stream = model._stream
-    homes = counterparts(stream, [key])
+    stream = model.value.stream
+    homes = counterparts(stream.chains, stream.past, [key])
     past = written(stream.past)
     shared = 0
     for chunk in past:  # the first chain holds a third of what sits together in the others
         inside = np.flatnonzero(chunk.subclass[0] == key)
         chunk.subclass[0][inside[np.arange(len(inside)) % 3 > 0]] = -1
         shared += int(np.isin(chunk.subclass[1][inside[::3]], homes[1]).sum())
-    model._stream = stream._replace(past=read(past, 4, 2))
-    assert counterparts(model._stream, [key])[1:] == ((), (), ())
+    model.value = replace(model.value, stream=stream._replace(past=read(past, 4, 2)))
+    assert counterparts(model.value.stream.chains, model.value.stream.past, [key])[1:] == ((), (), ())
     model.promote([key], "above")
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     size = stream.state.dishes.size[stream.state.ids.tolist().index(key)]
     fresh = [chain.state.next_id for chain in stream.chains[1:]]
-    assert model._stream.actions[-1].subclasses == ((key,), *((each,) for each in fresh))
-    for before, chain, own in zip(stream.chains[1:], model._stream.chains[1:], fresh, strict=True):
+    assert model.value.stream.actions[-1].subclasses == ((key,), *((each,) for each in fresh))
+    for before, chain, own in zip(stream.chains[1:], model.value.stream.chains[1:], fresh, strict=True):
         assert chain.known.size[2] == size
         assert chain.state.next_id == own + 1
         assert chain.state.franchise.seated[0, 2] > 0
         assert chain.state.franchise.seated.sum() == pytest.approx(before.state.franchise.seated.sum())
-    old, new = (each.chains[1].state for each in (stream, model._stream))
+    old, new = (each.chains[1].state for each in (stream, model.value.stream))
     slots = [each.ids.tolist().index(homes[1][0]) for each in (old, new)]
     assert new.dishes.size[slots[1]] >= old.dishes.size[slots[0]] - shared > 0
     assert model.predict_proba_one(ABOVE)["above"] > 0.3  # the first chain alone says a quarter
     model.undo()
-    check_stream(model._stream)
-    assert all(own in chain.state.ids for chain, own in zip(model._stream.chains[1:], fresh, strict=True))
+    check_stream(model.value.stream)
+    assert all(own in chain.state.ids for chain, own in zip(model.value.stream.chains[1:], fresh, strict=True))
     play(model, 224, 160)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_statistics_under_another_base_measure():
     for covariance in ("full", "diagonal"):
         model = play(fitted(training_sweeps=5, covariance=covariance, ensemble="exact", **PARAMETERS), 96)
-        state, prior = model._stream.state, model._stream.known.prior
+        state, prior = model.value.stream.state, model.value.stream.known.prior
         other = prior._replace(nu=prior.nu + 7.0, psi=prior.psi * 3.0, beta=prior.beta * 0.5)
         moved = restated(state.dishes, 0, prior, other)
         back = restated(moved, 0, other, prior)
@@ -310,21 +310,21 @@ def test_real_classes_are_recognized_once_named(name):
     for i in range(768):
         model.learn_one(dict(zip(keys, X[i].tolist(), strict=True)), key=i)
         decisions += model.drain()
-    state = model._stream.state
+    state = model.value.stream.state
     owner: dict[int, list[int]] = {key: [] for key in state.ids.tolist()}
-    for chunk in written(model._stream.past):
+    for chunk in written(model.value.stream.past):
         for at, key in enumerate(chunk.subclass[0].tolist()):
             if key in owner and y[chunk.seq + at] in unknown:
                 owner[key].append(int(y[chunk.seq + at]))
     for label in unknown:
         ids = [key for key, inside in owner.items() if inside and np.mean(np.array(inside) == label) > 0.5]
         model.promote(ids, f"c{label}")
-        check_stream(model._stream)
+        check_stream(model.value.stream)
     told(model)
     for i in range(768, 1536):
         model.learn_one(dict(zip(keys, X[i].tolist(), strict=True)), key=i)
     after = list(model.drain())
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     named = np.mean([d.label == f"c{y[d.key]}" for d in after if y[d.key] in unknown])
     others = np.mean([d.label == f"c{y[d.key]}" for d in after if y[d.key] in known])
     assert named > 0.8
@@ -373,7 +373,7 @@ def test_a_subclass_is_promoted_once(trained):
     model = play(recognizer(trained), 96)
     ids = emerged(model)
     model.promote([*ids, *ids], "above")
-    assert model._stream.known.ids.tolist().count(ids[0]) == 1
+    assert model.value.stream.known.ids.tolist().count(ids[0]) == 1
     with pytest.raises(InvalidSubclass, match="is one of the known class 'above'"):
         model.promote(ids, "above")
 
@@ -381,7 +381,8 @@ def test_a_subclass_is_promoted_once(trained):
 def test_a_subclass_that_has_gone_is_named_in_the_error(trained):
     model = play(recognizer(trained, half_life=10.0, window=0), 64)
     gone = sorted(
-        set(range(len(trained.known.ids), model._stream.state.next_id)) - set(model._stream.state.ids.tolist())
+        set(range(len(trained.known.ids), model.value.stream.state.next_id))
+        - set(model.value.stream.state.ids.tolist())
     )
     if gone:
         with pytest.raises(InvalidSubclass, match=f"subclass {gone[0]} has left the model"):
@@ -417,47 +418,49 @@ def test_undoing_a_promotion_at_once_leaves_nothing_behind(label, arguments):
 def test_undoing_a_promotion_after_batches_keeps_what_was_learnt_since(trained):
     model = play(recognizer(trained), 160)
     ids = emerged(model)
-    before = {key: model._stream.state.dishes.size[model._stream.state.ids.tolist().index(key)] for key in ids}
+    before = {
+        key: model.value.stream.state.dishes.size[model.value.stream.state.ids.tolist().index(key)] for key in ids
+    }
     model.promote(ids, "above")
     play(model, 224, 160)
     model.undo()
-    check_stream(model._stream)
-    state = model._stream.state
+    check_stream(model.value.stream)
+    state = model.value.stream.state
     assert set(ids) <= set(state.ids.tolist())
     for key, size in before.items():  # and those beside them in the window
         assert state.dishes.size[state.ids.tolist().index(key)] >= size - 3
-    assert model._stream.labels == ("left", "right", "above")  # decisions have named it
-    assert not any(chain.known.size[2] for chain in model._stream.chains)
+    assert model.value.stream.labels == ("left", "right", "above")  # decisions have named it
+    assert not any(chain.known.size[2] for chain in model.value.stream.chains)
     assert model.predict_one(ABOVE) == "unknown"
     assert model.predict_proba_one(ABOVE)["above"] == 0.0
-    assert all(model._stream.life.subclasses[key].emerged for key in ids)
+    assert all(model.value.stream.life.subclasses[key].emerged for key in ids)
     told(model)
     play(model, 320, 224)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     decisions, events = told(model)
     found = [d for y, d in truth(decisions) if y == "new"]
     assert np.mean([d.label == "unknown" for d in found]) > 0.95
     assert np.mean([d.subclass_id in ids for d in found]) > 0.8
     assert not [e for e in events if type(e).__name__ == "SubclassEmerged"]
     model.promote(ids, "above")  # the name is still there
-    assert model._stream.labels == ("left", "right", "above")
+    assert model.value.stream.labels == ("left", "right", "above")
     assert model.predict_one(ABOVE) == "above"
 
 
 def test_undoing_a_promotion_into_a_known_class_after_batches(trained):
     model = play(recognizer(trained), 160)
-    ids, known = emerged(model), model._stream.chains
+    ids, known = emerged(model), model.value.stream.chains
     model.promote(ids, "left")
     play(model, 224, 160)
     model.undo()
-    check_stream(model._stream)
-    for before, chain in zip(known, model._stream.chains, strict=True):
+    check_stream(model.value.stream)
+    for before, chain in zip(known, model.value.stream.chains, strict=True):
         np.testing.assert_array_equal(chain.known.ids, before.known.ids)
         np.testing.assert_array_equal(chain.known.ranks, before.known.ranks)
         np.testing.assert_array_equal(chain.known.size, before.known.size)
     told(model)
     play(model, 320, 224)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     found = [d for y, d in truth(list(model.drain())) if y == "new"]
     assert np.mean([d.label == "unknown" for d in found]) > 0.9
 
@@ -466,7 +469,7 @@ def test_undoing_a_promotion_into_a_known_class_after_batches(trained):
 @pytest.mark.parametrize("label", ["left", "fresh"])
 def test_undoing_a_label_puts_everything_back(trained, kind, label):
     model = play(recognizer(trained), 192)
-    stream = model._stream
+    stream = model.value.stream
     ids = emerged(model)
     at = {"in the window": range(191, 127, -1), "settled": range(100, 0, -1), "promoted": range(191, 0, -1)}
     places = {
@@ -479,7 +482,7 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
         key = next(s for s in at[kind] if places[s][0].subclass[0, places[s][1]] in ids)
     if kind == "promoted":
         model.promote(ids, "above")
-    stream = model._stream
+    stream = model.value.stream
     probes = [ABOVE, FAR, {"a": 0.0, "b": 0.0}, {"a": 10.0, "b": 1.0}]
     before = [model.predict_proba_one(x) for x in probes]
     if key is None:
@@ -487,19 +490,19 @@ def test_undoing_a_label_puts_everything_back(trained, kind, label):
     else:
         model.learn_label(key, label)
     model.flush()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert [model.predict_proba_one(x) for x in probes] != before
     model.undo()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     after = [model.predict_proba_one(x) for x in probes]
     for old, new in zip(before, after, strict=True):
         assert old.keys() == new.keys()
         np.testing.assert_allclose(list(new.values()), list(old.values()), rtol=1e-9, atol=1e-12)
-    assert model._stream.labels == stream.labels
-    np.testing.assert_array_equal(model._stream.state.window_seq, stream.state.window_seq)
-    assert repr(written(model._stream.past)) == repr(written(stream.past))
+    assert model.value.stream.labels == stream.labels
+    np.testing.assert_array_equal(model.value.stream.state.window_seq, stream.state.window_seq)
+    assert repr(written(model.value.stream.past)) == repr(written(stream.past))
     play(model, 256, 192)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_a_queued_label_is_dropped(trained):
@@ -520,16 +523,16 @@ def test_what_was_asked_last_is_taken_back_first(trained):
     model.promote(ids, "above")
     model.learn_one(FAR, "farther")  # waits
     model.undo()
-    assert [e.label for e in model._evidence] == ["far"]
-    assert "above" in model._stream.labels
+    assert [e.label for e in model.value.evidence] == ["far"]
+    assert "above" in model.value.stream.labels
     model.undo()
-    assert "above" not in model._stream.labels
-    assert [e.label for e in model._evidence] == ["far"]
+    assert "above" not in model.value.stream.labels
+    assert [e.label for e in model.value.evidence] == ["far"]
     model.flush()
-    assert model._stream.labels == ("left", "right", "far")
+    assert model.value.stream.labels == ("left", "right", "far")
     model.undo()
-    assert model._stream.labels == ("left", "right")
-    check_stream(model._stream)
+    assert model.value.stream.labels == ("left", "right")
+    check_stream(model.value.stream)
 
 
 def test_a_label_asked_before_a_promotion_and_learnt_after_it(trained):
@@ -538,13 +541,13 @@ def test_a_label_asked_before_a_promotion_and_learnt_after_it(trained):
     model.learn_one(ABOVE, "above")
     model.promote(ids, "above")
     model.flush()  # the label takes effect in the subclass that was promoted
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     model.undo()
-    check_stream(model._stream)
-    assert set(ids) <= set(model._stream.state.ids.tolist())
+    check_stream(model.value.stream)
+    assert set(ids) <= set(model.value.stream.state.ids.tolist())
     model.undo()
-    check_stream(model._stream)
-    assert model._stream.labels == ("left", "right")
+    check_stream(model.value.stream)
+    assert model.value.stream.labels == ("left", "right")
     with pytest.raises(NothingToUndo):
         model.undo()
 
@@ -556,10 +559,10 @@ def test_a_hundred_actions_can_be_taken_back(trained):
     model.flush()
     for _ in range(100):
         model.undo()
-    assert model._stream.known.size.tolist() == [43, 40]
+    assert model.value.stream.known.size.tolist() == [43, 40]
     with pytest.raises(NothingToUndo):
         model.undo()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 # Labels and promotions together
@@ -569,14 +572,14 @@ def test_a_late_label_takes_an_instance_out_of_a_promoted_subclass(trained):
     model = play(recognizer(trained), 160)
     ids = emerged(model)
     model.promote(ids, "above")
-    stream = model._stream
+    stream = model.value.stream
     chunk, at = next((c, i) for c in written(stream.past)[::-1] for i, k in enumerate(c.subclass[0]) if k == ids[0])
     inside = [chunk.subclass[r, at] in chain.known.named for r, chain in enumerate(stream.chains)]
     model.learn_label(chunk.keys[at], "right")
     model.flush()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert inside[0]
-    for before, chain, own in zip(stream.chains, model._stream.chains, inside, strict=True):
+    for before, chain, own in zip(stream.chains, model.value.stream.chains, inside, strict=True):
         assert chain.known.size[2] == before.known.size[2] - own
         assert chain.known.size[1] == before.known.size[1] + 1
 
@@ -587,19 +590,19 @@ def test_a_promoted_subclass_may_lose_all_its_instances(trained):
     for key, (a, b) in enumerate(rng.normal(NEW, size=(4, 2))):
         model.learn_one({"a": a, "b": b}, key=key)
     model.flush()
-    model.promote(model._stream.state.ids.tolist(), "above")
+    model.promote(model.value.stream.state.ids.tolist(), "above")
     for key in range(4):
         model.learn_label(key, "right")
     model.flush()
-    check_stream(model._stream)
-    assert [chain.known.size[2] for chain in model._stream.chains] == [0, 0]
+    check_stream(model.value.stream)
+    assert [chain.known.size[2] for chain in model.value.stream.chains] == [0, 0]
     play(model, 96)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     for _ in range(5):
         model.undo()
-        check_stream(model._stream)
+        check_stream(model.value.stream)
     play(model, 160, 96)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def members_of(past: Past, number: int, key: int) -> int:
@@ -609,23 +612,23 @@ def members_of(past: Past, number: int, key: int) -> int:
 def test_every_instance_counts_once(trained):
     # one that leaves a promoted subclass for an emerging one leaves its statistics too
     model = play(recognizer(trained, window=128, label_horizon=10_000), 160, new_share=0.6)
-    for key in model._stream.state.ids.tolist()[:3]:
-        if key in model._stream.state.ids:
+    for key in model.value.stream.state.ids.tolist()[:3]:
+        if key in model.value.stream.state.ids:
             model.promote([key], f"c{key}")
     play(model, 320, 160, new_share=0.6)
-    check_stream(model._stream)
-    for number, chain in enumerate(model._stream.chains):
+    check_stream(model.value.stream)
+    for number, chain in enumerate(model.value.stream.chains):
         for k, key in enumerate(chain.known.ids.tolist()):
             if key in chain.known.named:
-                assert chain.known.dishes.size[k] == members_of(model._stream.past, number, key)
+                assert chain.known.dishes.size[k] == members_of(model.value.stream.past, number, key)
         for k, key in enumerate(chain.state.ids.tolist()):
-            assert chain.state.dishes.size[k] == members_of(model._stream.past, number, key)
-    while model._stream.actions:
+            assert chain.state.dishes.size[k] == members_of(model.value.stream.past, number, key)
+    while model.value.stream.actions:
         model.undo()
-        check_stream(model._stream)
-        for number, chain in enumerate(model._stream.chains):
+        check_stream(model.value.stream)
+        for number, chain in enumerate(model.value.stream.chains):
             for k, key in enumerate(chain.state.ids.tolist()):
-                assert chain.state.dishes.size[k] == members_of(model._stream.past, number, key)
+                assert chain.state.dishes.size[k] == members_of(model.value.stream.past, number, key)
 
 
 def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
@@ -635,21 +638,21 @@ def test_instances_that_leave_a_promoted_subclass_leave_its_statistics():
     for number in range(40):
         if number == 8:
             model.flush()
-            ids = model._stream.state.ids.tolist()
+            ids = model.value.stream.state.ids.tolist()
             model.promote(ids, "above")
         model.learn_one(dict(zip("ab", rng.normal(NEW), strict=True)), key=number)
     model.flush()
-    check_stream(model._stream)
-    assert any(chain.known.size[2] < 8 for chain in model._stream.chains)
+    check_stream(model.value.stream)
+    assert any(chain.known.size[2] < 8 for chain in model.value.stream.chains)
     for undone in (False, True):
         if undone:
             model.undo()
-            check_stream(model._stream)
-        for number, chain in enumerate(model._stream.chains):
+            check_stream(model.value.stream)
+        for number, chain in enumerate(model.value.stream.chains):
             for dishes, keys in ((chain.known.dishes, chain.known.ids), (chain.state.dishes, chain.state.ids)):
                 for size, key in zip(dishes.size.tolist(), keys.tolist(), strict=True):
                     if key in chain.known.named or dishes is chain.state.dishes:
-                        assert size == members_of(model._stream.past, number, key)
+                        assert size == members_of(model.value.stream.past, number, key)
 
 
 # Muting
@@ -665,7 +668,7 @@ def test_nothing_is_told_of_what_is_muted(trained):
     assert model.summary().delta == model.new_classes().number == 0
     assert model.new_classes().candidates == ()
     play(model, 640, 128)
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     decisions, events = told(model)
     found = [d for y, d in truth(decisions) if y == "new"]
     assert np.mean([d.label == "unknown" for d in found]) > 0.95
@@ -677,7 +680,7 @@ def test_nothing_is_told_of_what_is_muted(trained):
     model.undo()
     assert ids[0] in model.new_classes().candidates[0].subclasses
     undone = next(e for e in told(model)[1] if isinstance(e, NamingUndone))
-    still = tuple(key for key in ids if key in model._stream.state.ids)
+    still = tuple(key for key in ids if key in model.value.stream.state.ids)
     assert (undone.action, undone.subclass_ids, undone.label) == ("mute", still, None)
 
 
@@ -686,7 +689,7 @@ def test_muting_before_it_has_emerged_keeps_it_from_emerging(trained):
     rng = np.random.default_rng(1)
     for a, b in rng.normal(NEW, size=(4, 2)):
         model.learn_one({"a": a, "b": b})
-    model.mute(model._stream.state.ids.tolist())
+    model.mute(model.value.stream.state.ids.tolist())
     for a, b in rng.normal(NEW, size=(40, 2)):
         model.learn_one({"a": a, "b": b})
     decisions, events = told(model)
@@ -704,7 +707,7 @@ def test_a_muted_subclass_is_still_there_after_a_long_time(trained):
     for a, b in rng.normal((40.0, 40.0), size=(64, 2)):  # another one that is better supported
         model.learn_one({"a": a, "b": b})
     play(model, 400, seed=4, new_share=0.0)
-    assert ids[0] in model._stream.state.ids
+    assert ids[0] in model.value.stream.state.ids
     told(model)
     for a, b in rng.normal(NEW, size=(32, 2)):
         model.learn_one({"a": a, "b": b})
@@ -720,7 +723,7 @@ def test_a_muted_subclass_can_be_promoted_and_given_back_muted(trained):
     model.promote(ids, "above")
     assert model.predict_one(ABOVE) == "above"
     model.undo()
-    assert all(model._stream.life.subclasses[key].muted for key in ids)
+    assert all(model.value.stream.life.subclasses[key].muted for key in ids)
     assert model.predict_one(ABOVE) == "unknown"
 
 
@@ -745,8 +748,8 @@ def test_saving_in_between_gives_the_same_bits(tmp_path, trained):
         stop()
         play(model, 200, 150)
         stop()
-        if model._stream.state.ids.size:
-            model.mute(model._stream.state.ids.tolist()[:1])
+        if model.value.stream.state.ids.size:
+            model.mute(model.value.stream.state.ids.tolist()[:1])
             stop()
         model.learn_label(100, "above")
         play(model, 232, 200)

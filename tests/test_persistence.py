@@ -23,8 +23,9 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive import VERSION, load_trained, read_archive, save_trained, write_archive
+from stream_osr.archive.records import FIRST
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import VERSION, load_trained, read_archive, save_trained, write_archive
 from tests.blobs import NEW, fitted, learn_all, stream_part, told, training_part
 
 # Going on as if nothing had happened
@@ -104,8 +105,8 @@ def test_goes_on_bit_for_bit(way, point, tmp_path):
     first = OpenSetRecognizer(**ARGUMENTS)
     play(first, operations[:at])
     if point == "late-labels-pending":
-        assert first._evidence
-        assert first._buffer
+        assert first.value.evidence
+        assert first.value.buffer
     second = WAYS[way](first, tmp_path)
     play(second, operations[at:])
     second.flush()
@@ -161,7 +162,7 @@ def test_everything_that_a_caller_may_hand_over_survives(tmp_path):
         )
     other = through_a_file(model, tmp_path)
     assert other.trained.names == model.trained.names
-    assert other._get_params() == model._get_params()
+    assert other.arguments == model.arguments
     assert other.counters == model.counters
     for each in (model, other):
         each.learn_label(("topic", 3, 12), "zwei")
@@ -261,7 +262,7 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
         ).fingerprint
         == fingerprint
     )
-    assert len(one._stream.labels) == 3
+    assert len(one.value.stream.labels) == 3
     assert outcome(one) == outcome(same)
 
 
@@ -304,7 +305,7 @@ def test_file_holds_the_references_of_the_training_instances_and_the_trained_par
 
     assert size(120) == pytest.approx(size(600), rel=0.02)
     loaded = OpenSetRecognizer.load(tmp_path / "model.osr")
-    assert loaded._stream.known is loaded.trained.known
+    assert loaded.value.stream.known is loaded.trained.known
 
 
 # Files that cannot be used
@@ -427,8 +428,10 @@ def test_newer_version_is_refused(tmp_path, model):
 def test_older_version_is_refused(tmp_path, model):
     path = tmp_path / "model.osr"
     model.save(path)
-    with_manifest(path, lambda manifest: manifest.update(version=VERSION - 1))
-    refused(path, f"has format version {VERSION - 1}, this program reads version {VERSION}; train the model anew, or")
+    with_manifest(path, lambda manifest: manifest.update(version=FIRST - 1))
+    refused(
+        path, f"has format version {FIRST - 1}, this program reads versions {FIRST} to {VERSION}; train the model"
+    )
 
 
 def without(*names: str) -> Callable[[dict[str, Any]], None]:
@@ -613,7 +616,9 @@ def test_streams_over_a_shared_model_are_saved_without_it(tmp_path):
     path = tmp_path / "stream.osr"
     write_archive(path, "stream", model.stream_state(), trained.shared)
     again = OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
-    assert all(chain.known is trained.draws[n] for n, chain in enumerate(again._stream.chains)), "shared, not copied"
+    assert all(chain.known is trained.draws[n] for n, chain in enumerate(again.value.stream.chains)), (
+        "shared, not copied"
+    )
     alone = tmp_path / "alone.osr"
     write_archive(alone, "stream", model.stream_state())
     assert path.stat().st_size < alone.stat().st_size

@@ -132,13 +132,24 @@ def test_arguments_of_the_constructor():
     }
 
 
+def test_documentation_says_what_each_argument_means():
+    assert OpenSetRecognizer.__doc__ is not None
+    lines = OpenSetRecognizer.__doc__.splitlines()
+    section = lines[lines.index("Parameters") + 2 : lines.index("Attributes")]
+    told = [name for line in section if line and not line.startswith(" ") for name in line.split(", ")]
+    assert told == list(inspect.signature(OpenSetRecognizer).parameters)
+
+
 def test_members_of_the_recognizer():
-    own = {name for name in vars(OpenSetRecognizer) if not name.startswith("_")}
-    assert own == {
+    house = [kind for kind in OpenSetRecognizer.__mro__ if kind.__module__.startswith("stream_osr.")]
+    own = {name for kind in house for name in vars(kind) if not name.startswith("_")}
+    assert own - {*inspect.signature(OpenSetRecognizer).parameters} == {
+        "arguments",
         "as_state",
         "carry_over",
         "close_batch",
         "count_refused",
+        "counters",
         "drain",
         "drain_events",
         "emerged_statistics",

@@ -116,8 +116,8 @@ def test_training_set_is_a_bounded_uniform_sample():
     for i in range(1000):
         model.learn_one({"a": float(i), "b": float(i % 7)}, "left")
         model.learn_one({"a": -float(i), "b": float(i % 5)}, "right")
-    assert model._training is not None
-    kept = dict(zip(model._training.labels, model._training.rows, strict=True))
+    assert model.value.training is not None
+    kept = dict(zip(model.value.training.labels, model.value.training.rows, strict=True))
     for label, sign in (("left", 1), ("right", -1)):
         values = [sign * row[0] for row in kept[label]]
         assert len(values) == len(set(values)) == 50
@@ -290,7 +290,7 @@ def test_batches_close_by_count(trained, instances):
     for n, x in enumerate(instances[:35], start=1):
         model.learn_one(x)
         assert model.pending == n % 10
-        assert len(model._decisions) == n - n % 10
+        assert len(model.value.decisions) == n - n % 10
     model.flush()
     assert model.pending == 0
     assert [d.batch for d in model.drain()] == [0] * 10 + [1] * 10 + [2] * 10 + [3] * 5
@@ -503,7 +503,7 @@ def sizes(model: OpenSetRecognizer) -> dict[int, int]:
 
 
 def test_a_late_label_takes_the_instance_out_of_its_emerging_subclass(discovered):
-    before, seated = sizes(discovered), members(discovered._stream)
+    before, seated = sizes(discovered), members(discovered.value.stream)
     assert sum(before.values()) >= 18
     home, key = next((home, seq) for home, inside in seated.items() for seq in inside if len(inside) > 8)
     trained, fingerprint = pickle.dumps(discovered.trained), discovered.trained.fingerprint
@@ -511,22 +511,22 @@ def test_a_late_label_takes_the_instance_out_of_its_emerging_subclass(discovered
     assert sizes(discovered) == before
     discovered.flush()
     assert sizes(discovered) == {**before, home: before[home] - 1}
-    assert key not in members(discovered._stream)[home]
+    assert key not in members(discovered.value.stream)[home]
     (left, _) = discovered.summary().known
     assert left.size == 41
-    check_stream(discovered._stream)
+    check_stream(discovered.value.stream)
     assert pickle.dumps(discovered.trained) == trained
     assert discovered.trained.fingerprint == fingerprint
     assert told(discovered)[0][-1].seq == 79
 
 
 def test_the_last_instance_of_a_subclass_takes_it_along(discovered):
-    unknown = [key for inside in members(discovered._stream).values() for key in inside]
+    unknown = [key for inside in members(discovered.value.stream).values() for key in inside]
     for key in unknown:
         discovered.learn_label(key, "new")
     discovered.flush()
     assert sizes(discovered) == {}
-    check_stream(discovered._stream)
+    check_stream(discovered.value.stream)
     new = discovered.summary().known[-1]
     assert (new.name, new.size) == ("new", len(unknown))
     assert discovered.predict_one(dict(zip("ab", NEW, strict=True))) == "new"
@@ -535,18 +535,18 @@ def test_the_last_instance_of_a_subclass_takes_it_along(discovered):
     decision = list(discovered.drain())[-1]
     assert decision.label == "new"
     assert list(decision.probabilities) == ["left", "right", "new", "unknown"]
-    check_stream(discovered._stream)
+    check_stream(discovered.value.stream)
 
 
 def test_a_label_for_a_known_decision_strengthens_its_class(discovered):
     before = sizes(discovered)
-    seated = {key for inside in members(discovered._stream).values() for key in inside}
+    seated = {key for inside in members(discovered.value.stream).values() for key in inside}
     key = next(key for key in range(0, 80, 2) if key not in seated)
     discovered.learn_label(key, "left")  # it sat there already
     discovered.flush()
     assert sizes(discovered) == before
     assert discovered.summary().known[0].size == 41
-    check_stream(discovered._stream)
+    check_stream(discovered.value.stream)
 
 
 def test_a_label_counts_once(discovered):
@@ -586,7 +586,7 @@ def test_a_label_for_a_buffered_instance_waits_for_its_batch(discovered):
     assert discovered.summary().known[0].size == 43
     assert sum(sizes(discovered).values()) == held - 1
     assert discovered.counters["unknown_keys"] == 0
-    check_stream(discovered._stream)
+    check_stream(discovered.value.stream)
 
 
 def test_flush_decides_the_buffer_and_then_applies_its_labels(discovered):
@@ -597,20 +597,20 @@ def test_flush_decides_the_buffer_and_then_applies_its_labels(discovered):
     (decision,) = discovered.drain()
     assert (decision.key, decision.label) == ("buffered", "unknown")
     assert discovered.summary().known[0].size == 41
-    assert discovered._evidence == []
+    assert discovered.value.evidence == []
 
 
 def test_the_latest_instance_of_a_key_is_meant(discovered):
     discovered.learn_one({"a": 0.0, "b": 0.0}, key=3)
     discovered.flush()
-    seated = members(discovered._stream)
-    window = discovered._stream.state.window_seq.tolist()
+    seated = members(discovered.value.stream)
+    window = discovered.value.stream.state.window_seq.tolist()
     assert {3, 80} <= set(window)
     discovered.learn_label(3, "left")
     discovered.flush()
     left = {key: [seq for seq in inside if seq != 80] for key, inside in seated.items()}
-    assert members(discovered._stream) == {key: inside for key, inside in left.items() if inside}
-    assert discovered._stream.state.window_seq.tolist() == [seq for seq in window if seq != 80]
+    assert members(discovered.value.stream) == {key: inside for key, inside in left.items() if inside}
+    assert discovered.value.stream.state.window_seq.tolist() == [seq for seq in window if seq != 80]
 
 
 @pytest.mark.parametrize(("horizon", "found"), [(0, 0), (1, 16), (16, 16), (17, 32), (48, 48), (10_000, 80)])
@@ -622,7 +622,7 @@ def test_keys_are_remembered_as_far_as_the_horizon(trained, instances, horizon, 
         model.learn_label(i, "left")
     model.flush()
     assert model.counters["unknown_keys"] == 80 - found  # whole batches are remembered
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_labelled_instances_count_from_the_next_batch_on(trained):
@@ -638,7 +638,7 @@ def test_labelled_instances_count_from_the_next_batch_on(trained):
     assert model.predict_one(odd) == "left"
     assert (pickle.dumps(trained), trained.fingerprint) == shared
     assert OpenSetRecognizer.from_trained(trained).predict_one(odd) == "unknown"
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_a_new_label_opens_a_class(trained):
@@ -653,7 +653,7 @@ def test_a_new_label_opens_a_class(trained):
     assert decision.label == "new"
     assert trained.labels == ("left", "right")
     assert [(group.name, group.size) for group in model.summary().known] == [("left", 40), ("right", 40), ("new", 20)]
-    check_stream(model._stream)
+    check_stream(model.value.stream)
 
 
 def test_books_balance_under_a_mixture_of_everything(trained):
@@ -668,9 +668,9 @@ def test_books_balance_under_a_mixture_of_everything(trained):
         if rng.random() < 0.02:
             model.flush()
         if not model.pending:
-            check_stream(model._stream)
+            check_stream(model.value.stream)
     model.flush()
-    check_stream(model._stream)
+    check_stream(model.value.stream)
     assert {group.name for group in model.summary().known} == {"left", "right", "third", "new"}
 
 

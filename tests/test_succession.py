@@ -18,7 +18,7 @@ from stream_osr import (
     SubclassRecurred,
 )
 from stream_osr.engine import Stream
-from stream_osr.engine.past import remembered, written
+from stream_osr.ensemble.past import remembered, written
 from stream_osr.errors import InvalidLabel, InvalidParameter, NothingToUndo
 from stream_osr.model.marginal import of_nobody
 from stream_osr.model.prior import DIAGONAL, TIED, homogeneous
@@ -62,8 +62,8 @@ def carried(earlier: OpenSetRecognizer, model: OpenSetRecognizer) -> OpenSetReco
 
 
 def stream_of(model: OpenSetRecognizer) -> Stream:
-    assert model._stream is not None
-    return model._stream
+    assert model.value.stream is not None
+    return model.value.stream
 
 
 def known_seats(model: OpenSetRecognizer) -> np.ndarray:
@@ -280,7 +280,7 @@ def test_a_name_that_the_new_model_does_not_know_stays() -> None:
     assert np.mean([d.label == "above" and d.subclass_id == key for d in named]) > 0.9
     third = carried(model, fitted(2))
     assert third.predict_one(ABOVE) == "above", "and once more"
-    assert key in third._stream.known.named  # type: ignore[union-attr]
+    assert key in third.value.stream.known.named  # type: ignore[union-attr]
 
 
 def test_a_name_that_the_new_model_was_trained_on_is_its_own() -> None:

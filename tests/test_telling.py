@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from stream_osr import (
     SubclassMerged,
 )
 from stream_osr.discovery.events import Explanation, Moment, Movement, SubclassEvent
-from stream_osr.engine import telling as rules
-from stream_osr.engine.telling import BUDGETS, Telling, sum_up, tell_within_budgets
+from stream_osr.engine import announce as rules
+from stream_osr.engine.announce import BUDGETS, Telling, sum_up, tell_within_budgets
 from tests.blobs import around
 
 AT = Moment(0, None, None)
@@ -215,11 +216,11 @@ def test_an_ordinary_stream_tells_everything(trained: Any) -> None:
 
 def test_what_waits_to_be_summed_up_is_told_at_the_end(trained: Any) -> None:
     model, _ = flood(streaming(trained), range(500))
-    stream = model._stream
+    stream = model.value.stream
     assert stream is not None
     waiting = stream._replace(telling=stream.telling._replace(counts={"SubclassGrew": 3}))
     model.flush()
-    model._stream = waiting
+    model.value = replace(model.value, stream=waiting)
     list(model.drain_events())
     model.flush()
     (summed,) = model.drain_events()

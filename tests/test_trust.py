@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_a_subclass_that_describes_a_known_class_is_refuted_once_references_are_
     assert len(announced) > 2
     assert np.mean([d.label == "unknown" for d in decisions[-300:]]) > 0.5
     assert model.new_classes().number > 0
-    model._trained = whole
+    model.value = replace(model.value, trained=whole)
     decisions, events = play(model, given.X[1500:])
     refuted = of_kind(events, SubclassRefuted)
     assert {event.subclass_id for event in refuted} == announced

@@ -20,7 +20,7 @@ def earlier() -> OpenSetRecognizer:
     trained = fitted(40, chains=1).trained
     report = replace(trained.report, recall_interval=None, references=0)
     model = OpenSetRecognizer.from_trained(trained, batch_size=32, chains=1)
-    model._trained = replace(trained, references=None, report=report)
+    model.value = replace(model.value, trained=replace(trained, references=None, report=report))
     return model
 
 

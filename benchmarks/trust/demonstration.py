@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.problems import figures_of_merit
-from stream_osr import demo
+from stream_osr.cli import demo
 
 STREAMS = ("demo",)
 

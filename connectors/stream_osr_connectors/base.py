@@ -9,7 +9,7 @@ its effect exactly once although neither side alone can promise that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
 Position: TypeAlias = Mapping[str, object]
@@ -84,7 +84,7 @@ class BadRecord(NamedTuple):
 
 
 @runtime_checkable
-class Source(Protocol):
+class Source(Iterator[Record | BadRecord], AbstractContextManager["Source", None], Protocol):
     """Where records come from: an iterator that can be told where to go on.
 
     Leaving a loop over a source and starting another one goes on where the first one stopped.
@@ -94,10 +94,6 @@ class Source(Protocol):
     and handed to `seek` of a newly opened source, continues without a gap and without a repetition; a
     reader that stores positions later than effects sees some records again (at least once).
     """
-
-    def __iter__(self) -> Iterator[Record | BadRecord]: ...
-
-    def __next__(self) -> Record | BadRecord: ...
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position.
@@ -116,18 +112,9 @@ class Source(Protocol):
     def close(self) -> None:
         """Let go of the input; a second call does nothing."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
 
 @runtime_checkable
-class Sink(Protocol):
+class Sink(AbstractContextManager["Sink", None], Protocol):
     """Where records go to: written, then made durable, then counted on.
 
     Delivery: what was written before `flush` returned is durable; what was written after it may or may
@@ -175,15 +162,6 @@ class Sink(Protocol):
     def close(self) -> None:
         """Make durable what was written and let go of the destination; a second call does nothing."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
 
 @runtime_checkable
 class CheckedSink(Sink, Protocol):
@@ -213,10 +191,5 @@ class Closing:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()

@@ -13,13 +13,12 @@ import stat
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from stream_osr.atomic import flush_folder
 from stream_osr.errors import ConnectorError
 
-from .base import Position
+from .base import Closing, Position
 from .identity import identity_at, is_identified, why_not
 from .locking import Lock
 from .opening import is_gzip, is_standard, may_be_regular, open_output, why
@@ -30,7 +29,7 @@ _BUFFER = 1 << 16
 _GZIP = 16 + zlib.MAX_WBITS
 
 
-class ByteSink(ABC):
+class ByteSink(Closing, ABC):
     """Base of the sinks that write bytes; see `CsvSink` and `JsonLinesSink`.
 
     Opening leaves the content of a file that exists as it is, because whether it is to be continued
@@ -41,35 +40,28 @@ class ByteSink(ABC):
     def __init__(self, path: str | os.PathLike[str], *, private: bool = False) -> None:
         self.name = "standard output" if is_standard(path) else os.fspath(path)
         self._lock = Lock(path)
-        try:
-            if may_be_regular(path):
-                self._lock.take_name(needed=False)
-            self._file = open_output(path, private=private)
-        except BaseException:
-            self._lock.release()
-            raise
         self._closed = False
         self._owned = not is_standard(path)
-        # pipes and devices know neither cutting nor fsync
-        self._regular = self._owned and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
         self._gzip = self._owned and is_gzip(path)
         self._member: zlib._Compress | None = None
         self._pending = bytearray()
         self._started = False
         self._failure: str | None = None
-        self._written = 0
-        self._flushed = 0
+        self._written = self._flushed = 0
         self._listed = False
-        if self._regular:
-            try:
+        self._identity: Position = {}
+        with ExitStack() as failing:
+            failing.callback(self._lock.release)
+            if may_be_regular(path):
+                self._lock.take_name(needed=False)
+            self._file = open_output(path, private=private)
+            # pipes and devices know neither cutting nor fsync
+            self._regular = self._owned and stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
+            if self._regular:
+                failing.callback(self._file.close)
                 self._lock.take_file(self._file.fileno())
                 self._identity = identity_at(self._file, 0)
-            except BaseException:
-                self._file.close()
-                self._lock.release()
-                raise
-        else:
-            self._identity = {}
+            failing.pop_all()
 
     @abstractmethod
     def write(self, record: Mapping[str, object]) -> None:
@@ -159,17 +151,9 @@ class ByteSink(ABC):
                 self._file.close()
             self._lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         try:
-            if kind is None and not self._closed:
+            if raised[0] is None and not self._closed:
                 self.flush()
         finally:
             self.close()

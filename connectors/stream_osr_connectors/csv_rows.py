@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import Self
+from collections.abc import Iterator
 
 from stream_osr.errors import ConnectorError
 
@@ -14,7 +14,7 @@ _MAX_LINES = 1000
 """How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
 
 
-class RowReader:
+class RowReader(Iterator[list[str]]):
     """Iterator over the rows of a table, blank lines left out.
 
     A row that is not CSV raises `DecodeError`, and reading goes on with the line after the one it began
@@ -31,9 +31,6 @@ class RowReader:
     def taken(self) -> list[Line]:
         """The lines that the last row, or the last error, is about."""
         return self._row_lines.taken
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> list[str]:
         row: list[str] = []
@@ -55,7 +52,7 @@ class RowReader:
         return DecodeError(reason)
 
 
-class _RowLines:
+class _RowLines(Iterator[str]):
     """The decoded lines of one row, as `csv.reader` asks for them: several if a field holds line breaks.
 
     An iterator rather than a generator, because a generator is finished by the first error it raises.
@@ -66,9 +63,6 @@ class _RowLines:
         self._lines = lines
         self._max_bytes = max_bytes
         self._size = 0
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> str:
         line = next(self._lines)

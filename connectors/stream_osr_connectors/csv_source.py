@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Position, Record
 from .csv_formulas import restored
 from .csv_rows import RowReader, check_delimiter
-from .line_source import LineSource
-from .lines import MAX_RECORD_BYTES, raw_text
-from .values import DecodeError, LabelType, label_of_text, number, seconds
+from .line_source import LineSource, Reading
+from .lines import raw_text
+from .values import DecodeError, label_of_text, number, seconds
 
 _T = TypeVar("_T")
 
@@ -82,29 +82,11 @@ class CsvSource(LineSource):
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        key: str | None = None,
-        time: str | None = None,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
-        label_type: LabelType = "auto",
-        delimiter: str = ",",
-        safe: bool = False,
-        max_record_bytes: int = MAX_RECORD_BYTES,
+        self, path: str | os.PathLike[str], *, delimiter: str = ",", safe: bool = False, **reading: Unpack[Reading]
     ) -> None:
         check_delimiter(delimiter)
-        super().__init__(
-            path,
-            key=key,
-            time=time,
-            label=label,
-            features=features,
-            label_type=label_type,
-            max_record_bytes=max_record_bytes,
-        )
-        self._rows = RowReader(self._lines, delimiter, max_record_bytes)
+        super().__init__(path, **reading)
+        self._rows = RowReader(self._lines, delimiter, self._max_bytes)
         self._safe = safe
         try:
             self._place_columns(self._read_header())

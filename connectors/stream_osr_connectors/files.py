@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
@@ -14,8 +13,7 @@ from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .jsonl_sink import JsonLinesSink
 from .jsonl_source import JsonLinesSource
-from .lines import MAX_RECORD_BYTES
-from .values import LabelType
+from .line_source import Reading
 
 Format: TypeAlias = Literal["csv", "tsv", "jsonl"]
 """Comma-separated, tab-separated, and JSON Lines."""
@@ -30,16 +28,7 @@ _BY_SUFFIX: dict[str, Format] = {
 
 
 def open_source(
-    path: str | os.PathLike[str],
-    *,
-    format: Format | None = None,
-    key: str | None = None,
-    time: str | None = None,
-    label: str | None = None,
-    features: Sequence[str] | None = None,
-    label_type: LabelType = "auto",
-    max_record_bytes: int = MAX_RECORD_BYTES,
-    csv_safe: bool = False,
+    path: str | os.PathLike[str], *, format: Format | None = None, csv_safe: bool = False, **reading: Unpack[Reading]
 ) -> Source:
     """Open a file, or standard input, as a source of records.
 
@@ -69,26 +58,8 @@ def open_source(
     """
     chosen = _format(path, format, standard=None)
     if chosen == "jsonl":
-        return JsonLinesSource(
-            path,
-            key=key,
-            time=time,
-            label=label,
-            features=features,
-            label_type=label_type,
-            max_record_bytes=max_record_bytes,
-        )
-    return CsvSource(
-        path,
-        key=key,
-        time=time,
-        label=label,
-        features=features,
-        label_type=label_type,
-        delimiter="\t" if chosen == "tsv" else ",",
-        safe=csv_safe,
-        max_record_bytes=max_record_bytes,
-    )
+        return JsonLinesSource(path, **reading)
+    return CsvSource(path, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, **reading)
 
 
 def open_sink(

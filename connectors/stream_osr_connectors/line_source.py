@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Self, get_args
+from collections.abc import Iterator, Sequence
+from typing import TypedDict, get_args
 
 from stream_osr.errors import ConnectorError
 
@@ -14,7 +13,18 @@ from .lines import MAX_RECORD_BYTES, Line, LineReader
 from .values import LabelType
 
 
-class LineSource(Closing, ABC):
+class Reading(TypedDict, total=False):
+    """How records are read, whatever the format; see `CsvSource` and `JsonLinesSource`."""
+
+    key: str | None
+    time: str | None
+    label: str | None
+    features: Sequence[str] | None
+    label_type: LabelType
+    max_record_bytes: int
+
+
+class LineSource(Closing, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(
@@ -45,12 +55,6 @@ class LineSource(Closing, ABC):
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes)
         self._first: Line | None = None  # the line after which the records begin
-
-    def __iter__(self) -> Self:
-        return self
-
-    @abstractmethod
-    def __next__(self) -> Record | BadRecord: ...
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
@@ -79,7 +79,7 @@ def raw_text(lines: Iterable[Line]) -> str:
     return data.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
 
 
-class LineReader:
+class LineReader(Iterator[Line]):
     """Iterator over the lines of a file, a gzip file or standard input.
 
     Parameters
@@ -112,9 +112,6 @@ class LineReader:
                 self.close()
                 raise
             self._identity = {"hashed": hashed, "sha256": digest}
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> Line:
         if self._returned:

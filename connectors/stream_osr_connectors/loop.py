@@ -9,8 +9,9 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, mapping, maybe, plain, text, whole
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 from stream_osr.unlike import check_features
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
@@ -34,6 +35,12 @@ class Sinks(NamedTuple):
     decisions: Sink
     events: Sink | None = None
     errors: Sink | None = None
+
+    def flush(self) -> None:
+        """Make durable what all of them were given."""
+        for sink in self:
+            if sink is not None:
+                sink.flush()
 
 
 class Checkpoint(NamedTuple):
@@ -63,9 +70,20 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
 
 
+_PLACE = maybe(mapping(text(), plain))
+_CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+
+
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint."""
+    """Read a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If there is none, or it cannot be used.
+    """
     content = read_archive(path, "checkpoint")
+    check_content(content, _CONTENT, f"the checkpoint {path}")
     return Checkpoint(
         OpenSetRecognizer.from_state(content["model"]),
         content["source"],
@@ -188,9 +206,7 @@ def run(
 
     def save() -> None:
         if checkpoint is not None and position is not None:
-            for sink in sinks:
-                if sink is not None:
-                    sink.flush()
+            sinks.flush()
             places = tuple(None if sink is None else sink.position() for sink in sinks)
             save_checkpoint(checkpoint, Checkpoint(model, position, places, totals))
 
@@ -199,7 +215,7 @@ def run(
             totals["read"] += 1
             position = record.position
             unsaved += 1
-            _take(model, record, sinks, totals, complain)
+            take(model, record, sinks.errors, totals, complain)
             _publish(model, sinks, totals)
             progress(totals["read"])
             if unsaved >= checkpoint_every:
@@ -211,20 +227,18 @@ def run(
             model.flush()
             _publish(model, sinks, totals)
         save()
-        for sink in sinks:
-            if sink is not None:
-                sink.flush()
+        sinks.flush()
     return totals
 
 
-def _take(
+def take(
     model: OpenSetRecognizer,
     record: Record | BadRecord,
-    sinks: Sinks,
+    errors: Sink | None,
     totals: Counter[str],
     complain: Callable[[int, str], None],
 ) -> None:
-    """Hand one record to the model, or set it aside."""
+    """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside."""
     bad = model.counters["bad_rows"]
     if isinstance(record, BadRecord):
         row, reason, raw = record.row, record.reason, record.raw
@@ -233,8 +247,7 @@ def _take(
             _check(model, record)
             model.learn_one(record.features, record.label, t=record.time, key=record.key)
         except (InvalidInstance, InvalidLabel) as error:
-            place = (record.position or {}).get("row", totals["read"])
-            row, reason = place if isinstance(place, int) else totals["read"], str(error)
+            row, reason = row_of(record, totals["read"]), str(error)
             raw = written(record.features if record.key is None else (record.key, record.features))
         else:
             if record.label is not None:
@@ -243,8 +256,14 @@ def _take(
     totals["set_aside"] += 1
     model.count_refused(counted=model.counters["bad_rows"] - bad)
     complain(row, reason)
-    if sinks.errors is not None:
-        sinks.errors.write({"row": row, "reason": reason, "raw": raw})
+    if errors is not None:
+        errors.write({"row": row, "reason": reason, "raw": raw})
+
+
+def row_of(record: Record, number: int) -> int:
+    """Row of a record in its file, or else its number."""
+    row = (record.position or {}).get("row", number)
+    return row if isinstance(row, int) else number
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

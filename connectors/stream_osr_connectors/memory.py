@@ -6,15 +6,14 @@ after a crash needs no file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Self
+from collections.abc import Iterable, Iterator, Mapping
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record
 
 
-class MemorySource(Closing):
+class MemorySource(Closing, Iterator[Record | BadRecord]):
     """Records from any iterable.
 
     Delivery: replayable; every record once and in order. Its positions are ``{"index": number of records
@@ -43,9 +42,6 @@ class MemorySource(Closing):
             record if isinstance(record, Record | BadRecord) else Record(dict(record)) for record in records
         ]
         self._index = 0
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> Record | BadRecord:
         if self._index >= len(self._records):

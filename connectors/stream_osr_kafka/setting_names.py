@@ -1,11 +1,13 @@
-"""What people get wrong in names of settings, said in a line: in the file, a flag, or a variable."""
+"""What people get wrong in settings, said in a line: in the file, a flag, a variable, or a file that one names."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
+import yaml
 from pydantic import ValidationError
 
 from stream_osr.errors import InvalidParameter
@@ -44,6 +46,41 @@ def check_flags(flags: Sequence[str], known: Collection[str]) -> None:
         name = flag.partition("=")[0]
         if name.startswith("--") and name not in flags_known:
             raise InvalidParameter(f"there is no flag {name}; {_meant(name.removeprefix('--'), known, _flag)}")
+
+
+def check_file(config: Path) -> None:
+    """Refuse a file that is no mapping: an empty list, say, would be taken for one without settings.
+
+    Raises
+    ------
+    InvalidParameter
+        Naming the file.
+    """
+    try:
+        content = yaml.safe_load(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidParameter(f"cannot read {config}: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" at line {where.line + 1}" if where is not None else ""
+        raise InvalidParameter(f"{config} is not YAML{line}; it should hold lines like `input: sensors`") from None
+    if not isinstance(content, dict):
+        raise InvalidParameter(f"{config} holds no settings; it should hold lines like `input: sensors`")
+
+
+def read_secret(name: str, path: Path) -> str:
+    """Read the file that a setting names.
+
+    Raises
+    ------
+    InvalidParameter
+        If it cannot be read.
+    """
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise InvalidParameter(f"cannot read {name} {path}: {why}") from None
 
 
 def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> Iterator[str]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -21,10 +20,9 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
-from stream_osr.errors import InvalidParameter
 from stream_osr_connectors.values import LabelType
 
-from .setting_names import PREFIX, check_flags, explained
+from .setting_names import PREFIX, check_file, check_flags, explained, read_secret
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AtLeastOne = Annotated[int, Field(ge=1)]
@@ -41,125 +39,128 @@ class ServiceSettings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, extra="forbid", frozen=True, protected_namespaces=(), cli_kebab_case=True
+        env_prefix=PREFIX,
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        cli_kebab_case=True,
+        use_attribute_docstrings=True,
     )
 
-    model: Annotated[Path, Field(description="Model made by `stream-osr fit`.")]
-    brokers: Annotated[str, Field(description="Comma-separated host:port of brokers to begin with.")]
-    input: Annotated[str, Field(description="Topic of the instances.")]
-    output: Annotated[str, Field(description="Topic of the decisions; INPUT.decisions if not given.")] = ""
-    events: Annotated[str, Field(description="Topic of the events; INPUT.events if not given.")] = ""
-    dead_letters: Annotated[str, Field(description="Topic of unusable records; INPUT.dlq if not given.")] = ""
-    labels: Annotated[
-        str | None, Field(description="Topic of names, mutes and late labels, of one partition; none if not given.")
-    ] = None
-    subclasses: Annotated[
-        str | None,
-        Field(
-            description="Topic of one partition, compacted, of what `stream-osr reconcile` reads; none if not given."
-        ),
-    ] = None
-    links: Annotated[str, Field(description="Topic of its links, compacted; INPUT.links if not given.")] = ""
-    global_events: Annotated[str, Field(description="Topic of its events; INPUT.global-events if not given.")] = ""
+    model: Path
+    """Model made by `stream-osr fit`."""
+    brokers: str
+    """Comma-separated host:port of brokers to begin with."""
+    input: str
+    """Topic of the instances."""
+    output: str = ""
+    """Topic of the decisions; INPUT.decisions if not given."""
+    events: str = ""
+    """Topic of the events; INPUT.events if not given."""
+    dead_letters: str = ""
+    """Topic of unusable records; INPUT.dlq if not given."""
+    labels: str | None = None
+    """Topic of names, mutes and late labels, of one partition; none if not given."""
+    subclasses: str | None = None
+    """Topic of one partition, compacted, of what `stream-osr reconcile` reads; none if not given."""
+    links: str = ""
+    """Topic of its links, compacted; INPUT.links if not given."""
+    global_events: str = ""
+    """Topic of its events; INPUT.global-events if not given."""
 
-    group: Annotated[str, Field(description="Consumer group.", min_length=1)] = "stream-osr"
-    instance: Annotated[
-        str,
-        Field(description="Name of this worker in the group: its own, and the same after a restart.", min_length=1),
-    ] = Field(default_factory=socket.gethostname)
-    workers: Annotated[AtLeastOne, Field(description="Worker processes.")] = 1
-    start: Annotated[
-        Literal["earliest", "latest"], Field(description="Where a group begins that has committed nothing yet.")
-    ] = "earliest"
+    group: Annotated[str, Field(min_length=1)] = "stream-osr"
+    """Consumer group."""
+    instance: Annotated[str, Field(min_length=1)] = Field(default_factory=socket.gethostname)
+    """Name of this worker in the group: its own, and the same after a restart."""
+    workers: AtLeastOne = 1
+    """Worker processes."""
+    start: Literal["earliest", "latest"] = "earliest"
+    """Where a group begins that has committed nothing yet."""
 
-    decoder: Annotated[str, Field(description="json, or module:function that makes a decoder of these settings.")] = (
-        "json"
-    )
-    key: Annotated[str | None, Field(description="Field of the key; the record's key if not given.")] = None
-    time: Annotated[str | None, Field(description="Field of the time; the record's timestamp if not given.")] = None
-    label: Annotated[str | None, Field(description="Field of labels, where there are some: evidence.")] = None
-    features: Annotated[
-        tuple[str, ...] | None, Field(description="Feature fields; those of the model if not given.")
-    ] = None
-    label_type: Annotated[LabelType, Field(description="What labels become: auto, str or int.")] = "auto"
-    max_instance_bytes: Annotated[
-        AtLeastOne, Field(description="Longest value that is decoded; longer ones are dead letters.")
-    ] = 1_000_000
+    decoder: str = "json"
+    """json, or module:function that makes a decoder of these settings."""
+    key: str | None = None
+    """Field of the key; the record's key if not given."""
+    time: str | None = None
+    """Field of the time; the record's timestamp if not given."""
+    label: str | None = None
+    """Field of labels, where there are some: evidence."""
+    features: tuple[str, ...] | None = None
+    """Feature fields; those of the model if not given."""
+    label_type: LabelType = "auto"
+    """What labels become: auto, str or int."""
+    max_instance_bytes: AtLeastOne = 1_000_000
+    """Longest value that is decoded; longer ones are dead letters."""
 
-    batch_size: Annotated[AtLeastOne | None, Field(description="Records of a micro-batch; the model's.")] = None
-    max_wait: Annotated[
-        Seconds | None, Field(description="Seconds after which a micro-batch is closed though it is not full.")
-    ] = 1.0
-    commit_batches: Annotated[AtLeastOne, Field(description="Micro-batches that may share a transaction.")] = 8
-    on_missing: Annotated[
-        Literal["impute", "error", "skip"] | None, Field(description="Missing features; as the model says.")
-    ] = None
-    min_probability: Annotated[
-        float | None, Field(description="Least probability of a known label; the model's.", ge=0, le=1)
-    ] = None
-    threads: Annotated[AtLeastOne | None, Field(description="Threads for the chains; as the model says.")] = None
-    seed: Annotated[int | None, Field(description="Of everything random; the model's.", ge=0)] = None
+    batch_size: AtLeastOne | None = None
+    """Records of a micro-batch; the model's."""
+    max_wait: Seconds | None = 1.0
+    """Seconds after which a micro-batch is closed though it is not full."""
+    commit_batches: AtLeastOne = 8
+    """Micro-batches that may share a transaction."""
+    on_missing: Literal["impute", "error", "skip"] | None = None
+    """Missing features; as the model says."""
+    min_probability: Annotated[float | None, Field(ge=0, le=1)] = None
+    """Least probability of a known label; the model's."""
+    threads: AtLeastOne | None = None
+    """Threads for the chains; as the model says."""
+    seed: Annotated[int | None, Field(ge=0)] = None
+    """Of everything random; the model's."""
 
-    state: Annotated[Path, Field(description="Folder of the snapshots, seen by all workers.")] = Path("state")
-    snapshot_interval: Annotated[Seconds, Field(description="Seconds between the snapshots of a partition.")] = 60.0
-    snapshots: Annotated[int, Field(description="Snapshots kept of each partition.", ge=2)] = 3
-    on_lost_state: Annotated[
-        Literal["fail", "cold"],
-        Field(description="No snapshot leads to the committed offset: stop, or begin anew from there."),
-    ] = "fail"
-    on_model_change: Annotated[
-        Literal["refuse", "carry", "cold"],
-        Field(
-            description="Another model than the one that the group has run: stop, go on with what has emerged, or "
-            "begin anew with it."
-        ),
-    ] = "refuse"
+    state: Path = Path("state")
+    """Folder of the snapshots, seen by all workers."""
+    snapshot_interval: Seconds = 60.0
+    """Seconds between the snapshots of a partition."""
+    snapshots: Annotated[int, Field(ge=2)] = 3
+    """Snapshots kept of each partition."""
+    on_lost_state: Literal["fail", "cold"] = "fail"
+    """No snapshot leads to the committed offset: stop, or begin anew from there."""
+    on_model_change: Literal["refuse", "carry", "cold"] = "refuse"
+    """Another model than the one that the group has run: stop, go on with what has emerged, or begin anew with it."""
 
-    transaction_deadline: Annotated[
-        Seconds, Field(description="Seconds after which a transaction counts as stuck and its producer is replaced.")
-    ] = 15.0
-    transaction_timeout: Annotated[
-        Seconds, Field(description="Seconds after which the broker aborts the transaction of a dead worker.")
-    ] = 30.0
-    session_timeout: Annotated[
-        Seconds, Field(description="Seconds without a sign of life after which partitions go to other workers.")
-    ] = 30.0
-    stop_timeout: Annotated[Seconds, Field(description="Seconds that stopping may take.")] = 30.0
-    watchdog: Annotated[
-        Seconds,
-        Field(description="Seconds without a turn of the loop after which a worker ends itself."),
-    ] = 300.0
-    metrics_port: Annotated[
-        int | None, Field(description="Port of /metrics, /healthz and /readyz; none if not given.", ge=0, le=65535)
-    ] = None
-    metrics_host: Annotated[str, Field(description="Address that this port listens at.")] = "127.0.0.1"
-    log_format: Annotated[
-        Literal["text", "json"], Field(description="Lines of text, or a JSON object on each line.")
-    ] = "text"
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Field(description="Least severity of what is logged.")
-    ] = "info"
-    compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], Field(description="Of what is published.")
-    ] = "none"
+    transaction_deadline: Seconds = 15.0
+    """Seconds after which a transaction counts as stuck and its producer is replaced."""
+    transaction_timeout: Seconds = 30.0
+    """Seconds after which the broker aborts the transaction of a dead worker."""
+    session_timeout: Seconds = 30.0
+    """Seconds without a sign of life after which partitions go to other workers."""
+    stop_timeout: Seconds = 30.0
+    """Seconds that stopping may take."""
+    watchdog: Seconds = 300.0
+    """Seconds without a turn of the loop after which a worker ends itself."""
+    metrics_port: Annotated[int | None, Field(ge=0, le=65535)] = None
+    """Port of /metrics, /healthz and /readyz; none if not given."""
+    metrics_host: str = "127.0.0.1"
+    """Address that this port listens at."""
+    log_format: Literal["text", "json"] = "text"
+    """Lines of text, or a JSON object on each line."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least severity of what is logged."""
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """Of what is published."""
 
-    security_protocol: Annotated[
-        Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], Field(description="How to talk to the brokers.")
-    ] = "PLAINTEXT"
-    tls_ca: Annotated[Path | None, Field(description="Certificates of authorities to trust (PEM).")] = None
-    tls_certificate: Annotated[Path | None, Field(description="Own certificate (PEM).")] = None
-    tls_key: Annotated[Path | None, Field(description="Its private key (PEM).")] = None
-    tls_key_password: Annotated[SecretStr | None, Field(description="Password of the private key.")] = None
-    tls_check_hostname: Annotated[bool, Field(description="Check that a certificate is the host's.")] = True
-    sasl_mechanism: Annotated[
-        Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None, Field(description="How to log in.")
-    ] = None
-    sasl_username: Annotated[str | None, Field(description="User name.")] = None
-    sasl_password: Annotated[SecretStr | None, Field(description="Password; better from environment or file.")] = None
-    sasl_password_file: Annotated[Path | None, Field(description="File that holds the password.")] = None
-    sasl_token_file: Annotated[
-        Path | None, Field(description="File that holds the OAUTHBEARER token, read again at each login.")
-    ] = None
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """How to talk to the brokers."""
+    tls_ca: Path | None = None
+    """Certificates of authorities to trust (PEM)."""
+    tls_certificate: Path | None = None
+    """Own certificate (PEM)."""
+    tls_key: Path | None = None
+    """Its private key (PEM)."""
+    tls_key_password: SecretStr | None = None
+    """Password of the private key."""
+    tls_check_hostname: bool = True
+    """Check that a certificate is the host's."""
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
+    """How to log in."""
+    sasl_username: str | None = None
+    """User name."""
+    sasl_password: SecretStr | None = None
+    """Password; better from environment or file."""
+    sasl_password_file: Path | None = None
+    """File that holds the password."""
+    sasl_token_file: Path | None = None
+    """File that holds the OAUTHBEARER token, read again at each login."""
 
     @model_validator(mode="before")
     @classmethod
@@ -175,10 +176,8 @@ class ServiceSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> ServiceSettings:
-        named = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
-        topics = {name: getattr(self, name) for name in named}
-        for name, topic in topics.items():
-            others = [other for other, its in topics.items() if its == topic and other != name]
+        for name, topic in self.topics.items():
+            others = [other for other, its in self.topics.items() if its == topic and other != name]
             if topic is not None and others:
                 raise ValueError(f"{name} and {others[0]} are the same topic, {topic}: give each its own")
         if self.transaction_timeout < self.transaction_deadline:
@@ -200,16 +199,19 @@ class ServiceSettings(BaseSettings):
         """Make sure that everything is there that the mechanism needs."""
         if self.sasl_mechanism is None:
             raise ValueError(f"security_protocol is {self.security_protocol}: give sasl_mechanism, too")
+        password = self.sasl_password or self.sasl_password_file
+        needed: dict[str, object] = {"sasl_username": self.sasl_username, "sasl_password": password}
         if self.sasl_mechanism == "OAUTHBEARER":
-            needed: dict[str, object] = {"sasl_token_file": self.sasl_token_file}
-        else:
-            needed = {
-                "sasl_username": self.sasl_username,
-                "sasl_password": self.sasl_password or self.sasl_password_file,
-            }
+            needed = {"sasl_token_file": self.sasl_token_file}
         for name, value in needed.items():
             if value is None:
                 raise ValueError(f"sasl_mechanism is {self.sasl_mechanism}: give {name}, too")
+
+    @property
+    def topics(self) -> dict[str, str | None]:
+        """Names of all topics by what they are for; None: there is none."""
+        names = ("input", "output", "events", "dead_letters", "labels", "subclasses", "links", "global_events")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def uses_tls(self) -> bool:
@@ -227,11 +229,7 @@ class ServiceSettings(BaseSettings):
         """
         if self.sasl_password_file is None:
             return self.sasl_password
-        try:
-            return SecretStr(self.sasl_password_file.read_text().rstrip("\r\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidParameter(f"cannot read sasl_password_file {self.sasl_password_file}: {why}") from None
+        return SecretStr(read_secret("sasl_password_file", self.sasl_password_file).rstrip("\r\n"))
 
 
 def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given: Any) -> ServiceSettings:
@@ -252,7 +250,7 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
         Naming the setting, what was expected, and where it may come from; values of secrets are not in it.
     """
     if config is not None and "--help" not in flags:
-        _check_yaml(config)
+        check_file(config)
     check_flags(flags, ServiceSettings.model_fields)
 
     class Sources(ServiceSettings):
@@ -280,17 +278,3 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
         return Sources(**given)
     except ValidationError as error:
         raise explained(error, ServiceSettings.model_fields) from None
-
-
-def _check_yaml(config: Path) -> None:
-    """Refuse a file that is no mapping: an empty list, say, would be taken for one without settings."""
-    try:
-        content = yaml.safe_load(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidParameter(f"cannot read {config}: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" at line {where.line + 1}" if where is not None else ""
-        raise InvalidParameter(f"{config} is not YAML{line}; it should hold lines like `input: sensors`") from None
-    if not isinstance(content, dict):
-        raise InvalidParameter(f"{config} holds no settings; it should hold lines like `input: sensors`")

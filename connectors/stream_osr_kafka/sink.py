@@ -12,7 +12,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import Closing, Position
 from stream_osr_connectors.values import plain
 
-from .client import BY_KEY, ClientError, PlainProducer
+from .client import BY_KEY, PlainProducer, said_of
 from .wire.messages import Outgoing
 
 SEND_SECONDS = 60.0
@@ -48,11 +48,9 @@ class KafkaSink(Closing):
         self._waiting: list[Outgoing] = []
         self._flushed = 0
         self._closed = False
-        try:
+        with said_of(f"write to topic {topic} at {brokers}"):
             self._producer = PlainProducer.at(brokers, SEND_SECONDS, linger_ms=5, **client)
             self._producer.partitions(topic)
-        except ClientError as error:
-            raise ConnectorError(f"cannot write to topic {topic} at {brokers}: {error}") from None
 
     def write(self, record: Mapping[str, object]) -> None:
         """Send one record; it is durable after `flush`.
@@ -83,10 +81,8 @@ class KafkaSink(Closing):
             If something has not.
         """
         waiting, self._waiting = self._waiting, []
-        try:
+        with said_of(f"write to topic {self._topic} at {self._brokers}"):
             refused = self._producer.send(waiting).refused
-        except ClientError as error:
-            raise ConnectorError(f"cannot write to topic {self._topic} at {self._brokers}: {error}") from None
         if refused:
             raise ConnectorError(
                 f"topic {self._topic} at {self._brokers} has not taken {len(refused)} of {len(waiting)} records: "

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.base import BadRecord, Closing, Position, Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError, LabelType
 
-from .client import ClientError, Place, TopicFollower
+from .client import Place, TopicFollower, said_of
 from .wire.decoding import JsonDecoder
 from .wire.messages import Received
 
 
-class KafkaSource(Closing):
+class KafkaSource(Closing, Iterator[Record | BadRecord]):
     """Records of all partitions of a topic; the service has its own loop (:class:`Service`).
 
     Delivery: every record once, in order within its partition, as a `Record` or a `BadRecord`. Positions are
@@ -62,27 +62,21 @@ class KafkaSource(Closing):
         self._read: deque[Received] = deque()
         self._rows = 0
         self._closed = False
-        try:
+        with said_of(f"read topic {topic} at {brokers}"):
             self._follower = TopicFollower.at(brokers, topic, **client)
             self._ends = self._follower.bounds()[1]
-        except ClientError as error:
-            raise ConnectorError(f"cannot read topic {topic} at {brokers}: {error}") from None
         self._offsets: dict[Place, int] = {}
         self.seek(None)
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> Record | BadRecord:
         while not self._read:
             if self._closed:
                 raise ConnectorError(f"topic {self._topic} is closed; open it again to read")
-            try:
-                if not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items()):
-                    raise StopIteration
-                self._read.extend(self._follower.poll(0.2))
-            except ClientError as error:
-                raise ConnectorError(f"cannot read on from topic {self._topic} at {self._brokers}: {error}") from None
+            with said_of(f"read on from topic {self._topic} at {self._brokers}"):
+                ended = not self._follow and all(self._follower.position(p) >= end for p, end in self._ends.items())
+                self._read.extend(() if ended else self._follower.poll(0.2))
+            if ended:
+                raise StopIteration
         received = self._read.popleft()
         self._rows += 1
         self._offsets[Place(self._topic, received.partition)] = received.offset + 1
@@ -102,10 +96,8 @@ class KafkaSource(Closing):
             If the position is none of this topic, or the topic no longer holds what follows it.
         """
         self._read.clear()
-        try:
+        with said_of(f"read topic {self._topic} at {self._brokers}"):
             first, ends = self._follower.bounds()
-        except ClientError as error:
-            raise ConnectorError(f"cannot read topic {self._topic} at {self._brokers}: {error}") from None
         offsets = dict(first)
         if position is not None:
             told = position.get("offsets")

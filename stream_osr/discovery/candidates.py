@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.explain import nearest_known
 from stream_osr.discovery.grouping import (
     Counts,
     Distances,
@@ -25,6 +24,7 @@ from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
 from stream_osr.discovery.lives import Lifecycle, places_of
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.nearest import nearest_known
 from stream_osr.model.restaurant import StreamState
 
 

@@ -8,17 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 
 class Moment(NamedTuple):
-    """A place in the stream.
-
-    Attributes
-    ----------
-    seq
-        Position of the instance, from 0.
-    t
-        Its time, as the caller gave it.
-    key
-        Its key, as the caller gave it.
-    """
+    """A place in the stream: position of an instance, from 0, its time and its key, as the caller gave them."""
 
     seq: int
     t: float | None
@@ -96,10 +86,8 @@ class Event:
         out: dict[str, Any] = {"type": type(self).__name__}
         for f in fields(self):
             value = getattr(self, f.name)
-            out[f.name] = value._asdict() if hasattr(value, "_asdict") else value
-        for name, value in out.items():
-            if isinstance(value, dict):
-                out[name] = {k: _texts(v) for k, v in value.items()}
+            value = value._asdict() if hasattr(value, "_asdict") else value
+            out[f.name] = {k: _texts(v) for k, v in value.items()} if isinstance(value, dict) else value
         return out
 
 

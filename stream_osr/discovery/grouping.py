@@ -67,8 +67,7 @@ def measure(ids: np.ndarray, dishes: Dishes, prior: Prior, before: Distances | N
     before
         What an earlier call returned for subclasses under the same base measure. It saves time and changes nothing.
     """
-    mean, covariance = means_and_scales(dishes, prior)
-    return compare(ids, dishes.size, mean, covariance, before)
+    return compare(ids, dishes.size, *means_and_scales(dishes, prior), before)
 
 
 def compare(
@@ -127,10 +126,8 @@ def _unchanged(ids: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before
     place = {int(key): at for at, key in enumerate(before.ids)}
     old = np.array([place.get(int(key), -1) for key in ids], np.int64)
     for k in np.flatnonzero(old >= 0):
-        same = np.array_equal(mean[k], before.mean[old[k]]) and np.array_equal(
-            covariance[k], before.covariance[old[k]]
-        )
-        if not same:
+        at = old[k]
+        if not (np.array_equal(mean[k], before.mean[at]) and np.array_equal(covariance[k], before.covariance[at])):
             old[k] = -1
     return old
 

@@ -85,6 +85,9 @@ class _Lives(Mapping[int, Subclass]):
         plain = {name: getattr(life, name)[at].item() for name in _PLAIN}
         return Subclass(first, last, recent, kept=life.kept[at], **plain)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._slot
+
     def __iter__(self) -> Iterator[int]:
         return iter(self._slot)
 

@@ -165,8 +165,9 @@ def reconcile(
     40
     """
     local = summary.local
-    before = state
-    state = _say(state, summary, prior)
+    before, said = state, _said(state, summary)
+    gone = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
+    state = _add_up(state._replace(said=said), gone, prior)
     emerged: tuple[int, ...] = ()
     if local in state.said:
         if local not in state.links:
@@ -178,7 +179,9 @@ def reconcile(
             state = state._replace(links={**state.links, local: key})
         state = _add_up(state, {state.links[local]}, prior)
         state = _follow_absorbed(state, summary, prior)
-        state = _merge_same(state, state.links[local], prior, location)
+        key = state.links[local]
+        while (other := _same(state, state.sums[key], {key}, prior, location)) is not None:
+            state, key = _merge(state, key, other, prior), min(key, other)
     linked = {one: key for one, key in state.links.items() if before.links.get(one) != key}
     merged = {one: key for one, key in state.merged.items() if before.merged.get(one) != key}
     return state, Changes(linked, emerged, merged)
@@ -196,12 +199,6 @@ def _said(state: Reconciled, summary: Summary) -> dict[Local, Statistics]:
     if statistics is not None:
         said[local] = statistics
     return said
-
-
-def _say(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:
-    said = _said(state, summary)
-    gone = {state.links[one] for one in state.said.keys() - said.keys() if one in state.links}
-    return _add_up(state._replace(said=said), gone, prior)
 
 
 def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
@@ -236,14 +233,6 @@ def _same(
     ratios = log_ratios_together(one, others, prior, location)
     best = int(ratios.argmax())
     return keys[best] if ratios[best] > 0.0 else None
-
-
-def _merge_same(state: Reconciled, key: int, prior: Prior, location: Location) -> Reconciled:
-    """Merge a global subclass with the one that it is most probably the same as, until there is none."""
-    while (other := _same(state, state.sums[key], {key}, prior, location)) is not None:
-        state = _merge(state, key, other, prior)
-        key = min(key, other)
-    return state
 
 
 def _follow_absorbed(state: Reconciled, summary: Summary, prior: Prior) -> Reconciled:

@@ -1,28 +1,26 @@
 """A recognizer's stream as a value: :func:`close_batch` takes a :class:`Stream` and returns the next one."""
 
-from stream_osr.engine.actions import Labelling, Muting, Promotion, Tables
+from stream_osr.engine.announce import Telling
 from stream_osr.engine.batch import Batch, close_batch
-from stream_osr.engine.discover import new_classes
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.past import Decided, Past
-from stream_osr.engine.promises import expected_recall
 from stream_osr.engine.state import (
     Arrived,
-    Chain,
     Following,
-    Guard,
     Menu,
     Stream,
     Waiting,
     expect_known,
+    new_classes,
     open_stream,
-    references_of,
 )
 from stream_osr.engine.succession import carry_over, opened_since
-from stream_osr.engine.telling import Telling
+from stream_osr.engine.watch import expected_recall, references_of
+from stream_osr.ensemble.actions import Labelling, Muting, Promotion, Tables
+from stream_osr.ensemble.chain import Chain, Guard
+from stream_osr.ensemble.past import Decided, Past
 
 __all__ = [
     "Arrived",

@@ -26,11 +26,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.engine.state import Chain, Following, Stream
-from stream_osr.model.dishes import Dishes, copy_slots, log_predictives, means_and_scales
-from stream_osr.model.gaussian.full import invert
-from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.engine.state import Following, Stream
+from stream_osr.ensemble.chain import move_classes
+from stream_osr.ensemble.step import Judged
+from stream_osr.model.dishes import log_predictives, means_and_scales
+from stream_osr.model.known import Densities, Known
+from stream_osr.model.prior import homogeneous
 
 HALF_LIFE = 100.0
 """Instances of a class after which one counts half in where the class lies."""
@@ -75,35 +76,20 @@ def class_shifts(stream: Stream) -> np.ndarray:
     return np.zeros(shape) if following is None else _fit(following, *shape).shift
 
 
-def follow_classes(
-    stream: Stream, rows: np.ndarray, log_density: np.ndarray, rank: np.ndarray, probabilities: np.ndarray
-) -> Stream:
-    """Let the known classes follow a batch.
-
-    Parameters
-    ----------
-    stream
-        The stream after the batch; it does not change.
-    rows
-        Whitened rows, shape (b, d).
-    log_density
-        Log density of each under each known class of the first chain, shape (b, J).
-    rank
-        Density rank of each in its nearest class, shape (b,).
-    probabilities
-        Of each known class and, last, unknown, shape (b, J + 1).
-    """
-    first, d = stream.chains[0], rows.shape[1]
-    n_classes = len(stream.labels)
-    following = _fit(_start(d) if stream.following is None else stream.following, n_classes, d)
+def follow_classes(stream: Stream, judged: Judged) -> Stream:
+    """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
+    (leader, *_), probabilities, rank = stream.chains, judged.probabilities, judged.rank
+    log_density, d = judged.leader.log_density, judged.rows.shape[1]
+    following = _fit(_start(d) if stream.following is None else stream.following, len(stream.labels), d)
     among = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     among /= among.sum(axis=1, keepdims=True)
     unknown = np.where(rank >= SURELY_USUAL, probabilities[:, -1], 0.0)[:, None]
     weight = np.where(rank >= LEAST_RANK, 1.0, 0.0)[:, None] * probabilities[:, :-1] + unknown * among
-    ways = measure_ways(first.known, first.frozen, rows, weight)
-    following, move = _weigh(following, ways)
-    stream = stream._replace(following=following)
-    return move_classes(stream, move) if move.any() else stream
+    following, move = _weigh(following, measure_ways(leader.known, leader.frozen, judged.rows, weight))
+    if not move.any():
+        return stream._replace(following=following)
+    following = following._replace(shift=following.shift + move)
+    return stream._replace(following=following, chains=move_classes(stream.chains, move))
 
 
 def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.ndarray) -> Ways:
@@ -157,53 +143,6 @@ def _weigh(following: Following, ways: Ways) -> tuple[Following, np.ndarray]:
         sums=sums - weight[:, None] * move,
         saved=np.where(moves, np.maximum(saved - share * length / PACE, 0.0), saved),
     ), move
-
-
-def move_classes(stream: Stream, move: np.ndarray) -> Stream:
-    """Move the known classes of every chain by vectors of whitened coordinates, shape (J, d)."""
-    assert stream.following is not None
-    chains = tuple(_moved_chain(chain, move) for chain in stream.chains)
-    return stream._replace(chains=chains, following=stream.following._replace(shift=stream.following.shift + move))
-
-
-def _moved_chain(chain: Chain, move: np.ndarray) -> Chain:
-    known = moved(chain.known, move)
-    return chain._replace(known=known, frozen=densities(known))
-
-
-def moved(known: Known, move: np.ndarray) -> Known:
-    """Translate known classes by vectors of shape (J, d): the densities are the same, elsewhere.
-
-    A subclass that several classes share goes by the mean of their ways, by their instances in it.
-    """
-    held = known.seated.sum(axis=0)
-    by = (known.seated / np.maximum(held, 1.0)).T @ move
-    broad = tuple(
-        shape if shape is None else shape._replace(mean=shape.mean + way)
-        for shape, way in zip(known.broad, move, strict=False)
-    )
-    return known._replace(dishes=_translated(known.dishes, by, known.prior), broad=broad)
-
-
-def _translated(dishes: Dishes, by: np.ndarray, prior: Prior) -> Dishes:
-    """Translate subclasses, what the prior has put into their statistics included: scatters stay as they are."""
-    count = len(dishes.size)
-    out = copy_slots(dishes, np.arange(count), count)
-    for k in np.flatnonzero(by.any(axis=1)).tolist():
-        way, r = by[k], prior.beta + float(dishes.size[k])
-        if prior.covariance == FULL:
-            lift = np.eye(len(way) + 1)
-            lift[-1, :-1] = way
-            matrix = lift.T @ dishes.matrix[k] @ lift
-            out.matrix[k] = 0.5 * (matrix + matrix.T)
-            out.log_det[k] = invert(out.matrix[k], out.inverse[k])
-            out.updates[k] = 0
-            continue
-        out.matrix[k, 0] += r * way
-        if prior.covariance == DIAGONAL:
-            out.matrix[k, 1] += 2.0 * way * dishes.matrix[k, 0] + r * way**2
-        out.inverse[k, 0] += way  # the mean; a scatter does not change
-    return out
 
 
 def without_class(following: Following | None, j: int) -> Following | None:

@@ -6,36 +6,16 @@ of training, are weighed by the opened classes, too.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from stream_osr.engine.actions import Labelling
-from stream_osr.engine.state import Chain, Stream
-from stream_osr.model.broad import add_broad
-from stream_osr.model.known import broad_shapes, leave_one_out, log_class_densities, log_new
-from stream_osr.model.prior import homogeneous
+from stream_osr.engine.state import Stream
+from stream_osr.ensemble.actions import Labelling
+from stream_osr.ensemble.views import Members, reference_densities
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200
 """References of a class that was opened, the latest."""
-
-
-class Members(NamedTuple):
-    """Remembered instances of opened classes.
-
-    Attributes
-    ----------
-    rows, group
-        Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
-    subclass
-        Known subclass that holds each in each chain, shape (R, n).
-    """
-
-    rows: np.ndarray
-    group: np.ndarray
-    subclass: np.ndarray
 
 
 def with_references(trained: TrainedModel, stream: Stream) -> Stream:
@@ -49,10 +29,7 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     place = np.concatenate([_places(base.group), _places(members.group)])
     order = np.argsort(place, kind="stable")
     rows = np.concatenate([base.rows, members.rows])[order]
-    log_density = tuple(
-        _log_density(chain, base, number % len(base.log_density), members, members.subclass[number])[order]
-        for number, chain in enumerate(stream.chains)
-    )
+    log_density = tuple(each[order] for each in reference_densities(stream.chains, base, members))
     group = np.concatenate([base.group, members.group])[order]
     return stream._replace(references=References(rows, group, log_density))
 
@@ -80,33 +57,3 @@ def _members(trained: TrainedModel, stream: Stream) -> Members:
         group.append(np.full(len(rows[-1]), j))
         subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])
     return Members(np.concatenate(rows), np.concatenate(group), np.concatenate(subclass, axis=1))
-
-
-def _log_density(chain: Chain, base: References, number: int, members: Members, subclass: np.ndarray) -> np.ndarray:
-    """Log class densities in one chain: of the trained references, then of the members of opened classes."""
-    known, trained = chain.known, base.log_density[number].shape[1]
-    old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
-    old[:, :trained] = base.log_density[number]
-    if not len(members.group):
-        return old
-    instances = homogeneous(members.rows)
-    new = log_class_densities(known, chain.frozen, instances)[0]
-    slot = np.argsort(known.ids)
-    at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
-    own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
-    apart = leave_one_out(
-        instances,
-        members.group,
-        own,
-        known.dishes,
-        chain.frozen.log_weight,
-        known.seated,
-        known.size,
-        known.alpha,
-        known.prior,
-    )
-    apart = add_broad(apart, broad_shapes(known), chain.frozen.log_weight, instances)
-    i = np.arange(len(members.group))
-    found = apart[i, members.group]
-    new[i, members.group] = np.where(np.isfinite(found), found, log_new(known, instances))
-    return np.concatenate([old, new])

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
+from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.drift import Drift, start_drift
-from stream_osr.discovery.lives import Lifecycle, lifecycle
+from stream_osr.discovery.lives import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
-from stream_osr.discovery.signals import Signals
-from stream_osr.engine.actions import Action
-from stream_osr.engine.past import Past, read
-from stream_osr.engine.telling import Telling
-from stream_osr.model import step as sampler
-from stream_osr.model.known import Densities, Known
-from stream_osr.model.regroup import Aside, nobody_aside
+from stream_osr.discovery.summaries import Signals
+from stream_osr.engine.announce import Telling
+from stream_osr.ensemble.actions import Action
+from stream_osr.ensemble.chain import Chains, open_chains
+from stream_osr.ensemble.past import Past, read
+from stream_osr.ensemble.views import find_classes
+from stream_osr.model.blas import one_thread
+from stream_osr.model.known import Known
 from stream_osr.model.restaurant import StreamState
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Books, Shares
 from stream_osr.trust.odds import Odds, start_odds
 from stream_osr.trust.recall import Called
 from stream_osr.trust.references import References
@@ -38,60 +40,8 @@ class Arrived(NamedTuple):
     key: Any
 
 
-class Guard(NamedTuple):
-    """What guards the known classes of one chain: counts of the stream and of references, and what they say.
-
-    Attributes
-    ----------
-    ids
-        Identities of the emerging subclasses that are counted, shape (K,).
-    books
-        The counts.
-    shares
-        What they say.
-    owner
-        Number of the known class that each subclass describes anew, -1: it is new, shape (K,).
-    known
-        Share of each that was known when it had support, -1: it had none so far, shape (K,).
-    estimated_at
-        Position in the stream at which the known share of the stream was last estimated, -1: never.
-    """
-
-    ids: np.ndarray
-    books: Books
-    shares: Shares
-    owner: np.ndarray
-    known: np.ndarray
-    estimated_at: int
-
-
-class Chain(NamedTuple):
-    """One of the models that are averaged: known classes, sampler state, lives of its emerging subclasses.
-
-    Attributes
-    ----------
-    known, frozen
-        Known classes: the trained ones, or this stream's own copy once a label has changed them.
-    state
-        The sampler's state.
-    life
-        Lives of the emerging subclasses.
-    aside
-        Those of them that have been set aside: dormant, and off the menu.
-    guard
-        What guards its known classes; ``None``: the model has no references, or nothing has come yet.
-    """
-
-    known: Known
-    frozen: Densities
-    state: StreamState
-    life: Lifecycle
-    aside: Aside
-    guard: Guard | None = None
-
-
 class Menu(NamedTuple):
-    """What the first chain chooses from, in figures.
+    """What the leader chooses from, in figures.
 
     Attributes
     ----------
@@ -167,7 +117,7 @@ class Stream(NamedTuple):
     labels
         Labels of the known classes: the trained ones, then those that late labels opened.
     chains
-        The models that are averaged. Ids, events and explanations are the first one's.
+        The models that are averaged. Ids, events and explanations are the first one's, the leader's.
     odds
         The learnt shift of the odds of unknown.
     past
@@ -195,7 +145,7 @@ class Stream(NamedTuple):
     """
 
     labels: tuple[Label, ...]
-    chains: tuple[Chain, ...]
+    chains: Chains
     odds: Odds
     past: Past
     waiting: Waiting
@@ -211,12 +161,12 @@ class Stream(NamedTuple):
 
     @property
     def known(self) -> Known:
-        """Known classes of the first chain."""
+        """Known classes of the leader."""
         return self.chains[0].known
 
     @property
     def state(self) -> StreamState:
-        """Sampler state of the first chain."""
+        """Sampler state of the leader."""
         return self.chains[0].state
 
     @property
@@ -228,14 +178,17 @@ class Stream(NamedTuple):
 
     @property
     def life(self) -> Lifecycle:
-        """Lives of the emerging subclasses of the first chain."""
+        """Lives of the emerging subclasses of the leader."""
         return self.chains[0].life
 
 
-def references_of(trained: TrainedModel, stream: Stream) -> References | None:
-    """Find the reference instances of a stream's known classes; ``None``: nothing guards them."""
-    references = trained.references if stream.references is None else stream.references
-    return None if references is None or not len(references.group) else references
+def widen(waiting: Waiting, n_classes: int) -> Waiting:
+    """Make room for classes that have been opened."""
+    old = waiting.responsible.shape[1]
+    return waiting._replace(
+        probabilities=np.insert(waiting.probabilities, [old] * (n_classes - old), 0.0, axis=1),
+        responsible=np.insert(waiting.responsible, [old] * (n_classes - old), -1, axis=1),
+    )
 
 
 def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
@@ -245,17 +198,11 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
     with a single class of few subclasses, which in low dimensions no density makes up for.
     """
     n_classes = len(trained.labels)
-    count = len(trained.draws)
-    chains = []
-    for number in range(parameters.chains):
-        known, frozen = trained.draws[number % count], trained.densities[number % count]
-        chain = Chain(known, frozen, sampler.open_stream(known, frozen), lifecycle(), nobody_aside(known.prior))
-        chains.append(_seat_known(chain, PRIOR_SEATS))
     return Stream(
         labels=trained.labels,
-        chains=tuple(chains),
+        chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=read((), len(chains), trained.known.prior.n_features),
+        past=read((), parameters.chains, trained.known.prior.n_features),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
@@ -269,26 +216,25 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     That is what immediate predictions assume while training goes on: labelled instances say that known classes are
     what comes. A stream proper begins with few seats taken.
     """
-    stream = open_stream(trained, parameters.model_copy(update={"chains": len(trained.draws), "learn_odds": False}))
+    stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
-    chains = (chain._replace(state=sampler.open_stream(chain.known, chain.frozen)) for chain in stream.chains)
-    return stream._replace(chains=tuple(_seat_known(chain, lasting) for chain in chains))
+    chains = open_chains(trained, len(trained.draws), lasting)
+    return stream._replace(chains=chains, past=read((), len(chains), trained.known.prior.n_features))
 
 
-def _seat_known(chain: Chain, lasting: float) -> Chain:
-    known, franchise = chain.known, chain.state.franchise
-    seats = known.size * min(1.0, lasting / known.size.sum())
-    n = len(seats)
-    tables = franchise._replace(
-        table_dish=np.arange(n),
-        table_group=np.zeros(n, np.int64),
-        table_live=np.zeros(n, np.int64),
-        table_residual=seats.copy(),
-        table_mass=seats.copy(),
-        table_founder=np.zeros(n),
-        seated=seats[None].copy(),
-        menu=franchise.menu + 1.0,
-        total=franchise.total + n,
-        extent=np.array([len(franchise.menu), n]),
-    )
-    return chain._replace(state=chain.state._replace(franchise=tables))
+def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:
+    """Find candidate new classes by what all chains say; the stream does not change.
+
+    Parameters
+    ----------
+    stream
+        The stream so far.
+    before
+        The distances that an earlier call returned: they save time and change nothing.
+
+    Returns
+    -------
+    Candidates and their estimated number, and the distances in each chain.
+    """
+    with one_thread():
+        return find_classes(stream.chains, stream.past, stream.labels, before)

@@ -10,14 +10,18 @@ import numpy as np
 
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import explain
+from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.engine.state import Stream
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour, statistics_of
-from stream_osr.model.prior import FULL, Prior, statistics_shape
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
 from stream_osr.trained import TrainedModel
 
 GROWN = 1.25
 """A subclass is said again when its size passes a power of this, up or down."""
+
+LARGEST_SUM = 1e60
+"""No sum over whitened rows comes near."""
 
 
 class Said(NamedTuple):
@@ -133,3 +137,59 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Exp
     dishes = empty_dishes(1, known.prior)
     pour(dishes, 0, statistics, known.prior)
     return explain(dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels)
+
+
+def most_numbers(trained: TrainedModel) -> int:
+    """Say how many sums a subclass has at most."""
+    d = trained.known.prior.n_features
+    return (d + 1) * (d + 2) // 2
+
+
+def written_sums(trained: TrainedModel, statistics: Statistics) -> list[list[float]]:
+    """Write the statistics of a subclass over a trained model; see :func:`as_sums`."""
+    return as_sums(statistics, trained.known.prior)
+
+
+def read_sums(trained: TrainedModel, size: int, sums: Sequence[Sequence[float]]) -> Statistics | None:
+    """Read what :func:`written_sums` wrote, wherever it was; None: no rows have these sums.
+
+    Raises
+    ------
+    ValueError
+        If the sums are not of this shape, or not finite.
+    """
+    statistics = from_sums(size, sums, trained.known.prior)
+    return statistics if _possible(statistics, trained.known.prior) else None
+
+
+def take_in(trained: TrainedModel, state: Reconciled, summary: Summary) -> tuple[Reconciled, Changes]:
+    """Take in one summary of a recognizer over a trained model; see :func:`.reconcile.reconcile`."""
+    return reconcile(state, summary, trained.known.prior, trained.known.location)
+
+
+def taken_in(
+    trained: TrainedModel,
+    said: Iterable[Summary],
+    links: Mapping[Local, int],
+    merged: Mapping[int, int],
+    next_id: int,
+) -> Reconciled:
+    """Put together again what recognizers over a trained model have said; see :func:`.reconcile.restore`."""
+    return restore(said, links, merged, next_id, trained.known.prior)
+
+
+def _possible(statistics: Statistics, prior: Prior) -> bool:
+    """Say whether statistics may be those of rows; of others nothing can be computed."""
+    size, matrix = int(statistics.size[0]), statistics.matrix[0]
+    if np.abs(matrix).max() > LARGEST_SUM:
+        return False
+    if prior.covariance == DIAGONAL:
+        sums, squares = matrix - of_nobody(prior)
+        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
+    if prior.covariance == FULL:
+        try:
+            np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return False
+        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
+    return True

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from stream_osr.errors import InvalidLabel, InvalidParameter
 
+KINDS = ("known_right", "known_confused", "known_rejected", "unknown_rejected", "unknown_accepted")
+"""Of decisions."""
+
 
 class OpenSetReport:
     """Counts of right and wrong decisions, one decision at a time.
@@ -73,11 +76,7 @@ class OpenSetReport:
             raise InvalidParameter("known is empty: at least one known class is needed to count decisions")
         if unknown in self.known:
             raise InvalidLabel(f"the unknown label {unknown!r} is one of the known classes: choose another")
-        self._known_right: float = 0
-        self._known_confused: float = 0
-        self._known_rejected: float = 0
-        self._unknown_rejected: float = 0
-        self._unknown_accepted: float = 0
+        self._counts: dict[str, float] = dict.fromkeys(KINDS, 0)
 
     def __repr__(self) -> str:
         return (
@@ -109,16 +108,12 @@ class OpenSetReport:
                 "map it to one of them first"
             )
         if y_true not in self.known:
-            if accepted:
-                self._unknown_accepted += w
-            else:
-                self._unknown_rejected += w
-        elif not accepted:
-            self._known_rejected += w
-        elif y_pred == y_true:
-            self._known_right += w
+            kind = "unknown_accepted" if accepted else "unknown_rejected"
+        elif accepted:
+            kind = "known_right" if y_pred == y_true else "known_confused"
         else:
-            self._known_confused += w
+            kind = "known_rejected"
+        self._counts[kind] += w
 
     def update_many(self, y_true: Iterable[Hashable], y_pred: Iterable[Hashable]) -> None:
         """Count a sequence of decisions; both must be of one length."""
@@ -128,23 +123,13 @@ class OpenSetReport:
     @property
     def counts(self) -> dict[str, float]:
         """The five kinds of decision and how often each was made."""
-        return {
-            "known_right": self._known_right,
-            "known_confused": self._known_confused,
-            "known_rejected": self._known_rejected,
-            "unknown_rejected": self._unknown_rejected,
-            "unknown_accepted": self._unknown_accepted,
-        }
+        return dict(self._counts)
 
     @property
     def confusion(self) -> NDArray[Any]:
         """Array of shape (2, 2): rows true known, true unknown; columns called known, called unknown."""
-        return np.array(
-            [
-                [self._known_right + self._known_confused, self._known_rejected],
-                [self._unknown_accepted, self._unknown_rejected],
-            ]
-        )
+        right, confused, rejected, unknown_rejected, unknown_accepted = self._counts.values()
+        return np.array([[right + confused, rejected], [unknown_accepted, unknown_rejected]])
 
     @property
     def n(self) -> float:
@@ -154,27 +139,27 @@ class OpenSetReport:
     @property
     def n_known(self) -> float:
         """Decisions about instances of a known class."""
-        return self._known_right + self._known_confused + self._known_rejected
+        return self._counts["known_right"] + self._counts["known_confused"] + self._counts["known_rejected"]
 
     @property
     def n_unknown(self) -> float:
         """Decisions about instances of no known class."""
-        return self._unknown_accepted + self._unknown_rejected
+        return self._counts["unknown_accepted"] + self._counts["unknown_rejected"]
 
     @property
     def true_positives(self) -> float:
         """Known, and called by its name."""
-        return self._known_right
+        return self._counts["known_right"]
 
     @property
     def false_positives(self) -> float:
         """Called by the name of a known class that it is not of."""
-        return self._unknown_accepted + self._known_confused
+        return self._counts["unknown_accepted"] + self._counts["known_confused"]
 
     @property
     def false_negatives(self) -> float:
         """Known, and not called by its name."""
-        return self._known_rejected + self._known_confused
+        return self._counts["known_rejected"] + self._counts["known_confused"]
 
     @property
     def precision(self) -> float:
@@ -195,32 +180,33 @@ class OpenSetReport:
     @property
     def known_accuracy(self) -> float:
         """Share of the known instances called by their name; equals `recall`, under its name elsewhere."""
-        return _share(self._known_right, self.n_known)
+        return _share(self._counts["known_right"], self.n_known)
 
     @property
     def unknown_recall(self) -> float:
         """Share of the unknown instances called unknown."""
-        return _share(self._unknown_rejected, self.n_unknown)
+        return _share(self._counts["unknown_rejected"], self.n_unknown)
 
     @property
     def accuracy(self) -> float:
         """Share of all decisions that were right: the known by their name, the unknown as unknown."""
-        return _share(self._known_right + self._unknown_rejected, self.n)
+        return _share(self._counts["known_right"] + self._counts["unknown_rejected"], self.n)
 
     @property
     def m_new(self) -> float:
         """Share of the unknown instances taken for a known class."""
-        return _share(self._unknown_accepted, self.n_unknown)
+        return _share(self._counts["unknown_accepted"], self.n_unknown)
 
     @property
     def f_new(self) -> float:
         """Share of the known instances taken for unknown."""
-        return _share(self._known_rejected, self.n_known)
+        return _share(self._counts["known_rejected"], self.n_known)
 
     @property
     def err(self) -> float:
         """Share of all decisions that were wrong: of both kinds above, or one known class taken for another."""
-        return _share(self._unknown_accepted + self._known_rejected + self._known_confused, self.n)
+        counts = self._counts
+        return _share(counts["unknown_accepted"] + counts["known_rejected"] + counts["known_confused"], self.n)
 
 
 def openness(n_train: int, n_target: int, n_test: int) -> float:

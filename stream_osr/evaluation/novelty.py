@@ -68,7 +68,17 @@ class OpenSetMetric(MultiClassMetric):
         """Return the value so far; nan before anything that it speaks of was counted."""
 
 
-class MNew(OpenSetMetric):
+class _Reported(OpenSetMetric):
+    """A figure that the report has, by its name there."""
+
+    _figure: str
+
+    def get(self) -> float:
+        """Return the figure so far, in [0, 1]."""
+        return float(getattr(self.report, self._figure))
+
+
+class MNew(_Reported):
     """Share of the instances of novel classes that were taken for a known class; 0 is best.
 
     ``M_new = F_n / N_c`` of Masud et al. [1]_: F_n novel instances called known, of N_c novel ones.
@@ -94,17 +104,11 @@ class MNew(OpenSetMetric):
     MNew: 33.33%
     """
 
-    @property
-    def bigger_is_better(self) -> bool:
-        """Whether a high value is good: no."""
-        return False
-
-    def get(self) -> float:
-        """Return the share so far, in [0, 1]."""
-        return self.report.m_new
+    bigger_is_better = False
+    _figure = "m_new"
 
 
-class FNew(OpenSetMetric):
+class FNew(_Reported):
     """Share of the instances of known classes that were taken for novel; 0 is best.
 
     ``F_new = F_p / (N - N_c)`` of Masud et al. (see `MNew`): F_p known instances called novel, of N - N_c known ones.
@@ -125,17 +129,11 @@ class FNew(OpenSetMetric):
     FNew: 50.00%
     """
 
-    @property
-    def bigger_is_better(self) -> bool:
-        """Whether a high value is good: no."""
-        return False
-
-    def get(self) -> float:
-        """Return the share so far, in [0, 1]."""
-        return self.report.f_new
+    bigger_is_better = False
+    _figure = "f_new"
 
 
-class Err(OpenSetMetric):
+class Err(_Reported):
     """Share of all instances that were answered wrongly; 0 is best.
 
     ``Err = (F_p + F_n + F_e) / N`` of Masud et al. (see `MNew`): known called novel, novel called known, and F_e
@@ -160,17 +158,11 @@ class Err(OpenSetMetric):
     Err: 33.33%
     """
 
-    @property
-    def bigger_is_better(self) -> bool:
-        """Whether a high value is good: no."""
-        return False
-
-    def get(self) -> float:
-        """Return the share so far, in [0, 1]."""
-        return self.report.err
+    bigger_is_better = False
+    _figure = "err"
 
 
-class OpenSetMicroF(OpenSetMetric):
+class OpenSetMicroF(_Reported):
     """Micro-F over the known classes, ``2 TP / (2 TP + FP + FN)``; 1 is best.
 
     A novel instance taken for a known class is a false positive, a known one taken for novel a false negative, a
@@ -197,9 +189,7 @@ class OpenSetMicroF(OpenSetMetric):
     OpenSetMicroF: 40.00%
     """
 
-    def get(self) -> float:
-        """Return the F-measure so far, in [0, 1]."""
-        return self.report.micro_f
+    _figure = "micro_f"
 
 
 class OpenSetMacroF(OpenSetMetric):
@@ -271,22 +261,15 @@ class AUROC(ClassificationMetric):
     AUROC: 50.00%
     """
 
+    requires_labels = False
+    works_with_weights = False  # of a fraction: a weight is how often the answer was given
+
     def __init__(self, known: Iterable[Hashable]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.known = frozenset(known)
         if not self.known:
             raise InvalidParameter("known is empty: at least one known class is needed")
         self._answers: Counter[tuple[float, bool]] = Counter()
-
-    @property
-    def requires_labels(self) -> bool:
-        """Whether it takes labels: no, probabilities."""
-        return False
-
-    @property
-    def works_with_weights(self) -> bool:
-        """Whether a weight may be a fraction: no, it is how often the answer was given."""
-        return False
 
     def works_with(self, model: Estimator) -> bool:
         """Tell whether the model is one that gives probabilities of classes."""

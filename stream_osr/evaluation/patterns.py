@@ -71,14 +71,11 @@ def pattern_of(decision: Decision, unknown: Label, emerged: Container[int] | Non
 
 
 class _PatternMetric(MultiClassMetric):
+    bigger_is_better = False
+
     def __init__(self, unknown: Label = "unknown", cm: ConfusionMatrix | None = None) -> None:
         super().__init__(cm)  # type: ignore[no-untyped-call]
         self.unknown = unknown
-
-    @property
-    def bigger_is_better(self) -> bool:
-        """Whether a high value is good: no."""
-        return False
 
     def _classes(self) -> list[Hashable]:
         return [label for label, n in self.cm.sum_row.items() if n]
@@ -199,9 +196,6 @@ class Purity(MultiClassMetric):
     >>> metric
     Purity: 75.00%
     """
-
-    def __init__(self, cm: ConfusionMatrix | None = None) -> None:
-        super().__init__(cm)  # type: ignore[no-untyped-call]
 
     def get(self) -> float:
         """Return the purity so far, in [0, 1]; nan before anything was counted."""

@@ -232,11 +232,6 @@ def prequential(
     return run.result
 
 
-def _group_metrics(unknown: Label) -> Metrics:
-    similarity = [NormalizedMutualInfo(), AdjustedRand()]  # type: ignore[no-untyped-call]
-    return Metrics([CER(unknown), UnkR(unknown), Purity(), *similarity])  # type: ignore[no-untyped-call]
-
-
 class _Run:
     """A run under way: the model, what is counted, and the truths that wait for their decisions."""
 
@@ -257,10 +252,12 @@ class _Run:
         model.flush()
         deque(model.drain(), maxlen=0)
         self.emerged.update(event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged))
+        similarity = [NormalizedMutualInfo(), AdjustedRand()]  # type: ignore[no-untyped-call]
+        groups = [CER(self.unknown), UnkR(self.unknown), Purity(), *similarity]  # type: ignore[no-untyped-call]
         self.result = Prequential(
             immediate=wanted.clone(),  # type: ignore[no-untyped-call]
             final=wanted.clone(),  # type: ignore[no-untyped-call]
-            groups=_group_metrics(self.unknown),
+            groups=Metrics(groups),  # type: ignore[no-untyped-call]
             detection=TimeToDetection(known, begin=model.summary().stream_size),
         )
 

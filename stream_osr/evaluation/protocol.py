@@ -156,16 +156,7 @@ def validation_split(X_train: ArrayLike, y_train: ArrayLike, seed: int, train_sh
     rng = np.random.default_rng((_VALIDATION_STREAM, seed))
     parts = _divide(X_train, y_train, n_known, n_classes - n_known, rng, train_share)
     closed = np.isin(parts.y_test, np.array(parts.known))
-    return ValidationSplit(
-        X_fit=parts.X_train,
-        y_fit=parts.y_train,
-        X_closed=parts.X_test[closed],
-        y_closed=parts.y_test[closed],
-        X_open=parts.X_test,
-        y_open=parts.y_test,
-        known=parts.known,
-        unknown=parts.unknown,
-    )
+    return ValidationSplit(parts.X_train, parts.y_train, parts.X_test[closed], parts.y_test[closed], *parts[2:])
 
 
 def _divide(

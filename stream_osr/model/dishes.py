@@ -61,6 +61,25 @@ def _unwritten_dishes(capacity: int, prior: Prior) -> Dishes:
 
 
 @kernel
+def empty_dish(prior: Prior) -> Dishes:
+    """Make a single slot that holds the prior."""
+    d = prior.n_features
+    a, b = d + 1, d + 1
+    if prior.covariance != FULL:
+        a, b = (2 if prior.covariance == DIAGONAL else 1), d
+    out = Dishes(
+        np.zeros(1, np.int64),
+        np.zeros((1, a, b)),
+        np.zeros((1, a, b)),
+        np.zeros(1),
+        np.zeros((1, 2)),
+        np.zeros(1, np.int64),
+    )
+    clear(out, 0, prior)
+    return out
+
+
+@kernel
 def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
     """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
 
@@ -97,6 +116,11 @@ def keep_slots(dishes: Dishes, slots: np.ndarray) -> Dishes:
         dishes.constant[:count],
         dishes.updates[:count],
     )
+
+
+def joined(first: Dishes, second: Dishes) -> Dishes:
+    """Lay the slots of two tables side by side."""
+    return Dishes(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
 @kernel

@@ -265,6 +265,13 @@ def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np
     return out
 
 
+def open_class(known: Known, level: float = 0.0) -> Known:
+    """Add a class without instances, all quantiles of its log densities at ``level``."""
+    seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (known.seated, known.tables))
+    ranks = np.vstack([known.ranks, np.full(N_RANKS, level)])
+    return known._replace(seated=seated, tables=tables, size=np.append(known.size, 0.0), ranks=ranks)
+
+
 def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generator, next_id: int) -> Known:
     """Seat one labelled homogeneous row in its class's own restaurant; the argument stays as it is.
 
@@ -276,12 +283,9 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
     The new summary; it has one subclass more, called ``next_id``, when one was opened.
     """
     prior = known.prior
-    seated, tables, size, ranks = (v.copy() for v in (known.seated, known.tables, known.size, known.ranks))
-    if j == len(size):
-        seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (seated, tables))
-        size = np.append(size, 0.0)
-        start = log_new(known, row[None])
-        ranks = np.vstack([ranks, np.full(N_RANKS, start[0])])
+    if j == len(known.size):
+        known = open_class(known, float(log_new(known, row[None])[0]))
+    seated, tables, size = (v.copy() for v in (known.seated, known.tables, known.size))
     total = tables.sum() + known.gamma
     own = np.flatnonzero(seated[j] > 0)
     log_weight = np.append(
@@ -312,4 +316,4 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
     seated[j, k] += 1.0
     tables[j, k] += float(new_table)
     size[j] += 1.0
-    return known._replace(dishes=dishes, ids=ids, seated=seated, tables=tables, size=size, ranks=ranks)
+    return known._replace(dishes=dishes, ids=ids, seated=seated, tables=tables, size=size)

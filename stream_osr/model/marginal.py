@@ -145,6 +145,11 @@ def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1
         clear(dishes, k, prior)
         return
     dishes.matrix[k] += sign * (poured.matrix[0] - of_nobody(prior))
+    settle(dishes, k, n, prior)
+
+
+def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
+    """Let all else in slot k follow from its matrix and its n instances."""
     if prior.covariance == FULL:
         dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
     elif prior.covariance == DIAGONAL:

@@ -1,4 +1,4 @@
-"""The stream's restaurant from one batch to the next: room for what may come, names, fading, tidying up.
+"""The stream's restaurant from one batch to the next: room for what may come, names, fading, and the books made anew.
 
 Everything here is compiled, and a step goes through it in one call: in batches of 64 the bookkeeping would take
 longer than the sampler otherwise.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, copy_slots, keep_slots
-from stream_osr.model.franchise import CLOSED, Franchise, Guests, menu_weight
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, menu_weight
 from stream_osr.model.jit import kernel
 from stream_osr.model.prior import Prior
 
@@ -66,15 +66,11 @@ def lay_tables(
     """Copy the state, with room for ``spare`` more subclasses and a table for everybody; the batch is at the door."""
     old, window = state.franchise, state.window
     n_dishes, n_tables = len(old.menu) + spare, len(old.table_dish) + len(rows)
-    seated = np.zeros((1, n_dishes))
-    seated[0, : len(old.menu)] = old.seated[0]
-    overflow = old.overflow.copy()
-    overflow[1] = len(old.menu)
     franchise = Franchise(
         lengthened(old.menu, n_dishes, 0.0),
         lengthened(old.held, n_dishes, 0.0),
-        lengthened(old.owner, n_dishes, -1),
-        seated,
+        lengthened(old.owner, n_dishes, ANYONE),
+        lengthened(old.seated[0], n_dishes, 0.0).reshape((1, n_dishes)),
         lengthened(old.table_dish, n_tables, CLOSED),
         lengthened(old.table_group, n_tables, 0),
         lengthened(old.table_live, n_tables, 0),
@@ -84,7 +80,7 @@ def lay_tables(
         old.alpha.copy(),
         old.gamma.copy(),
         old.total.copy(),
-        overflow,
+        np.array([0, len(old.menu)]),
         old.extent.copy(),
     )
     n = len(window.weight) + arriving
@@ -129,13 +125,24 @@ def name_subclasses(
 
 
 @kernel
+def subclasses_of(guests: Guests, franchise: Franchise, ids: np.ndarray, n_classes: int) -> np.ndarray:
+    """Identity of the emerging subclass that each guest sits in, -1: none."""
+    out = np.full(len(guests.table), -1)
+    for i in range(len(out)):
+        dish = franchise.table_dish[guests.table[i]]
+        if dish >= n_classes:
+            out[i] = ids[dish - n_classes]
+    return out
+
+
+@kernel
 def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guests:
-    """Settle the first ``kept`` guests for good, let all seats fade, clear the tables that have faded away.
+    """Settle the first ``kept`` guests for good, let all seats fade, close the tables that have faded away.
 
     Parameters
     ----------
     franchise
-        Changed in place.
+        Its tables are changed in place; the rest follows by :func:`derive`.
     guests
         Everybody, seated.
     kept
@@ -161,45 +168,43 @@ def fade(franchise: Franchise, guests: Guests, kept: int, share: float) -> Guest
         franchise.table_mass[t] = franchise.table_residual[t]
     for i in range(n):
         franchise.table_mass[window.table[i]] += window.weight[i]
-    franchise.seated[:] = 0.0
     for t in range(len(franchise.table_dish)):
-        dish = franchise.table_dish[t]
-        if dish == CLOSED:
-            continue
         if franchise.table_live[t] == 0 and franchise.table_mass[t] < CLEARED_BELOW:
-            franchise.menu[dish] -= 1.0
             franchise.table_dish[t] = CLOSED
-            franchise.table_residual[t] = franchise.table_mass[t] = 0.0
-        else:
-            franchise.seated[0, dish] += franchise.table_mass[t]
     return window
 
 
 @kernel
-def tidy(state: StreamState, n_classes: int) -> StreamState:
-    """Drop subclasses that are off the menu and slots that are not in use."""
-    old = state.franchise
-    dish_number = np.full(len(old.menu), CLOSED)
-    numbers = np.empty(len(old.menu), np.int64)
-    count = 0
-    total = 0.0
-    for dish in range(len(old.menu)):
-        weight = menu_weight(old, dish)
-        if dish < n_classes or weight > 0.0:
-            numbers[count] = dish
-            dish_number[dish] = count
-            total += weight
-            count += 1
-    numbers = numbers[:count]
+def derive(state: StreamState, trained: np.ndarray) -> StreamState:
+    """Make the books of a stream between two batches from what is true of it: its tables, and what is held.
+
+    Menu, seats, total and extent are counted from them. Closed tables are dropped, and so are subclasses that no
+    table serves and that are not held; those that stay are numbered through in their order.
+
+    Parameters
+    ----------
+    state
+        As it is, but for what follows. The dishes are as many as ``held`` says.
+    trained
+        Tables of the known classes that are none of the stream's own, shape (J,).
+    """
+    old, window = state.franchise, state.window
     tables = np.flatnonzero(old.table_dish != CLOSED)
-    table_number = np.full(len(old.table_dish), CLOSED)
+    menu, seated = lengthened(trained, len(old.held), 0.0), np.zeros(len(old.held))
+    for t in tables:
+        menu[old.table_dish[t]] += 1.0
+        seated[old.table_dish[t]] += old.table_mass[t]
+    weight = np.maximum(menu, old.held)
+    on_menu = np.flatnonzero(weight > 0.0)
+    count = len(on_menu)
+    dish_number, table_number = np.full(len(old.held), CLOSED), np.full(len(old.table_dish), CLOSED)
+    dish_number[on_menu] = np.arange(count)
     table_number[tables] = np.arange(len(tables))
-    window = state.window
     franchise = Franchise(
-        old.menu[numbers],
-        old.held[numbers],
-        old.owner[numbers],
-        old.seated[0][numbers].reshape((1, count)),
+        menu[on_menu],
+        old.held[on_menu],
+        np.full(count, ANYONE),
+        seated[on_menu].reshape((1, count)),
         dish_number[old.table_dish[tables]],
         old.table_group[tables],
         old.table_live[tables],
@@ -208,11 +213,11 @@ def tidy(state: StreamState, n_classes: int) -> StreamState:
         old.table_founder[tables],
         old.alpha.copy(),
         old.gamma.copy(),
-        np.full(1, total),
+        np.full(1, weight.sum()),
         np.zeros(2, np.int64),
         np.array([count, len(tables)]),
     )
-    kept = numbers[n_classes:] - n_classes
+    kept = on_menu[len(trained) :] - len(trained)
     return StreamState(
         franchise,
         keep_slots(state.dishes, kept),

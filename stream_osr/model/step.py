@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, empty_dishes, remove
-from stream_osr.model.franchise import CLOSED, Franchise, Guests, empty_franchise, leave, menu_weights
+from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import FULL, Prior, homogeneous
-from stream_osr.model.restaurant import StreamState, fade, lay_tables, name_subclasses, tidy
+from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
 from stream_osr.model.terms import products
 
 SPARE = 16
@@ -90,9 +90,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
     n_classes = len(known.size)
     franchise = empty_franchise(1, n_classes, 0, STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE, known.gamma)
     franchise.held[:] = 1.0
-    franchise.menu[:] = frozen.menu
-    franchise.total[0] = frozen.menu.sum()
-    return StreamState(
+    begun = StreamState(
         franchise=franchise,
         dishes=empty_dishes(0, known.prior),
         ids=np.zeros(0, np.int64),
@@ -102,6 +100,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
         seen=0,
         next_id=int(known.ids.max()) + 1,
     )
+    return derive(begun, frozen.menu)
 
 
 def step(
@@ -141,7 +140,17 @@ def step(
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
         seated, probabilities, subclass, was = seat_batch(
-            rng, state, everyone, columns, product, log_density, log_density_new, known.prior, settings, spare
+            rng,
+            state,
+            frozen.menu,
+            everyone,
+            columns,
+            product,
+            log_density,
+            log_density_new,
+            known.prior,
+            settings,
+            spare,
         )
         if len(subclass):
             break
@@ -170,6 +179,7 @@ def step(
 def seat_batch(
     rng: np.random.Generator,
     state: StreamState,
+    trained: np.ndarray,
     rows: np.ndarray,
     columns: np.ndarray,
     product: np.ndarray,
@@ -179,12 +189,14 @@ def seat_batch(
     settings: Settings,
     spare: int,
 ) -> tuple[StreamState, np.ndarray, np.ndarray, np.ndarray]:
-    """Seat the guests who stand at the door and tidy up: a step but for the densities of the known classes.
+    """Seat the guests who stand at the door: a step but for the densities of the known classes.
 
     Parameters
     ----------
     rng, state, prior, settings
         As for :func:`step`.
+    trained
+        Tables of the known classes that are none of the stream's own, shape (J,).
     rows, columns, product
         Homogeneous rows of the window and the batch, shape (n, d + 1), their transpose and their products.
     log_density, log_density_new
@@ -220,15 +232,8 @@ def seat_batch(
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
     ids, next_id = name_subclasses(state, guests, franchise, n_classes)
-    subclass, was = np.full(n, -1), np.full(first, -1)
-    for i in range(n):
-        dish = franchise.table_dish[guests.table[i]]
-        if dish >= n_classes:
-            subclass[i] = ids[dish - n_classes]
-    for i in range(first):
-        dish = state.franchise.table_dish[state.window.table[i]]
-        if dish >= n_classes:
-            was[i] = state.ids[dish - n_classes]
+    subclass = subclasses_of(guests, franchise, ids, n_classes)
+    was = subclasses_of(state.window, state.franchise, state.ids, n_classes)
     kept = max(n - settings.window, 0)
     seq = np.empty(n, np.int64)
     seq[:first] = state.window_seq
@@ -237,7 +242,7 @@ def seat_batch(
     seated = StreamState(
         franchise, dishes, ids, window, seq[kept:].copy(), state.batches + 1, state.seen + n - first, next_id
     )
-    return tidy(seated, n_classes), probabilities, subclass, was
+    return derive(seated, trained), probabilities, subclass, was
 
 
 def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndarray) -> np.ndarray:
@@ -272,95 +277,3 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
         out[i, :n_classes] = weights[:n_classes] / total
         out[i, n_classes] = weights[n_classes:].sum() / total
     return out
-
-
-def hold(known: Known, state: StreamState, ids: set[int]) -> StreamState:
-    """Keep exactly these emerging subclasses on the menu when their tables fade.
-
-    One that is let go and has no table any more is gone.
-    """
-    franchise = state.franchise
-    n_classes = len(franchise.menu) - len(state.ids)
-    held = franchise.held.copy()
-    held[n_classes:] = [key in ids for key in state.ids.tolist()]
-    if np.array_equal(held, franchise.held):
-        return state
-    return tidy(state._replace(franchise=franchise._replace(held=held)), n_classes)
-
-
-def refresh_classes(state: StreamState, before: Known, known: Known, frozen: Densities) -> StreamState:
-    """Carry the stream over to known classes that labels have changed; new classes join the menu."""
-    old_count, count = len(before.size), len(known.size)
-    old = state.franchise
-    live = np.zeros(count)
-    in_use = old.table_dish[(old.table_dish != CLOSED) & (old.table_dish < old_count)]
-    np.add.at(live, in_use, 1.0)
-    added = count - old_count
-
-    def widen(values: np.ndarray, fill: float) -> np.ndarray:
-        return np.insert(values, [old_count] * added, fill, axis=-1)
-
-    menu = widen(old.menu, 0.0)
-    menu[:count] = frozen.menu + live
-    franchise = old._replace(
-        menu=menu,
-        held=widen(old.held, 1.0),
-        owner=widen(old.owner, -1),
-        seated=np.ascontiguousarray(widen(old.seated, 0.0)),
-        extent=old.extent + np.array([added, 0]),
-        table_dish=np.where(old.table_dish >= old_count, old.table_dish + added, old.table_dish),
-    )
-    weight = menu_weights(franchise)
-    return state._replace(franchise=franchise._replace(total=np.full(1, weight.sum())))
-
-
-def withdraw(
-    known: Known, state: StreamState, row: np.ndarray, seq: int, subclass: int, weight: float
-) -> StreamState:
-    """Take one past instance out of the stream: its seat, and its part in the emerging subclass it sat in.
-
-    Parameters
-    ----------
-    row
-        Whitened row, shape (d,).
-    seq
-        Its position in the stream.
-    subclass
-        Identity of the emerging subclass that holds it, or -1.
-    weight
-        What its seat weighs now.
-    """
-    n_classes = len(known.size)
-    franchise = Franchise(*(v.copy() for v in state.franchise))
-    dishes = Dishes(*(v.copy() for v in state.dishes))
-    window, window_seq = state.window, state.window_seq
-    here = np.flatnonzero(window_seq == seq)
-    slot = np.flatnonzero(state.ids == subclass)
-    if len(here):
-        leave(franchise, int(window.table[here[0]]), float(window.weight[here[0]]))
-        window = Guests(*(np.delete(v, here[0], axis=0) for v in window))
-        window_seq = np.delete(window_seq, here[0])
-    elif len(slot):
-        lighten(franchise, n_classes + int(slot[0]), weight)
-    if len(slot):
-        remove(dishes, int(slot[0]), homogeneous(row[None])[0], known.prior)
-        if dishes.size[slot[0]] == 0:
-            franchise.held[n_classes + slot[0]] = 0.0
-            for table in np.flatnonzero(franchise.table_dish == n_classes + slot[0]):
-                franchise.table_dish[table] = CLOSED
-            franchise.menu[n_classes + slot[0]] = 0.0
-            franchise.seated[:, n_classes + slot[0]] = 0.0
-    return tidy(state._replace(franchise=franchise, dishes=dishes, window=window, window_seq=window_seq), n_classes)
-
-
-def lighten(franchise: Franchise, dish: int, weight: float) -> float:
-    """Take a settled seat's weight from the table of the dish that has most of it; returns what was there."""
-    tables = np.flatnonzero(franchise.table_dish == dish)
-    if not len(tables):
-        return 0.0
-    table = tables[np.argmax(franchise.table_residual[tables])]
-    taken = min(weight, float(franchise.table_residual[table]))
-    franchise.table_residual[table] -= taken
-    franchise.table_mass[table] -= taken
-    franchise.seated[0, dish] -= taken
-    return taken

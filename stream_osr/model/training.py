@@ -59,16 +59,7 @@ def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior:
     return Seating(guests, franchise, dishes)
 
 
-def copy_seating(seating: Seating) -> Seating:
-    """Copy every array."""
-    return Seating(
-        Guests(*(v.copy() for v in seating.guests)),
-        Franchise(*(v.copy() for v in seating.franchise)),
-        Dishes(*(v.copy() for v in seating.dishes)),
-    )
-
-
-def make_room(seating: Seating, prior: Prior, spare: int) -> Seating:
+def copy_seating(seating: Seating, spare: int = 0) -> Seating:
     """Copy the seating into arrays with ``spare`` more slots for dishes and for tables."""
     old = seating.franchise
     count, tables = len(old.menu), len(old.table_dish)
@@ -98,7 +89,7 @@ def sweep(
     state = rng.bit_generator.state
     spare = 0
     while True:
-        out = make_room(seating, prior, spare) if spare else copy_seating(seating)
+        out = copy_seating(seating, spare)
         sweep_groups(rng, out.guests, log_new, out.franchise, out.dishes, prior, exclusive)
         if not out.franchise.overflow[0]:
             return out

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.books import rewrite, with_tables
 from stream_osr.model.dishes import add, empty_dishes, log_predictive
-from stream_osr.model.franchise import ANYONE, CLOSED
+from stream_osr.model.franchise import CLOSED
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour
-from stream_osr.model.naming import count_anew
 from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space
@@ -152,35 +152,15 @@ def move_in(
     held
         1 for those that stay on the menu without a table, else 0, shape (K,).
     """
-    n_classes, count = len(known.size), len(ids)
-    dishes = empty_dishes(count, known.prior)
-    for slot in range(count):
+    dishes = empty_dishes(len(ids), known.prior)
+    for slot in range(len(ids)):
         pour(dishes, slot, of_slots(statistics, [slot]), known.prior)
-    begun, books = fresh.franchise, old.franchise
-    tables = np.flatnonzero(books.table_dish != CLOSED)
-    tables = tables[dish[books.table_dish[tables]] != CLOSED]
-    n_tables = len(begun.table_dish) + len(tables)
-    settled = books.table_mass[tables]
-    franchise = begun._replace(
-        menu=np.zeros(n_classes + count),
-        held=np.append(begun.held, held),
-        owner=np.full(n_classes + count, ANYONE, np.int64),
-        seated=np.zeros((1, n_classes + count)),
-        table_dish=np.append(begun.table_dish, dish[books.table_dish[tables]]),
-        table_group=np.zeros(n_tables, np.int64),
-        table_live=np.zeros(n_tables, np.int64),
-        table_residual=np.append(begun.table_residual, settled),
-        table_mass=np.append(begun.table_mass, settled),
-        table_founder=np.append(begun.table_founder, books.table_founder[tables]),
-        alpha=books.alpha.copy(),
-        extent=np.array([n_classes + count, n_tables]),
+    books, number = old.franchise, dish[old.franchise.table_dish]
+    go_on = number != CLOSED
+    tables = with_tables(
+        fresh.franchise, number[go_on], books.table_mass[go_on], books.table_founder[go_on]
+    )._replace(held=np.append(fresh.franchise.held, held), alpha=books.alpha.copy())
+    next_id = int(known.ids.max()) + 1
+    return rewrite(
+        fresh, tables, frozen.menu, dishes=dishes, ids=ids, batches=old.batches, seen=old.seen, next_id=next_id
     )
-    state = fresh._replace(
-        franchise=franchise,
-        dishes=dishes,
-        ids=ids,
-        batches=old.batches,
-        seen=old.seen,
-        next_id=int(known.ids.max()) + 1,
-    )
-    return count_anew(state, frozen)

@@ -92,8 +92,10 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
     class_means = seated @ means / np.maximum(seated.sum(axis=1, keepdims=True), 1e-300)
     whole = seated.sum(axis=1) > 0  # a class none of whose subclasses is kept has no place
     owner = seated.argmax(axis=0)
-    within = _within(means, covariances, class_means[owner], seated.max(axis=0))
-    middle = means[seated.max(axis=0) > 0].mean(axis=0)
+    weight, off = seated.max(axis=0), means - class_means[owner]
+    within = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
+    within = np.asarray(within / weight.sum())
+    middle = means[weight > 0].mean(axis=0)
     past = remembered(stream, DOTS)
     labels = [str(label) for label in stream.labels]
     clouds = [points - middle for points in (class_means[whole], fresh_means, means)]
@@ -122,18 +124,6 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
             )
         )
     return tuple(out)
-
-
-def _within(
-    means: NDArray[np.float64],
-    covariances: NDArray[np.float64],
-    class_means: NDArray[np.float64],
-    weight: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Covariance within the known classes, put together from their subclasses."""
-    off = means - class_means
-    total = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
-    return np.asarray(total / weight.sum())
 
 
 def discriminants(clouds: list[NDArray[np.float64]], within: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -33,6 +33,10 @@ class Held(NamedTuple):
 
     Attributes
     ----------
+    drops
+        Times that the recall fell below the promise.
+    refuted
+        Subclasses that were announced and are not new.
     promised
         Recall that training promised, ``None`` without a model.
     expected
@@ -41,18 +45,14 @@ class Held(NamedTuple):
         It is below the promise.
     guarded
         The model has references, or there is none to look at.
-    drops
-        Times that it fell below the promise.
-    refuted
-        Subclasses that were announced and are not new.
     """
 
-    promised: float | None
-    expected: ExpectedRecall | None
-    below: bool
-    guarded: bool
     drops: tuple[Drop, ...]
     refuted: tuple[Refuted, ...]
+    promised: float | None = None
+    expected: ExpectedRecall | None = None
+    below: bool = False
+    guarded: bool = True
 
 
 def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, Any]]) -> Held:
@@ -75,14 +75,13 @@ def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, A
                 refuted.append(Refuted(seq, key, str(event["label"]), share, size))
         except UNUSABLE as error:
             raise unreadable(event, f"event {number + 1}", "event", error) from None
+    held = Held(tuple(drops), tuple(refuted))
     if model is None:
-        return Held(None, None, False, True, tuple(drops), tuple(refuted))
+        return held
     signals, trained = model.signals, model.trained
-    return Held(
+    return held._replace(
         promised=trained.report.known_recall,
         expected=signals.expected_recall,
         below=signals.recall_dropped,
         guarded=not trained.unguarded,
-        drops=tuple(drops),
-        refuted=tuple(refuted),
     )

@@ -27,7 +27,7 @@ def look_inside(model: OpenSetRecognizer) -> Inside:
     NotTrained
         If training has not ended.
     """
-    return Inside(model.trained, model.as_state()["stream"])
+    return Inside(*model.value.running)
 
 
 def emerged_slots(stream: Stream) -> dict[int, int]:

@@ -124,8 +124,8 @@ def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
         if first is None:
             return
         lines.give_back([first])
-        header = first.data.lstrip()[:1] not in (b"{", b"[", b"")
-        yield from _rows(lines, path, notes) if header and _is_table(first) else _objects(lines, notes)
+        table = first.data.lstrip()[:1] not in (b"{", b"[", b"") and (b"," in first.data or b"\t" in first.data)
+        yield from _rows(lines, path, notes) if table else _objects(lines, notes)
     finally:
         lines.close()
 
@@ -139,10 +139,6 @@ def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:
         if not is_gzip(lines.name):
             raise
         notes.append(f"{lines.name} cannot be decompressed to its end{_STOPPED}")
-
-
-def _is_table(line: Line) -> bool:
-    return b"," in line.data or b"\t" in line.data
 
 
 def _objects(lines: LineReader, notes: list[str]) -> Iterator[Read]:

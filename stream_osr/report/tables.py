@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.summary import Summary
+from stream_osr.discovery.summaries import Summary
 from stream_osr.evaluation.calibration import auroc, expected_calibration_error
 from stream_osr.report.emerged import Emerged
 from stream_osr.report.timeline import subclass_name
@@ -119,12 +119,13 @@ def judge(told: Decided) -> Judged | None:
     label, truth, new = told.label[judged], told.truth[judged], told.truly_unknown[judged]
     unknown, p = told.unknown[judged], told.p_unknown[judged]
     code = {name: number for number, name in enumerate(told.names)}
-    other = _unknown_label(told)
-    columns = (*told.known, other)
+    called_unknown = np.unique(told.label[told.unknown])
+    columns = (*told.known, told.names[int(called_unknown[0])] if len(called_unknown) else "unknown")
     wanted = [code.get(name, -2) for name in columns]
     rows = []
     for was_new in (False, True):
-        for name in _ordered(told.known, {told.names[c] for c in np.unique(truth[new == was_new])}):
+        names = {told.names[c] for c in np.unique(truth[new == was_new])}
+        for name in [name for name in told.known if name in names] + sorted(names - set(told.known)):
             here = (truth == code[name]) & (new == was_new)
             rows.append((name, was_new, tuple(int((here & (label == c)).sum()) for c in wanted)))
     return Judged(
@@ -136,15 +137,6 @@ def judge(told: Decided) -> Judged | None:
         auroc=auroc(p, new),
         calibration_error=expected_calibration_error(p, new),
     )
-
-
-def _unknown_label(told: Decided) -> str:
-    codes = np.unique(told.label[told.unknown])
-    return told.names[int(codes[0])] if len(codes) else "unknown"
-
-
-def _ordered(known: Sequence[str], names: set[str]) -> list[str]:
-    return [name for name in known if name in names] + sorted(names - set(known))
 
 
 def _mean(right: np.ndarray) -> float:

@@ -91,8 +91,8 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     (('red',), [False], [True])
     """
     codes: dict[str, int] = {}
-    seq, label, subclass, true = array("q"), array("q"), array("q"), array("q")
-    p_unknown, unknown, truly, keys = array("d"), array("b"), array("b"), array("q")
+    columns: list[array[Any]] = [array(code) for code in "qqbqdqbq"]
+    seq, label, unknown, subclass, p_unknown, true, truly, keys = columns
     known: list[str] = []
     for number, decision in enumerate(decisions):
         try:
@@ -105,32 +105,23 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
             raise unreadable(decision, f"record {number + 1}", "decision", error) from None
         told = truth(decision.get("key"), number) if truth is not None else None
         seq.append(place)
-        keys.append(key)
         label.append(codes.setdefault(text, len(codes)))
         unknown.append(text == other)
         subclass.append(seat)
         p_unknown.append(p)
         true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
         truly.append(told is not None and told not in classes)
+        keys.append(key)
         known = classes
         if len(codes) > MOST_LABELS:
             raise ConnectorError(
                 f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different labels, "
                 "decided and true ones; name the column that has the classes as --label"
             )
-    once = _first_times(*(np.array(column) for column in (seq, keys, label, subclass, p_unknown)))
-    return Decided(
-        names=tuple(codes),
-        known=tuple(known),
-        seq=np.array(seq, dtype=np.int64)[once],
-        label=np.array(label, dtype=np.int64)[once],
-        unknown=np.array(unknown, dtype=bool)[once],
-        subclass=np.array(subclass, dtype=np.int64)[once],
-        p_unknown=np.array(p_unknown, dtype=np.float64)[once],
-        truth=np.array(true, dtype=np.int64)[once],
-        truly_unknown=np.array(truly, dtype=bool)[once],
-        repeated=len(seq) - len(once),
-    )
+    *parts, of_keys = (np.array(column, bool if column.typecode == "b" else None) for column in columns)
+    places = _first_times(parts[0], of_keys, parts[1], *parts[3:5])
+    once: list[Any] = [part[places] for part in parts]
+    return Decided(tuple(codes), tuple(known), *once)._replace(repeated=len(seq) - len(places))
 
 
 def _classes(probabilities: object) -> list[str]:

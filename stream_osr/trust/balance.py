@@ -103,6 +103,7 @@ class Shares(NamedTuple):
     kappa: float
 
 
+@kernel
 def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
     """Shares of the classes among the stream's known instances: the maximum of their posterior (EM).
 
@@ -123,11 +124,6 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
     >>> class_shares(10_000 * np.array([0.625, 0.375]), confusion, np.array([0.5, 0.5])).round(2)
     array([0.74, 0.26])
     """
-    return _maximize(votes, confusion, trained)
-
-
-@kernel
-def _maximize(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> np.ndarray:
     n_classes = len(trained)
     shares, counts = trained.copy(), np.empty(n_classes)
     for _ in range(ROUNDS):
@@ -146,16 +142,8 @@ def _maximize(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) -> 
 
 
 @kernel
-def known_share(
-    stream: float,
-    taken: float,
-    stands_for: float,
-    before: float,
-    t: np.ndarray,
-    log_t: np.ndarray,
-    log_slab: np.ndarray,
-) -> tuple[float, float]:
-    """Posterior of the share of a cell that is known.
+def known_share(stream: float, taken: float, stands_for: float, before: float) -> tuple[float, float]:
+    """Posterior of the share of a cell that is known, on the grid ``T_GRID``.
 
     Parameters
     ----------
@@ -165,23 +153,21 @@ def known_share(
         Instances of the stream that a reference stands for: v.
     before
         Prior mean t0: with probability ``1 - MIXED`` all of the cell is known (t0) or all of it new; else any share.
-    t, log_t, log_slab
-        A grid of shares, evenly spaced on the logit scale, its logarithms, and those of the prior of mixed ones.
 
     Returns
     -------
     Posterior mean, and the logarithm of the evidence.
     """
-    n = len(t)
+    n = len(T_GRID)
     value = np.empty(n)
     rate = 1.0 / stands_for
     for i in range(n):
-        value[i] = 1.0 + t[i] * rate
+        value[i] = 1.0 + T_GRID[i] * rate
     log_each(value)
     for i in range(n):
-        value[i] = log_slab[i] + taken * log_t[i] - (stream + taken) * value[i]
+        value[i] = LOG_SLAB[i] + taken * LOG_T[i] - (stream + taken) * value[i]
     for i, mass in ((0, 1.0 - before), (n - 1, before)):
-        value[i] += math.log1p((1.0 - MIXED) * mass * math.exp(-log_slab[i]))
+        value[i] += math.log1p((1.0 - MIXED) * mass * math.exp(-LOG_SLAB[i]))
     peak = largest(value)
     for i in range(n):
         value[i] -= peak
@@ -189,18 +175,36 @@ def known_share(
     total, mean = 0.0, 0.0
     for i in range(n):
         total += value[i]
-        mean += value[i] * t[i]
+        mean += value[i] * T_GRID[i]
     return mean / total, peak + math.log(total) - taken * math.log(stands_for)
+
+
+class _Cells(NamedTuple):
+    """C cells, L levels each: instances of the stream, and what the references in them are worth.
+
+    Attributes
+    ----------
+    stream, seen
+        As in :class:`Books`.
+    effective, stands
+        Effective references, and what each stands for if all of the stream is known, shape (C, L).
+    n_classes
+        How many cells are known classes; they come first.
+    before
+        As :func:`share_out` takes it.
+    """
+
+    stream: np.ndarray
+    seen: np.ndarray
+    effective: np.ndarray
+    stands: np.ndarray
+    n_classes: int
+    before: np.ndarray
 
 
 @kernel
 def _weigh(
-    stream: np.ndarray,
-    seen: np.ndarray,
-    taken: np.ndarray,
-    asked: np.ndarray,
-    distinct: np.ndarray,
-    classes: np.ndarray,
+    seen: np.ndarray, taken: np.ndarray, asked: np.ndarray, distinct: np.ndarray, classes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
@@ -224,56 +228,43 @@ def _weigh(
 
 
 @kernel
-def _pool(
-    stream: np.ndarray, effective: np.ndarray, stands: np.ndarray, n_classes: int, before: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _pool(cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
+    stream, first = cells.stream, cells.n_classes
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
-    for c in range(n_classes, count):
-        small[c] = c == count - 1 or (before[c - n_classes] < 0.0 and stream[c].sum() < SMALL)
+    for c in range(first, count):
+        small[c] = c == count - 1 or (cells.before[c - first] < 0.0 and stream[c].sum() < SMALL)
     pool = np.zeros((3, levels))
     for level in range(levels):
         weight = 0.0
         for c in range(count):
             if small[c]:
                 pool[0, level] += stream[c, level]
-                pool[1, level] += effective[c, level]
-                pool[2, level] += (stream[c, level] + CRUMB) * stands[c, level]
+                pool[1, level] += cells.effective[c, level]
+                pool[2, level] += (stream[c, level] + CRUMB) * cells.stands[c, level]
                 weight += stream[c, level] + CRUMB
         pool[2, level] /= weight
     return small, pool
 
 
 @kernel
-def _estimate_kappa(
-    stream: np.ndarray,
-    seen: np.ndarray,
-    effective: np.ndarray,
-    stands: np.ndarray,
-    n_classes: int,
-    before: np.ndarray,
-    kappas: np.ndarray,
-    t: np.ndarray,
-    log_t: np.ndarray,
-    log_slab: np.ndarray,
-) -> float:
+def _estimate_kappa(cells: _Cells) -> float:
     """Posterior mean of the share of the stream that is known.
 
     Its evidence is that of all cells, the small ones together; and it must be about what the cells' shares add up to.
     A known class is one cell here: what it takes is frozen, and may well be a little denser than its references.
     """
-    small, pool = _pool(stream, effective, stands, n_classes, before)
+    stream, seen, effective, stands, n_classes, _ = cells
+    small, pool = _pool(cells)
     count, levels = stream.shape
-    evidence = np.zeros(len(kappas))
-    for number in range(len(kappas)):
-        kappa = kappas[number]
+    evidence = np.zeros(len(KAPPAS))
+    for number in range(len(KAPPAS)):
+        kappa = KAPPAS[number]
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             prior = EVEN if level > 0 else EXTREME
-            of_small, log_evidence = known_share(
-                pool[0, level], pool[1, level], pool[2, level] * kappa, prior, t, log_t, log_slab
-            )
+            of_small, log_evidence = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
             evidence[number] += log_evidence
             for c in range(n_classes, count):
                 s, a = stream[c, level], effective[c, level]
@@ -281,7 +272,7 @@ def _estimate_kappa(
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, prior, t, log_t, log_slab)
+                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, prior)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -292,44 +283,34 @@ def _estimate_kappa(
                 v = (effective[c] * stands[c] * stands[c]).sum() / mass
                 a = mass / v
             if s + a >= CRUMB:
-                share, log_evidence = known_share(s, a, v * kappa, EVEN, t, log_t, log_slab)
+                share, log_evidence = known_share(s, a, v * kappa, EVEN)
                 evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
         evidence[number] -= 0.5 * ((kappa - rate / whole) / INCOHERENCE) ** 2
     weight = np.exp(evidence - evidence.max())
-    return float((weight * kappas).sum() / weight.sum())
+    return float((weight * KAPPAS).sum() / weight.sum())
 
 
 @kernel
-def _known_shares(
-    stream: np.ndarray,
-    effective: np.ndarray,
-    stands: np.ndarray,
-    n_classes: int,
-    before: np.ndarray,
-    kappa: float,
-    t: np.ndarray,
-    log_t: np.ndarray,
-    log_slab: np.ndarray,
-) -> np.ndarray:
+def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
-    _, pool = _pool(stream, effective, stands, n_classes, before)
-    count, levels = stream.shape
+    _, pool = _pool(cells)
+    count, levels = cells.stream.shape
     known = np.ones((count, levels))
     for level in range(levels):
-        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN, t, log_t, log_slab)
+        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         if level == 0:
             together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
-        for c in range(n_classes, count):
-            s, a, v = stream[c, level], effective[c, level], stands[c, level] * kappa
+        for c in range(cells.n_classes, count):
+            s, a, v = cells.stream[c, level], cells.effective[c, level], cells.stands[c, level] * kappa
             prior = together
-            if c < count - 1 and level > 0 and before[c - n_classes] >= 0.0:
-                prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
+            if c < count - 1 and level > 0 and cells.before[c - cells.n_classes] >= 0.0:
+                prior = min(max(cells.before[c - cells.n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
             if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = known_share(s, a, v, prior, t, log_t, log_slab)
+                known[c, level], _ = known_share(s, a, v, prior)
     return known
 
 
@@ -358,12 +339,11 @@ def share_out(
     n_classes = len(classes)
     if before is None:
         before = np.full(len(books.stream) - n_classes - 1, -1.0)
-    effective, stands = _weigh(books.stream, books.seen, books.taken, books.asked, distinct, classes)
+    weighed = _weigh(books.seen, books.taken, books.asked, distinct, classes)
+    cells = _Cells(books.stream, books.seen, *weighed, n_classes, before)
     if kappa is None:
-        kappa = _estimate_kappa(
-            books.stream, books.seen, effective, stands, n_classes, before, KAPPAS, T_GRID, LOG_T, LOG_SLAB
-        )
-    known = _known_shares(books.stream, effective, stands, n_classes, before, kappa, T_GRID, LOG_T, LOG_SLAB)
+        kappa = _estimate_kappa(cells)
+    known = _known_shares(cells, kappa)
     rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
     owner = classes[:, None] * np.sqrt(rate + 1e-4)
     return Shares(known, owner / owner.sum(axis=0), classes, kappa)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.comparators import METHODS, VARIANTS, micro_f, select, select_family
-from benchmarks.comparators.check import PUBLISHED, figures
-from benchmarks.comparators.margin_classifier import MachinePool
-from benchmarks.comparators.margins import make_scaling
-from benchmarks.comparators.selection import choose_parameters
-from benchmarks.comparators.w_svm import WSVM
+from benchmarks.paper.comparators import METHODS, VARIANTS, micro_f, select, select_family
+from benchmarks.paper.comparators.check import PUBLISHED, figures
+from benchmarks.paper.comparators.margin_classifier import MachinePool
+from benchmarks.paper.comparators.margins import make_scaling
+from benchmarks.paper.comparators.selection import choose_parameters
+from benchmarks.paper.comparators.w_svm import WSVM
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import KNOWN_CLASSES, OpenSetReport, validation_split
 from tests.data import need_data

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stream_osr import NewClasses, OpenSetRecognizer, demo
+from stream_osr import NewClasses, OpenSetRecognizer
+from stream_osr.cli import demo
 from stream_osr.errors import NotTrained
 from tests.blobs import KNOWN, fitted
 
@@ -75,7 +76,7 @@ def test_muted_subclasses_are_in_no_candidate(found):
     told = {key for one in left.candidates for key in one.subclasses}
     assert first.subclasses[0] not in told
     assert {key for one in others for key in one.subclasses} <= told
-    muted.mute([key for key in told if key in muted._stream.life.subclasses])
+    muted.mute([key for key in told if key in muted.value.stream.life.subclasses])
     assert muted.new_classes().candidates == ()
     assert muted.new_classes() == NewClasses((), 0, 0)
     assert str(muted.summary().new_classes) == "0"
@@ -83,7 +84,7 @@ def test_muted_subclasses_are_in_no_candidate(found):
 
 def test_exemplars_begin_with_the_latest_of_each_subclass(found):
     model, classes, _ = found
-    lives = model._stream.life.subclasses
+    lives = model.value.stream.life.subclasses
     for one in classes.candidates:
         latest = [lives[key].recent[-1].moment.key for key in one.subclasses if key in lives][:5]
         assert list(one.exemplars[: len(latest)]) == latest
@@ -164,7 +165,7 @@ def test_instances_beyond_the_horizon_are_done_without():
     model = fitted(batch_size=32, label_horizon=1)
     for x, _ in stream(640):
         model.learn_one(x)
-    assert len(model._stream.past.keys) < 64
+    assert len(model.value.stream.past.keys) < 64
     large = [one for one in model.new_classes().candidates if one.size > 100]
     assert len(large) == 2
 

@@ -377,7 +377,7 @@ def test_no_detectors_when_not_asked():
     model = blobs(drift_interval=None)
     stream(model, mixed([*CENTRES.values()], 512, 1))
     assert drifted(stream(model, mixed([(-9.0, -9.0), CENTRES["right"]], 1024, 2))) == []
-    assert not model._stream.drift.arrived.any()
+    assert not model.value.stream.drift.arrived.any()
 
 
 def test_a_class_that_a_label_opened_is_watched_too():
@@ -386,8 +386,8 @@ def test_a_class_that_a_label_opened_is_watched_too():
     for x in around((0.0, 20.0), 100, rng):
         model.learn_one(x, "above")
     stream(model, mixed([*CENTRES.values(), (0.0, 20.0)], 1024, 6))
-    assert len(model._stream.drift.arrived) == 3
-    assert model._stream.drift.arrived[2] > 200
+    assert len(model.value.stream.drift.arrived) == 3
+    assert model.value.stream.drift.arrived[2] > 200
 
 
 def test_saved_in_the_middle_of_a_change_and_gone_on(tmp_path):
@@ -402,8 +402,8 @@ def test_saved_in_the_middle_of_a_change_and_gone_on(tmp_path):
     for other in others:
         assert other.signals.drift == 0
         assert repr(stream(other, rest)) == told
-        assert repr(other._stream.drift) == repr(model._stream.drift)
-        for name, one, same in zip(Drift._fields, model._stream.drift, other._stream.drift, strict=True):
+        assert repr(other.value.stream.drift) == repr(model.value.stream.drift)
+        for name, one, same in zip(Drift._fields, model.value.stream.drift, other.value.stream.drift, strict=True):
             np.testing.assert_array_equal(one, same, err_msg=name)
         assert other.signals == model.signals
     model.save(tmp_path / "model.osr")

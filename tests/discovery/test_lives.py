@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,10 +23,12 @@ from stream_osr.discovery.lifecycle import Changes
 from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
-from stream_osr.engine.discover import Followed, _join_same
-from stream_osr.engine.past import relabel, remembered, reseat, sampled, written
-from stream_osr.model import regroup
-from stream_osr.model.marginal import statistics_of
+from stream_osr.ensemble.chain import Followed, IdentityChanges
+from stream_osr.ensemble.lives import _join_same
+from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
+from stream_osr.model import aside as aside_room
+from stream_osr.model import books
+from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_chain, check_stream, fitted, told
@@ -104,7 +107,7 @@ def test_books_and_statistics_agree_whatever_happens(chains):
             key += 1
             if not model.pending:
                 decisions, events = told(model)
-                stream = model._stream
+                stream = model.value.stream
                 assert stream is not None
                 check_stream(stream)
                 check_statistics(stream)
@@ -148,7 +151,7 @@ def test_a_class_that_returns_recurs_under_its_old_id(returned):
     back = [d.subclass_id for d in decisions[5600:] if d.label == "unknown" and d.distance > 8]
     assert len(back) > 60
     assert back.count(home) > 0.8 * len(back)
-    assert dict(model._stream.life.subclasses)[home].dormant is False
+    assert dict(model.value.stream.life.subclasses)[home].dormant is False
 
 
 def near(event: SubclassEmerged, place: Point) -> bool:
@@ -158,7 +161,7 @@ def near(event: SubclassEmerged, place: Point) -> bool:
 
 def test_what_is_set_aside_is_not_on_the_menu(returned):
     model, (_, events), where = returned
-    chain = model._stream.chains[0]
+    chain = model.value.stream.chains[0]
     asleep = {e.subclass_id for e in events if isinstance(e, SubclassDormant)}
     asleep -= {e.subclass_id for e in events if isinstance(e, SubclassRecurred | SubclassMerged)}
     assert asleep
@@ -186,7 +189,7 @@ def two() -> Chain:
     """The first chain of a stream in which two classes have emerged, both with guests in the window."""
     model = fitted(batch_size=32, chains=1)
     run(model, [(150, []), (300, [NEW, (-12.0, -12.0)])])
-    return model._stream.chains[0]
+    return model.value.stream.chains[0]
 
 
 def largest(chain: Chain) -> list[int]:
@@ -201,7 +204,7 @@ def as_dict(chain: Chain, measure: Callable) -> dict[int, np.ndarray]:
 def test_joined_and_parted_again(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
-    state = regroup.join(two.state, older, younger, prior)
+    state = books.merge(two.state, older, younger, prior)
     joined = two._replace(state=state, life=without_lives(two.life, [younger]))
     check_chain(joined, n_classes)
     sizes, before = (as_dict(chain, lambda s: s.dishes.size) for chain in (joined, two))
@@ -210,14 +213,14 @@ def test_joined_and_parted_again(two):
     assert seated[older] == pytest.approx(seated_before[older] + seated_before[younger])
     # the younger one's guests of the window, as a subclass of their own
     dish = two.state.franchise.table_dish[two.state.window.table] - n_classes
-    mine = dish == regroup.slot_of(two.state, younger)
+    mine = dish == books.slot_of(two.state, younger)
     assert mine.sum() >= 8
     rows, seqs = two.state.window.rows[mine, :-1], two.state.window_seq[mine]
-    parted_state = regroup.separate(state, older, rows, seqs, prior)
+    parted_state = books.split(state, older, rows, seqs, prior)
     new = state.next_id
     parted = joined._replace(state=parted_state)
     check_chain(parted, n_classes)
-    at = regroup.slot_of(parted_state, new)
+    at = books.slot_of(parted_state, new)
     assert parted_state.dishes.size[at] == mine.sum()
     assert as_dict(parted, lambda s: s.dishes.size)[older] == sizes[older] - mine.sum()
     np.testing.assert_allclose(parted_state.dishes.matrix[at, -1, :-1], rows.sum(axis=0), atol=1e-9)
@@ -230,27 +233,25 @@ def test_set_aside_and_brought_back(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
     state = two.state
-    at = regroup.slot_of(state, older)
+    at = books.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
-    aside = regroup.Aside(
-        np.array([older, 900]), regroup.both(statistics, statistics_of(state.dishes, np.array([0])))
-    )
+    aside = aside_room.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
     # as if it had been set aside, and came back into the younger one
-    rest = regroup.join(state, younger, older, prior)
-    before = int(rest.dishes.size[regroup.slot_of(rest, younger)])
-    back, left = regroup.bring_back(rest, aside, older, younger, prior)
+    rest = books.merge(state, younger, older, prior)
+    before = int(rest.dishes.size[books.slot_of(rest, younger)])
+    back, left = aside_room.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
-    assert int(back.dishes.size[regroup.slot_of(back, older)]) == before + statistics.size[0]
+    assert int(back.dishes.size[books.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
-    alone, left = regroup.bring_back(back, left, 900, None, prior)
+    alone, left = aside_room.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
-    slot = regroup.slot_of(alone, 900)
-    assert regroup.tables_of(alone)[slot] == 0
+    slot = books.slot_of(alone, 900)
+    assert books.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
-    away, kept = regroup.set_aside(alone, left, {900})
+    away, kept = aside_room.set_aside(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
     assert 900 not in away.ids
@@ -260,11 +261,11 @@ def test_set_aside_and_brought_back(two):
 def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
-    at = regroup.slot_of(two.state, key)
-    aside = regroup.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    at = books.slot_of(two.state, key)
+    aside = aside_room.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
-    less = regroup.withdraw_aside(aside, key, row[:-1], prior)
+    less = aside_room.withdraw_aside(aside, key, row[:-1], prior)
     assert less.statistics.size[0] == aside.statistics.size[0] - 1
     np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
     assert homogeneous(row[None, :-1])[0] == pytest.approx(row)
@@ -273,27 +274,27 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
 def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
     model = fitted(batch_size=32, max_subclasses=1)
     decisions, _ = run(model, [(200, []), (200, [(-12.0, -12.0)]), (300, [NEW]), (2500, [])])
-    aside = model._stream.chains[0].aside
+    aside = model.value.stream.chains[0].aside
     assert len(aside.ids)
     key = int(aside.ids[0])
     size = int(aside.statistics.size[0])
     late = next(d.key for d in decisions if d.subclass_id == key)
     model.learn_label(late, "left")
     model.flush()
-    check_stream(model._stream)
-    check_statistics(model._stream)
-    assert model._stream.chains[0].aside.statistics.size[0] == size - 1
+    check_stream(model.value.stream)
+    check_statistics(model.value.stream)
+    assert model.value.stream.chains[0].aside.statistics.size[0] == size - 1
 
 
 def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     model = fitted(batch_size=32, chains=1, ensemble="exact")  # the coarse model would rather have two
     run(model, [(150, []), (300, [NEW])])
-    stream = model._stream
+    stream = model.value.stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
     seqs, rows, keys = sampled(stream.past, remembered(stream.past, 0, key))
     half = np.arange(len(seqs)) % 2 == 0
-    state = regroup.separate(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
+    state = books.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
     parts = {
         one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
@@ -303,8 +304,8 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
-    followed = _join_same(Followed(apart, past, {}, {}, grown, {}, state), new)
-    assert followed.joined == {new: key}
+    followed = _join_same(Followed(apart, past, IdentityChanges(), grown, {}, state), new)
+    assert followed.identities.joined == {new: key}
     assert followed.changes == Changes((), (), (), ())
     joined = stream._replace(chains=(followed.chain,), past=followed.past)
     check_stream(joined)
@@ -314,8 +315,8 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     # of two classes each stays itself
     far = fitted(batch_size=32, chains=1, ensemble="exact")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
-    both = far._stream.chains[0]
-    alone = Followed(both, far._stream.past, {}, {}, grown, {}, both.state)
+    both = far.value.stream.chains[0]
+    alone = Followed(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
     assert _join_same(alone, largest(both)[0]) is alone
 
 
@@ -323,14 +324,15 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     model = fitted(batch_size=32, chains=1)
     places = [NEW, (-12.0, -12.0)]
     run(model, [(150, []), (300, places)])
-    stream = model._stream
+    stream = model.value.stream
     chain = stream.chains[0]
     older, younger = largest(chain)
-    state = regroup.join(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
-    model._stream = stream._replace(
+    state = books.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
+    stream = stream._replace(
         chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
         past=relabel(stream.past, 0, {younger: older}),
     )
+    model.value = replace(model.value, stream=stream)
     decisions, events = run(model, [(800, places)], seed=1)
     (split,) = [e for e in events if isinstance(e, SubclassSplit)]
     assert split.subclass_id == older
@@ -338,10 +340,10 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     assert split.sizes[0] >= split.sizes[1] >= 8
     assert not [e for e in events if isinstance(e, SubclassEmerged) and e.subclass_id == split.new_id]
     assert set(split.exemplars) <= set(range(1250))
-    parted = model._stream
+    parted = model.value.stream
     check_stream(parted)
     check_statistics(parted)
-    slots = [regroup.slot_of(parted.state, key) for key in (older, split.new_id)]
+    slots = [books.slot_of(parted.state, key) for key in (older, split.new_id)]
     means = parted.state.dishes.matrix[slots, -1, :-1] / parted.state.dishes.size[slots, None]
     spaces = [np.abs(means - whiten(model.trained.space, np.array([place]))).max(axis=1) for place in places]
     assert sorted(np.argmin(spaces, axis=0).tolist()) == [0, 1]
@@ -352,10 +354,10 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
 
 def test_exemplars_are_the_most_typical_of_the_rows_that_are_kept(returned):
     model = returned[0]
-    chain = model._stream.chains[0]
+    chain = model.value.stream.chains[0]
     for key, life in chain.life.subclasses.items():
         if life.emerged and key in chain.state.ids:
-            slot = regroup.slot_of(chain.state, key)
+            slot = books.slot_of(chain.state, key)
             mean = chain.state.dishes.matrix[slot, -1, :-1] / chain.state.dishes.size[slot]
             named = exemplars(chain.state.dishes, slot, life.kept, chain.known)
             distance = dict(zip(life.kept.keys, np.linalg.norm(life.kept.rows - mean, axis=1), strict=True))

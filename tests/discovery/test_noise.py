@@ -60,8 +60,10 @@ def test_a_class_that_begins_after_a_burst_of_noise_is_announced():
     events = listen(model, np.concatenate([burst, rows]))
     told = judge(model, events, np.concatenate([of_burst, kind]))
     assert 0 < (told["late"] or 0) <= 40
-    seats = model._stream.past.subclass[0].tolist()
-    for key, size in zip(model._stream.state.ids.tolist(), model._stream.state.dishes.size.tolist(), strict=True):
+    seats = model.value.stream.past.subclass[0].tolist()
+    for key, size in zip(
+        model.value.stream.state.ids.tolist(), model.value.stream.state.dishes.size.tolist(), strict=True
+    ):
         assert seats.count(key) == size
 
 

@@ -15,11 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, SubclassEmerged, TrainedModel
+from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
-from stream_osr.engine.past import recall, written
+from stream_osr.ensemble.past import recall, written
 from stream_osr.model.space import whiten
-from stream_osr.persistence import read_archive, write_archive
 from tests.blobs import KNOWN, fitted, stream_part
 
 
@@ -192,11 +192,11 @@ def test_a_recall_below_the_promise_is_told_once_and_counted_and_seen_until_it_i
 
 
 def test_signals_of_an_earlier_release_are_read(tmp_path):
-    """Their record had four counts."""
+    """Their record had four counts, and format 5."""
     write_archive(tmp_path / "now.osr", "signals", Signals(1, 2, 3, 4))
     with np.load(tmp_path / "now.osr") as archive:
         manifest = json.loads(str(archive["manifest"]))
-    values = manifest["content"]["values"]
+    manifest["version"], values = 5, manifest["content"]["values"]
     manifest["content"]["values"] = {name: values[name] for name in ("novelty", "drift", "outliers", "data_quality")}
     with (tmp_path / "then.osr").open("wb") as file:
         np.savez(file, manifest=np.array(json.dumps(manifest)))
@@ -212,7 +212,7 @@ def test_a_batch_that_fails_counts_nothing(trained, monkeypatch):
     def fail(*_: Any) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream_osr.engine.batch.remember", fail)  # after everything has been followed
+    monkeypatch.setattr("stream_osr.engine.batch.wait", fail)  # after everything has been followed
     with pytest.raises(MemoryError):
         books.close(scattered(512, 0.3, 6))
     assert pickle.dumps(books.stream) == before

@@ -20,7 +20,7 @@ from stream_osr import (
     SubclassGrew,
 )
 from stream_osr.discovery.lifecycle import estimate_new_classes
-from stream_osr.engine.past import written
+from stream_osr.ensemble.past import written
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 
 APPEARS, LENGTH = 300, 1500
@@ -143,7 +143,7 @@ def test_summary_agrees_with_a_recount(watched):
     sizes = [size for _, size, _ in summary.emerging]
     assert sizes == sorted(sizes, reverse=True)
     assert min(sizes) >= 1
-    seated = {key: len(inside) for key, inside in members(model._stream).items()}
+    seated = {key: len(inside) for key, inside in members(model.value.stream).items()}
     assert {key: size for key, size, _ in summary.emerging} == seated  # none is beyond the horizon
     emerged = {e.subclass_id for e in told.of(SubclassEmerged)} - {e.subclass_id for e in told.of(SubclassForgotten)}
     assert {key for key, _, announced in summary.emerging if announced} == emerged
@@ -203,17 +203,17 @@ def test_no_more_subclasses_are_kept_than_allowed():
         model.learn_one(x)
         if not model.pending:
             told.listen(model)
-            check_stream(model._stream)
-            franchise, count = model._stream.state.franchise, len(model._stream.labels)
+            check_stream(model.value.stream)
+            franchise, count = model.value.stream.state.franchise, len(model.value.stream.labels)
             assert ((franchise.held[count:] > 0) & (franchise.menu[count:] == 0)).sum() <= 3
-            aside = set(model._stream.chains[0].aside.ids.tolist())
+            aside = set(model.value.stream.chains[0].aside.ids.tolist())
             assert len(aside) <= 4
             on_the_menu = (franchise.menu[count:] > 0) | (franchise.held[count:] > 0)
             assert on_the_menu.all(), f"after {i}: a slot that could be used again with old statistics in it"
             forgotten = {e.subclass_id for e in told.of(SubclassForgotten)}
-            alive = set(model._stream.state.ids.tolist()) | aside
+            alive = set(model.value.stream.state.ids.tolist()) | aside
             assert not forgotten & alive
-            assert set(model._stream.life.subclasses) <= alive
+            assert set(model.value.stream.life.subclasses) <= alive
     assert len(told.of(SubclassEmerged)) >= 18
     assert len(forgotten) >= 10
     assert len(told.of(SubclassForgotten)) == len(forgotten)
@@ -226,7 +226,7 @@ def test_statistics_of_a_subclass_are_of_its_own_instances():
     for x in many_classes(4000, np.random.default_rng(11)):
         model.learn_one(x)
         if not model.pending:
-            stream = model._stream
+            stream = model.value.stream
             sums = defaultdict(lambda: np.zeros(2))
             count = Counter()
             for chunk in written(stream.past):
@@ -249,5 +249,5 @@ def test_memory_does_not_grow_with_the_stream():
             sizes.append(len(pickle.dumps(model)))
     assert events > 100
     assert max(sizes[40:]) < 1.2 * max(sizes[10:40])
-    assert len(model._stream.life.subclasses) < 60
-    assert model._stream.state.seen == 20_480
+    assert len(model.value.stream.life.subclasses) < 60
+    assert model.value.stream.state.seen == 20_480

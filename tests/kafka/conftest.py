@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_osr.warmup import warm_up
+from stream_osr.cli.warmup import warm_up
 from stream_osr_kafka.client.explaining import quieten
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker

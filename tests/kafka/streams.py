@@ -254,7 +254,7 @@ def decide(
     stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Decide instances in this process; ``ends`` are the offsets of the last instances of the micro-batches."""
-    arguments = stream.model._get_params()
+    arguments = stream.model.arguments
     seed = seed_of(arguments["seed"], stream.topic, number)
     model = OpenSetRecognizer.from_trained(
         stream.model.trained, **{**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}

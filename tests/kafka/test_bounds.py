@@ -33,14 +33,14 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
+from tests.kafka.publishers import publisher
 from tests.kafka.streams import Stream, Worker, instances, small_model
 from tests.kafka.test_labels import Labels
 from tests.kafka.test_partition import DECODE, PLACE, advance, records
 
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000_000)
+PUBLISHER = publisher(10_000_000)
 MONSTERS = [
     b'{"undo": "s/' + b"9" * 5000 + b'"}',
     b'{"subclass": "s/' + b"9" * 5000 + b':1", "label": "a"}',

@@ -33,8 +33,8 @@ class Failing:
 
         def close_or_fail(model: OpenSetRecognizer) -> None:
             self.closed += 1
-            found = sorted(keys & {arrived.key for arrived in model._buffer})
-            found += sorted(labels & {evidence.label for evidence in model._evidence})
+            found = sorted(keys & {arrived.key for arrived in model.value.buffer})
+            found += sorted(labels & {evidence.label for evidence in model.value.evidence})
             if found:
                 raise FloatingPointError(f"by order of the test: {found}")
             close(model)
@@ -116,7 +116,7 @@ def test_without_an_end_all_of_it_are_dead_letters(
     assert (outcome.decisions, outcome.labelled, outcome.values) == ([], 0, 0)
     was, now = before.model.stream_state(), after.model.stream_state()
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
-    assert (now, after.model._stream) == (was, before.model._stream)
+    assert (now, after.model.value.stream) == (was, before.model.value.stream)
     assert failing.closed <= 2 * closing.MOST_TRIES
 
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.cli import app
-from stream_osr.demo import KNOWN, split
+from stream_osr.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 

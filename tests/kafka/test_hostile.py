@@ -22,7 +22,6 @@ from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Refusal
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.hostile import (
     DEPTHS,
     as_json,
@@ -37,13 +36,14 @@ from tests.hostile import (
     nowhere_near_json,
     texts,
 )
+from tests.kafka.publishers import publisher
 from tests.kafka.test_bounds import MONSTERS
 
 few = settings(max_examples=100, deadline=None)
 many = settings(max_examples=2000, deadline=None)
 
 PLACE = ("in", 3)
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 1_000_000)
+PUBLISHER = publisher(1_000_000)
 LARGEST = 10_000
 DECODERS = [
     JsonDecoder(JsonFields(features=["a", "b"]), LARGEST),

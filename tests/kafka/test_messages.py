@@ -25,15 +25,16 @@ from stream_osr import (
 )
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.client import ClientError, Kind
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
 from stream_osr_kafka.wire.outcome import Outcome
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import KNOWN, around, fitted, stream_part
+from tests.kafka.publishers import publisher
 
 ABOUT: dict[str, Any] = {"batch": 3, "seq": 127, "model": "ab" * 32}
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+PUBLISHER = publisher(10_000)
 
 
 def decision_of(model_says: Decision, received: Received) -> Outgoing:
@@ -176,6 +177,13 @@ def test_dead_letters_keep_what_they_were() -> None:
     assert told["__connect.errors.offset"] == b"17"
     assert told["__connect.errors.exception.message"] == b"why"
     assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.values.DecodeError"
+
+
+def test_the_class_of_an_error_keeps_the_name_that_it_has_had() -> None:
+    refusal = Refusal("PUBLISH", ClientError(Kind.RECORD, "too large"))
+    told = dict(PUBLISHER.dead_letters([(message(b"x"), refusal)])[0].headers)
+    assert told["__connect.errors.class.name"] == b"stream_osr_connectors.kafka"
+    assert told["__connect.errors.exception.class.name"] == b"stream_osr_connectors.kafka.client.seam.ClientError"
 
 
 @pytest.mark.parametrize(

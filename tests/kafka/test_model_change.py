@@ -273,7 +273,7 @@ def play(
     for fingerprint, its in groupby(values, key=lambda value: value["model"]):
         source = first if earlier is None else second
         assert source.trained.fingerprint == fingerprint
-        arguments = source._get_params()
+        arguments = source.arguments
         seed = seed_of(arguments["seed"], stream.topic, number)
         whole = {**arguments, "seed": seed, "batch_size": 1 << 40, "max_wait": None}
         model = OpenSetRecognizer.from_trained(source.trained, **whole)

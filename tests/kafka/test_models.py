@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import WITHOUT_END
 from stream_osr.errors import NotTrained, PersistenceError
 from stream_osr_kafka.run import current_model
 from stream_osr_kafka.run.current_model import CurrentModel
-from stream_osr_kafka.run.models import WITHOUT_END, Journal, ModelFile
+from stream_osr_kafka.run.models import Journal, ModelFile
 from stream_osr_kafka.settings import ServiceSettings
 from tests.blobs import fitted, learn_all, training_part
 

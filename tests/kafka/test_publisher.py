@@ -16,10 +16,10 @@ from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.messages import Message, Origin, Outgoing, Refusal
 from stream_osr_kafka.wire.outcome import Outcome
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import fitted, stream_part
+from tests.kafka.publishers import publisher
 
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+PUBLISHER = publisher(10_000)
 LAST = 253_402_300_799_999
 """Of the year 9999."""
 

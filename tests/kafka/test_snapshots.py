@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from stream_osr.archive import read_archive
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive
 from stream_osr_kafka.run import snapshots as module
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import Partition, begin

@@ -22,12 +22,12 @@ from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
 from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Received
 from stream_osr_kafka.wire.outcome import Outcome
-from stream_osr_kafka.wire.publisher import Publisher
 from tests.blobs import around, fitted, stream_part
+from tests.kafka.publishers import publisher
 
 PLACE = ("in", 3)
 NOW = 1_760_000_000_000
-PUBLISHER = Publisher("g", "w-1", "in", "out", "events", "in.dlq", "ab" * 32, 10_000)
+PUBLISHER = publisher(10_000)
 
 
 @pytest.fixture(scope="module")

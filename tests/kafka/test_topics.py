@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_kafka.client import Admin, ClientError, Offset, Place, Topic
+from stream_osr_kafka.client import ClientError, Offset, Place, Topic, TopicAdmin
 from stream_osr_kafka.client.seam import Kind
 from stream_osr_kafka.exits import NoRightError
 from stream_osr_kafka.ops.topic_setup import _found
@@ -21,7 +21,7 @@ TOLD = {"max.message.bytes": "2000000", "retention.ms": "604800000", "cleanup.po
 KNOWN = Takes(2_000_000, Limits(keeps_ms=604_740_000))
 
 
-class Brokers(Admin):
+class Brokers(TopicAdmin):
     """Brokers that tell the settings of some topics; of the others they answer with none.
 
     Parameters

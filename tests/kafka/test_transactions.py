@@ -10,12 +10,11 @@ import pytest
 
 from stream_osr_kafka.client.seam import ClientError, Kind, Offset, Place, Refused, Sent
 from stream_osr_kafka.figures import Figures
-from stream_osr_kafka.patience import Strikes
 from stream_osr_kafka.run.transactions import MOST_TRIES, InDoubtError, Transactions, UnpublishableError
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
-SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in")
+SETTINGS = ServiceSettings(model="m", brokers="b:1", input="in", transaction_deadline=5.0, transaction_timeout=10.0)
 MESSAGES = [Outgoing("out", 0, b"%d" % number, b"", [], None, number) for number in range(20)]
 
 
@@ -46,7 +45,7 @@ class Refusing:
 
 
 def transactions(producer: Refusing) -> Transactions:
-    return Transactions(lambda: producer, 5.0, 10.0, Strikes(SETTINGS, Figures()))
+    return Transactions(lambda settings: producer, SETTINGS, Figures())
 
 
 def refused(of: Transactions) -> Sequence[Refused]:

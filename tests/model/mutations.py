@@ -30,6 +30,7 @@ JUDGES = {
     "model/dishes.py": ("gaussian", "dishes", "known"),
     "model/franchise.py": ("franchise", "seating", "exact_posterior"),
     "model/moves/seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
+    "model/moves/redishing.py": ("seating", "likelihood", "stream", *STATISTICAL),
     "model/moves/likelihood.py": ("likelihood", "stream"),
     "model/moves/concentration.py": ("concentration", *STATISTICAL),
     "model/moves/sweeps.py": ("stream", *STATISTICAL),
@@ -37,13 +38,15 @@ JUDGES = {
     "model/known.py": ("known", "training"),
     "model/space.py": ("space",),
     "model/step.py": ("stream",),
-    "model/restaurant.py": ("stream",),
+    "model/restaurant.py": ("stream", "books"),
+    "model/books.py": ("books",),
     "model/terms.py": ("known", "broad"),
     "model/scatter.py": ("scatter", "space"),
     "model/broad.py": ("broad",),
     "model/training.py": ("training",),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
-    "engine/guard.py": ("test_guard", "test_trust"),
+    "ensemble/guard.py": ("test_guard", "test_trust"),
+    "ensemble/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
     "trust/recall.py": ("test_recall", "test_trust"),
@@ -169,46 +172,46 @@ MUTATIONS = [
     ),
     Mutation(
         "ownership not checked in re-dishing",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):\n",
         "        if tables == 0.0:\n",
     ),
     Mutation(
         "re-dishing without the menu",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
         "log_block_predictive(dishes, k - frozen, block, k == old, prior)\n",
     ),
     Mutation(
         "re-dished table predicted with itself inside",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "log_block_predictive(dishes, k - frozen, block, k == old, prior)",
         "log_block_predictive(dishes, k - frozen, block, False, prior)",
     ),
     Mutation(
         "no re-dishing",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
         "        if size < 1_000_000:\n",
     ),
     Mutation(
         "tables with settled seats re-dished",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:\n",
         "        if size < 2 or members[size - 1] < first:\n",
     ),
     Mutation(
         "held dish off the menu when its tables have gone",
         "model/moves/seating.py",
-        "        weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))\n",
-        "        weights[k] = density[k] * (seated[k] + share * menu[k])\n",
+        "            weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))\n",
+        "            weights[k] = density[k] * (seated[k] + share * menu[k])\n",
     ),
     # what is remembered
     Mutation(
         "own instance not removed from what is remembered",
         "model/moves/seating.py",
-        "            weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)\n",
-        "            weights[own] = density[own] * (seated[own] + share * tables)\n",
+        "                weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)\n",
+        "                weights[own] = density[own] * (seated[own] + share * tables)\n",
     ),
     Mutation(
         "forms not corrected when a guest leaves",
@@ -349,7 +352,7 @@ MUTATIONS = [
     ),
     Mutation(
         "dish left out of a re-dishing that is not hopeless",
-        "model/moves/seating.py",
+        "model/moves/redishing.py",
         "                floor = best - HOPELESS - np.log(tables)\n",
         "                floor = best + HOPELESS - np.log(tables)\n",
     ),
@@ -359,6 +362,84 @@ MUTATIONS = [
         "model/restaurant.py",
         "        franchise.table_residual[t] *= share\n",
         "",
+    ),
+    Mutation(
+        "books that forget what is held",
+        "model/restaurant.py",
+        "    weight = np.maximum(menu, old.held)\n",
+        "    weight = menu.copy()\n",
+    ),
+    Mutation(
+        "books that count closed tables",
+        "model/restaurant.py",
+        "    tables = np.flatnonzero(old.table_dish != CLOSED)\n",
+        "    tables = np.arange(len(old.table_dish))\n",
+    ),
+    Mutation(
+        "books without the trained tables",
+        "model/restaurant.py",
+        "lengthened(trained, len(old.held), 0.0)",
+        "np.zeros(len(old.held))",
+    ),
+    Mutation(
+        "books that count settled seats alone",
+        "model/restaurant.py",
+        "        seated[old.table_dish[t]] += old.table_mass[t]\n",
+        "        seated[old.table_dish[t]] += old.table_residual[t]\n",
+    ),
+    Mutation(
+        "guests of the window keep the numbers of closed tables",
+        "model/restaurant.py",
+        "Guests(window.rows, window.group, window.weight, table_number[window.table])",
+        "Guests(window.rows, window.group, window.weight, window.table)",
+    ),
+    Mutation(
+        "merged subclass that forgets that it was held",
+        "model/books.py",
+        "    tables.held[to], tables.held[at] = max(tables.held[to], tables.held[at]), 0.0\n",
+        "    tables.held[at] = 0.0\n",
+    ),
+    Mutation(
+        "merged subclass without the tables of the other",
+        "model/books.py",
+        "    tables.table_dish[tables.table_dish == at] = to\n",
+        "    tables.table_dish[tables.table_dish == at] = CLOSED\n",
+    ),
+    Mutation(
+        "part of a subclass without its share of the settled seats",
+        "model/books.py",
+        "    going = old.table_residual * serving * share\n",
+        "    going = old.table_residual * serving * 0.0\n",
+    ),
+    Mutation(
+        "subclass dropped that is held all the same",
+        "model/books.py",
+        "    tables.held[dishes] = 0.0\n",
+        "",
+    ),
+    Mutation(
+        "instance withdrawn, its settled seat not",
+        "model/books.py",
+        "    tables.table_residual[table] -= weight\n",
+        "",
+    ),
+    Mutation(
+        "gathered instances in the statistics of both",
+        "model/books.py",
+        "            remove(own, int(k), row, prior)\n",
+        "            pass\n",
+    ),
+    Mutation(
+        "instance put back as a guest without a seat at the table",
+        "model/books.py",
+        "            tables.table_live[table] += 1\n",
+        "",
+    ),
+    Mutation(
+        "tables that keep the old number of their dish",
+        "model/books.py",
+        "table_dish=number[state.franchise.table_dish]",
+        "table_dish=state.franchise.table_dish.copy()",
     ),
     Mutation(
         "statistics of a subclass cleared with its slot kept",
@@ -381,7 +462,7 @@ MUTATIONS = [
     # what guards the known classes
     Mutation(
         "no mass balance",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "    new = cells[:, n_classes:]\n    part = ",
         "    return probabilities\n    new = cells[:, n_classes:]\n    part = ",
     ),
@@ -397,14 +478,14 @@ MUTATIONS = [
     ),
     Mutation(
         "owner not kept",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "    owner, part = _owners(guard, books, shares, n_classes)\n",
         "    nobody = guard._replace(owner=np.full_like(guard.owner, NOBODY))\n"
         "    owner, part = _owners(nobody, books, shares, n_classes)\n",
     ),
     Mutation(
         "owner not kept when subclasses come and go",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "        owner=np.where(owner < n_classes, owner, NOBODY),\n",
         "        owner=np.full_like(owner, NOBODY),\n",
     ),
@@ -416,21 +497,21 @@ MUTATIONS = [
     ),
     Mutation(
         "instances of the stream in their own subclass",
-        "engine/guard.py",
+        "ensemble/guard.py",
         "result.log_density_new, subclass=result.subclass, weight=weight\n",
         "result.log_density_new\n",
     ),
     Mutation(
         "books of a part not shared",
-        "engine/guard.py",
+        "ensemble/chain.py",
         "    books.taken[:, cell] *= 0.5\n",
         "",
     ),
     Mutation(
         "openings of owned subclasses not forgotten",
-        "engine/guard.py",
-        "    return Guarded(guard, without_openings(state, guard, n_classes), result, at, found)\n",
-        "    return Guarded(guard, state, result, at, found)\n",
+        "ensemble/guard.py",
+        "        state=without_openings(state, guard, n_classes),\n",
+        "        state=state,\n",
     ),
     Mutation(
         "an instance left out without its fold",
@@ -466,7 +547,7 @@ def run(mutation: Mutation, root: Path) -> list[str]:
         environment = dict(os.environ)
         if mutation.file.startswith("model/"):
             environment["NUMBA_CACHE_DIR"] = str(Path(folder) / "cache")
-        judges = [_judge(name) for name in JUDGES[mutation.file]]
+        judges = [judge(name) for name in JUDGES[mutation.file]]
         command = [sys.executable, "-m", "pytest", *judges, "-q", "--maxfail=12", "-p", "no:cacheprovider"]
         if set(STATISTICAL) & set(JUDGES[mutation.file]):
             command += ["-k", LIGHTER]
@@ -479,7 +560,7 @@ def run(mutation: Mutation, root: Path) -> list[str]:
         return sorted({f"{module}::{test}" for module, test in failed})
 
 
-def _judge(name: str) -> str:
+def judge(name: str) -> str:
     return f"tests/{name}.py" if name.startswith("test_") else f"tests/model/test_{name}.py"
 
 

@@ -17,8 +17,10 @@ from stream_osr.model.dishes import (
 )
 from stream_osr.model.franchise import CLOSED, leave
 from stream_osr.model.moves import likelihood as library
-from stream_osr.model.moves.seating import redish_tables, visit, weigh_dishes, weigh_remembered
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.company import make_company
+from stream_osr.model.moves.redishing import redish_tables
+from stream_osr.model.moves.seating import visit, weigh_dishes, weigh_remembered
+from stream_osr.model.moves.splitting import split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
 from tests.model.problems import COVARIANCES, Problem, fill, make_base, random_problem
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model.dishes import add, log_block_predictive, log_prior_predictives
+from stream_osr.model.dishes import add, empty_dish, log_block_predictive, log_prior_predictives
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
+from stream_osr.model.moves import redishing
 from stream_osr.model.moves import seating as library
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import COVARIANCES, Problem, check_books, fill, make_base, random_problem
@@ -210,16 +211,18 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
             float(f.gamma[0]),
         )
         weights = np.empty(len(f.menu) + 1)
-        library.redish(
+        redishing.redish(
             np.random.default_rng(seed),
             int(t),
             members,
+            guests.rows[members],
             guests,
             problem.log_frozen,
             f,
             problem.dishes,
             problem.prior,
             exclusive,
+            empty_dish(problem.prior),
             weights,
         )
         found = weights / weights.sum()
@@ -231,9 +234,11 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
 
 @numba.njit
 def redish_often(rng, times, table, members, guests, log_frozen, franchise, dishes, prior, weights):
-    out = np.empty(times, np.int64)
+    out, block, empty = np.empty(times, np.int64), guests.rows[members], empty_dish(prior)
     for s in range(times):
-        library.redish(rng, table, members, guests, log_frozen, franchise, dishes, prior, False, weights)
+        redishing.redish(
+            rng, table, members, block, guests, log_frozen, franchise, dishes, prior, False, empty, weights
+        )
         out[s] = franchise.table_dish[table]
     return out
 
@@ -282,7 +287,7 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
     changed = np.zeros(5, dtype=bool)
     for seed in range(40):
         state = problem.copy()
-        library.redish_tables(
+        redishing.redish_tables(
             np.random.default_rng(seed),
             5,
             state.guests,
@@ -334,7 +339,7 @@ def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(covariance
     log_new = log_prior_predictives(guests.rows, prior)
     log_frozen, weights = np.empty((n, 0)), np.empty(4)
     if whole_table:
-        library.redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
+        redishing.redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
     else:
         library.visit(rng, 0, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
     nobody = [np.empty((0, 2))] * 3
@@ -353,7 +358,9 @@ def test_exclusive_dishes_belong_to_who_opens_them():
                 library.visit(
                     rng, i, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, True, weights
                 )
-            library.redish_tables(rng, 0, guests, problem.log_frozen, f, problem.dishes, problem.prior, True, weights)
+            redishing.redish_tables(
+                rng, 0, guests, problem.log_frozen, f, problem.dishes, problem.prior, True, weights
+            )
             check_books(problem, np.zeros(len(f.menu)), exclusive=True)
 
 
@@ -362,7 +369,7 @@ def test_marginal_likelihood_of_a_new_table(covariance):
     problem = random_problem(0, covariance, d=3)
     rows = problem.guests.rows
     expected = problem.base.log_marginal(rows[:, :-1])
-    empty = library.empty_dish(problem.prior)
+    empty = empty_dish(problem.prior)
     assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
 
 

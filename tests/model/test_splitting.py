@@ -13,6 +13,7 @@ from scipy import stats
 
 from stream_osr.model.dishes import empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
+from stream_osr.model.moves import company as company_of
 from stream_osr.model.moves import splitting as library
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import homogeneous
@@ -93,7 +94,7 @@ def test_ratio_is_target_times_proposals(seating):
     log_frozen = problem.log_known()
     log_new = log_prior_predictives(guests.rows, prior)
     rng = np.random.default_rng(0)
-    company = library.make_company(guests, prior)
+    company = company_of.make_company(guests, prior)
     tried = 0
     for anchor in range(4):
         dish = int(franchise.table_dish[guests.table[anchor]])
@@ -104,15 +105,15 @@ def test_ratio_is_target_times_proposals(seating):
         for choice in product([False, True], repeat=len(order)):
             inside = np.array(choice, dtype=np.bool_)
             members = np.sort(np.append(order[inside], anchor))
-            count = library.gather(anchor, dish, CLOSED, guests, franchise, company)
+            count = company_of.gather(anchor, dish, CLOSED, guests, franchise, company)
             assert company.guest[:count].tolist() == others
             company.inside[:count] = np.isin(others, members)
-            together, log_q, log_block = library.allocate(
+            together, log_q, log_block = company_of.allocate(
                 rng, anchor, dish, count, True, guests, log_frozen, log_new, prior, company
             )
             assert together == len(members)
             found_members = np.empty(together, np.int64)
-            library.put_together(anchor, count, company, found_members)
+            company_of.put_together(anchor, count, company, found_members)
             np.testing.assert_array_equal(found_members, members)
             log_seats, _ = library.log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
             found = library.log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
@@ -141,19 +142,19 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     log_new = log_prior_predictives(guests.rows, prior)
     rng = np.random.default_rng(seed)
     members, into, anchor = np.array([0, 1, 3]), 0, 1
-    company = library.make_company(guests, prior)
-    count = library.gather(anchor, into, 2, guests, franchise, company)
+    company = company_of.make_company(guests, prior)
+    count = company_of.gather(anchor, into, 2, guests, franchise, company)
     inside = guests.table[company.guest[:count]] == 2
-    _, log_q, log_block = library.allocate(
+    _, log_q, log_block = company_of.allocate(
         rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
     )
     log_seats, places = library.log_seat_norms(rng, members, into, 2, guests, franchise)
     ratio = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
     library.dissolve(members, places, into, guests, franchise, problem.dishes, 2, prior)
     assert (franchise.table_dish[guests.table] == into).all()
-    assert library.gather(anchor, into, CLOSED, guests, franchise, company) == count
+    assert company_of.gather(anchor, into, CLOSED, guests, franchise, company) == count
     company.inside[:count] = inside
-    _, log_q, log_block = library.allocate(
+    _, log_q, log_block = company_of.allocate(
         rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
     )
     log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
@@ -172,7 +173,7 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
         trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
         log_new = log_prior_predictives(guests.rows, problem.prior)
         rng = np.random.default_rng(seed)
-        company = library.make_company(guests, problem.prior)
+        company = company_of.make_company(guests, problem.prior)
         for _ in range(60):
             dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
             accepted = library.split_or_merge(
@@ -229,19 +230,19 @@ def row_of_guests(where: list[float]) -> tuple:
 def test_offers_end_when_too_many_in_a_row_have_stayed():
     where = [0.0, *np.linspace(1.0, 2.0, 30)]
     guests, franchise, log_frozen, log_new, prior = row_of_guests(where)
-    company = library.make_company(guests, prior)
-    count = library.gather(0, 0, CLOSED, guests, franchise, company)
+    company = company_of.make_company(guests, prior)
+    count = company_of.gather(0, 0, CLOSED, guests, franchise, company)
     assert count == 30
     company.inside[:count] = False
-    together, log_q, _ = library.allocate(
+    together, log_q, _ = company_of.allocate(
         np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
     )
     assert together == 1
     offered = np.isinf(company.distance[:count])
-    assert offered.tolist() == [True] * library.PATIENCE + [False] * (30 - library.PATIENCE)
+    assert offered.tolist() == [True] * company_of.PATIENCE + [False] * (30 - company_of.PATIENCE)
     base = make_base("full", 1)[1]
     expected = 0.0
-    for u, i in enumerate(range(1, library.PATIENCE + 1), start=1):
+    for u, i in enumerate(range(1, company_of.PATIENCE + 1), start=1):
         going, staying = np.exp(base.log_predictive(guests.rows[i, :1], guests.rows[:1, :1])), u * np.exp(-1.0)
         expected += np.log(staying / (going + staying))
     assert log_q == pytest.approx(expected, rel=1e-9)
@@ -249,11 +250,11 @@ def test_offers_end_when_too_many_in_a_row_have_stayed():
 
 def test_a_member_behind_those_who_stay_could_not_have_been_offered():
     guests, franchise, log_frozen, log_new, prior = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
-    company = library.make_company(guests, prior)
-    for position, expected in ((library.PATIENCE - 1, 2), (library.PATIENCE, 1)):
-        count = library.gather(0, 0, CLOSED, guests, franchise, company)
+    company = company_of.make_company(guests, prior)
+    for position, expected in ((company_of.PATIENCE - 1, 2), (company_of.PATIENCE, 1)):
+        count = company_of.gather(0, 0, CLOSED, guests, franchise, company)
         company.inside[:count] = np.arange(count) == position
-        together, _, _ = library.allocate(
+        together, _, _ = company_of.allocate(
             np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
         )
         assert together == expected

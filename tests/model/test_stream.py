@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream_osr.model import books
 from stream_osr.model import step as library
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weights
 from stream_osr.model.known import Densities, Known, densities, learn_labelled, log_class_densities
@@ -91,7 +92,7 @@ class Ledger:
     def hold(self, ids: set[int]) -> None:
         """As the engine does after every batch: what is neither held nor served leaves no slot behind."""
         before = set(self.state.ids.tolist())
-        self.state = library.hold(self.world.known, self.state, ids)
+        self.state = books.hold(self.state, ids)
         self.retired |= before - set(self.state.ids.tolist())
 
     def check_ids(self, before: StreamState, old_members: dict[int, set[int]]) -> None:
@@ -350,10 +351,10 @@ def settled_state(world: World, how: Settings, seed=0) -> StreamState:
 
 def fade(state: StreamState, arrived: int, how: Settings) -> StreamState:
     """What the end of a step does after `arrived` instances, with nobody new."""
-    copied = state._replace(franchise=Franchise(*(v.copy() for v in state.franchise)))
+    tables = Franchise(*(v.copy() for v in state.franchise))
     kept = max(len(state.window.weight) - how.window, 0)
-    window = fade_seats(copied.franchise, state.window, kept, 0.5 ** (arrived / how.half_life))
-    return copied._replace(window=window, window_seq=state.window_seq[kept:])
+    window = fade_seats(tables, state.window, kept, 0.5 ** (arrived / how.half_life))
+    return books.rewrite(state, tables, window=window, window_seq=state.window_seq[kept:])
 
 
 @pytest.mark.parametrize("window", [0, 20, 256])
@@ -411,7 +412,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
     main = int(np.bincount(result.subclass[result.subclass >= 0]).argmax())
     assert main in state.ids
     for held in (True, False):
-        later = library.hold(world.known, state, {main} if held else set())
+        later = books.hold(state, {main} if held else set())
         statistics = later.dishes.matrix[later.ids == main].copy()
         size = int(later.dishes.size[later.ids == main][0])
         for b in range(15):
@@ -425,7 +426,7 @@ def test_faded_tables_are_cleared_and_their_subclass_goes_unless_it_is_held():
         assert f.menu[2 + slot] == 0.0
         assert not f.seated[0, 2 + slot]
         np.testing.assert_array_equal(later.dishes.matrix[[slot]], statistics)  # exact, never faded
-        assert main not in library.hold(world.known, later, set()).ids  # let go without a table: gone, slot and all
+        assert main not in books.hold(later, set()).ids  # let go without a table: gone, slot and all
         # a class that returns is recognised under its old number
         again, result = library.step(
             world.known, world.frozen, later, novel[:5] + 0.05, np.random.default_rng(9), how
@@ -471,11 +472,11 @@ def test_hold_keeps_exactly_the_named_subclasses():
     state, _ = run(world, NEVER, batches=3)
     assert len(state.ids) > 2
     kept = {int(state.ids[0]), int(state.ids[2])}
-    held = library.hold(world.known, state, kept)
+    held = books.hold(state, kept)
     assert set(held.ids[held.franchise.held[2:] > 0].tolist()) == kept
     assert held.franchise.held[:2].all()
     assert held.franchise.total[0] == menu_weights(held.franchise).sum()
-    assert not library.hold(world.known, held, set()).franchise.held[2:].any()
+    assert not books.hold(held, set()).franchise.held[2:].any()
     assert not state.franchise.held[2:].any()
 
 
@@ -499,7 +500,7 @@ def test_withdrawn_instance_leaves_seat_and_statistics(window):
     left = list(range(len(rows)))
     for seq in (15, 6, 9):
         seats = state.franchise.table_mass.sum()
-        state = library.withdraw(world.known, state, rows[seq], seq, main, 1.0)
+        state = books.withdraw(state, rows[seq], seq, main, 1.0, world.known.prior)
         left.remove(seq)
         assert state.franchise.table_mass.sum() == pytest.approx(seats - 1.0)
         assert state.franchise.seated.sum() == pytest.approx(seats - 1.0)
@@ -518,11 +519,11 @@ def test_withdrawn_instance_leaves_seat_and_statistics(window):
 def test_subclass_goes_with_its_last_instance(window, held):
     world, state, rows, main, subclass = one_subclass(Settings(window=window, half_life=np.inf), n=4)
     if held:
-        state = library.hold(world.known, state, {main})
+        state = books.hold(state, {main})
     original = copy_of(state)
     after = state
     for seq in np.flatnonzero(subclass == main):
-        after = library.withdraw(world.known, after, rows[seq], int(seq), main, 1.0)
+        after = books.withdraw(after, rows[seq], int(seq), main, 1.0, world.known.prior)
     assert main not in after.ids
     assert len(after.franchise.menu) == 2 + len(after.ids)
     assert after.franchise.total[0] == menu_weights(after.franchise).sum()
@@ -536,10 +537,10 @@ def test_withdrawn_known_instance_leaves_its_seat():
     rows = world.blocks[0][:6]
     state, result = library.step(world.known, world.frozen, state, rows, np.random.default_rng(0), NEVER)
     assert (result.subclass == -1).all()
-    after = library.withdraw(world.known, state, rows[2], 2, -1, 1.0)
+    after = books.withdraw(state, rows[2], 2, -1, 1.0, world.known.prior)
     assert after.franchise.seated[0, 0] == state.franchise.seated[0, 0] - 1
     assert after.window_seq.tolist() == [0, 1, 3, 4, 5]
-    gone = library.withdraw(world.known, after, rows[2], 2, -1, 1.0)  # not there any more: nothing to do
+    gone = books.withdraw(after, rows[2], 2, -1, 1.0, world.known.prior)  # not there any more: nothing to do
     assert_equal_states(gone, after)
 
 
@@ -557,7 +558,7 @@ def test_labels_that_change_known_classes_keep_the_stream_in_place():
         next_id = max(next_id, int(known.ids.max()) + 1)
     frozen = densities(known)
     before = copy_of(state)
-    after = library.refresh_classes(state, world.known, known, frozen)
+    after = books.refresh_classes(state, frozen)
     for value, old in zip(copy_of(state), before, strict=True):
         np.testing.assert_array_equal(value, old)
     old, new = state.franchise, after.franchise

@@ -19,7 +19,7 @@ from .seam import Offset, Place, Topic
 
 
 class TopicAdmin:
-    """Who asks the brokers about topics; see :class:`.seam.Admin`.
+    """Who asks the brokers about topics.
 
     Parameters
     ----------

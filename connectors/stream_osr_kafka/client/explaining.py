@@ -44,6 +44,21 @@ def start_explained(settings: ServiceSettings) -> Iterator[None]:
         raise explained(settings, error) from None
 
 
+@contextmanager
+def said_of(what: str) -> Iterator[None]:
+    """Say what cannot be done when the client raises.
+
+    Raises
+    ------
+    ConnectorError
+        In place of what the client raises.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise ConnectorError(f"cannot {what}: {error}") from None
+
+
 def explained(settings: ServiceSettings, error: ClientError) -> ConnectorError:
     """Say in a line, without secrets, why the brokers cannot be talked to, and what to look at."""
     place, cause = f"cannot connect to {settings.brokers}", error.__cause__

@@ -28,7 +28,9 @@ JOIN_SECONDS = 2.0
 
 
 class GroupConsumer:
-    """A static member of the group, which shares by the cooperative protocol; see :class:`.seam.Consumer`.
+    """A static member of the group, which shares by the cooperative protocol and reads one topic.
+
+    Partitions come and go inside `poll` only.
 
     Parameters
     ----------
@@ -40,6 +42,13 @@ class GroupConsumer:
         Records that a poll may bring.
     unreadable
         Told of a partition that cannot be read on; it is held until somebody lets it go on.
+
+    Attributes
+    ----------
+    assigned
+        Partitions that the group has given and nobody has begun.
+    lost
+        Partitions that have gone; whoever takes notice empties it.
 
     Raises
     ------

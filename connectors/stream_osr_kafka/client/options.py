@@ -12,6 +12,7 @@ from typing import Any
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_osr.errors import InvalidParameter
+from stream_osr_kafka.setting_names import read_secret
 from stream_osr_kafka.settings import ServiceSettings
 
 BOOTSTRAP_SECONDS = 5.0
@@ -27,11 +28,7 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ca
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        try:
-            self.token()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
-            raise InvalidParameter(f"cannot read sasl_token_file {path}: {reason}") from None
+        read_secret("sasl_token_file", path)
 
     def token(self) -> str:
         """Return the token as it is now."""

@@ -24,7 +24,7 @@ SILENCE_SECONDS = 30.0
 
 
 class TopicFollower:
-    """A reader of all partitions of a topic; see :class:`.seam.Follower`.
+    """A reader of all partitions of a topic, which belongs to no group.
 
     Parameters
     ----------

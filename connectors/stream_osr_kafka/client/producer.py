@@ -90,10 +90,8 @@ class PlainProducer:
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
-        with (
-            translated(),
-            suppress(UnknownError),
-        ):  # a batch was too large and is split: its messages have other futures
+        # suppressed: a batch was too large and is split, and its messages have other futures
+        with translated(), suppress(UnknownError):
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
             try:
@@ -145,6 +143,8 @@ class PlainProducer:
 
 class TransactionalProducer(PlainProducer):
     """The producer of a worker. Its id is the worker's: a new one ends what the one before had begun.
+
+    Its calls may wait without a limit: they belong into a thread that can be given up.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, Inv
 from stream_osr.limits import check_key, check_label
 from stream_osr_connectors.values import DecodeError
 
-from ..client import ClientError, PlainProducer, explained, read_all, start_explained
+from ..client import PlainProducer, read_all, start_explained
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 from ..wire.subclasses import Links, alive, name_of
@@ -98,13 +98,11 @@ def meant(settings: ServiceSettings, name: str) -> list[dict[str, str]]:
             f"setting subclasses: {name} is an identity of `stream-osr reconcile`; name the topic that it reads"
         )
     links, key = Links({}, {}), int(given["id"])
-    try:
+    with start_explained(settings):
         for received in read_all(settings, settings.links):
             with suppress(DecodeError):  # `stream-osr reconcile` tells of it
                 links.read(received)
         there = alive(read_all(settings, settings.subclasses))
-    except ClientError as error:
-        raise explained(settings, error) from None
     if key not in {*links.links.values(), *links.merged}:
         raise InvalidParameter(
             f"no subclass has had the global id {key}; those that there are stand in topic {settings.global_events}"

@@ -2,59 +2,39 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Protocol
 
 from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, TopicFollower
 from ..figures import Figures
+from ..log import logger
 from ..patience import Backoff, Seldom
 from ..settings import ServiceSettings
 from .commands import Commands
 from .labelling import Command, parse
 
-logger = logging.getLogger("stream_osr.kafka")
-
 REFRESH_SECONDS = 0.5
 
 
-class Labels(Protocol):
-    """What has been asked so far."""
+class Labels:
+    """What has been asked so far: nothing, without a topic of labels.
 
-    @property
-    def end(self) -> int:
-        """Place after the last command that has been read."""
+    Attributes
+    ----------
+    end
+        Place after the last command that has been read.
+    """
+
+    end: int = 0
 
     def refresh(self) -> None:
         """Read on, without waiting."""
 
     def between(self, begin: int, end: int) -> Sequence[Command]:
-        """Return the commands from one place up to another, which has been read."""
-
-    def asks(self, topic: str, number: int, begin: int) -> bool:
-        """Say whether somebody has named, muted or undone something in a partition since a place.
-
-        Late labels wait for instances.
-        """
-
-    def close(self) -> None:
-        """Let go of the topic."""
-
-
-class NoLabels:
-    """A service without a topic of labels."""
-
-    end = 0
-
-    def refresh(self) -> None:
-        """Do nothing."""
-
-    def between(self, begin: int, end: int) -> Sequence[Command]:
-        """Return nothing.
+        """Return the commands from one place up to another, which has been read.
 
         Raises
         ------
@@ -66,14 +46,17 @@ class NoLabels:
         return ()
 
     def asks(self, topic: str, number: int, begin: int) -> bool:
-        """Nobody has."""
+        """Say whether somebody has named, muted or undone something in a partition since a place.
+
+        Late labels wait for instances.
+        """
         return False
 
     def close(self) -> None:
-        """Do nothing."""
+        """Let go of the topic."""
 
 
-class LabelLog:
+class LabelLog(Labels):
     """The commands of a topic, all of them in memory, as short as they can be said.
 
     Parameters
@@ -184,9 +167,6 @@ def tell_of_gap(labels: Labels, place: str, applied: int) -> None:
     """Say so when a partition has applied more than the topic holds: what is asked there now would not be heard."""
     if applied > labels.end:
         logger.error(
-            "%s: labels up to %d were applied, and their topic ends at %d: it was made again. What is "
-            "asked there is not heard before it gets so far: take another topic as labels, in another group",
-            place,
-            applied,
-            labels.end,
+            f"{place}: labels up to {applied} were applied, and their topic ends at {labels.end}: it was made again. "
+            "What is asked there is not heard before it gets so far: take another topic as labels, in another group"
         )

@@ -6,7 +6,6 @@ two micro-batches. How far it has come is written down with its offset, so that 
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import Literal, NamedTuple
 
@@ -19,7 +18,7 @@ from stream_osr.limits import MOST_DIGITS
 from stream_osr.showing import shown
 from stream_osr_connectors.values import DecodeError, key_of, label_of_json
 
-logger = logging.getLogger("stream_osr.kafka")
+from ..log import logger
 
 
 class Command(NamedTuple):

@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from stream_osr.errors import InvalidParameter, StreamOSRError
 from stream_osr.terminal import guard
@@ -23,10 +23,10 @@ from ..client import quieten
 from ..commands.asking import ask, meant
 from ..exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
 from ..figures import Figures
+from ..log import logger
 from ..run.current_model import CurrentModel
 from ..run.models import ModelFile
-from ..run.reconciling import Reconciler
-from ..run.service import Service
+from ..run.service import Reconciler, Service
 from ..run.snapshots import open_folder
 from ..setting_names import unknown_variables
 from ..settings import ServiceSettings, load_settings
@@ -38,21 +38,8 @@ from .topic_setup import Line, Wanted, look_after
 from .watchdog import Watchdog
 from .workers import Workers, report
 
-logger = logging.getLogger("stream_osr.kafka")
-
-
-class Loop(Protocol):
-    """What a process does until it is told to stop."""
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Work until told to stop."""
-
-
-class Make(Protocol):
-    """Makes the loop of a process."""
-
-    def __call__(self, settings: ServiceSettings, *, model: ModelFile, figures: Figures) -> Loop:
-        """Make it, over a model; it tells how it goes by the figures."""
+Make = type[Service] | type[Reconciler]
+"""What makes the loop of a process, over a model; it tells how it goes by figures."""
 
 
 class Told(NamedTuple):
@@ -90,10 +77,7 @@ def serve(config: Path | None, flags: Sequence[str]) -> None:
         two are lines of it, and the process ends.
     """
     settings = load_settings(config, flags)
-    _begin(
-        settings,
-        lambda told: _work_alone(settings, told) if settings.workers == 1 else _work_together(settings, told),
-    )
+    _begin(settings, _work_alone if settings.workers == 1 else _work_together)
 
 
 def reconcile(config: Path | None, flags: Sequence[str]) -> None:
@@ -104,53 +88,42 @@ def reconcile(config: Path | None, flags: Sequence[str]) -> None:
     StreamOSRError
         As :func:`serve`.
     """
-    settings = load_settings(config, flags)
-    _begin(settings, lambda told: _reconcile(settings, told))
+    _begin(load_settings(config, flags), _reconcile)
 
 
 def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | None) -> list[Line]:
     """Look after the topics of a service; see :class:`.topic_setup.Wanted`."""
-    quieten()
     return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
 
 
 def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
     """Say which class the instance with a key is of."""
     settings = _without_model(config, flags)
-    return _ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
+    return ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
 
 
 def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
     """Make a subclass (part of) a known class."""
     settings = _without_model(config, flags)
     named = _label(settings, label)
-    return _ask(settings, *({**one, "label": named} for one in _meant(settings, subclass)))
+    return ask(settings, *({**one, "label": named} for one in meant(settings, subclass)))
 
 
 def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
     """Have nothing more told of a subclass."""
     settings = _without_model(config, flags)
-    return _ask(settings, *({**one, "mute": True} for one in _meant(settings, subclass)))
+    return ask(settings, *({**one, "mute": True} for one in meant(settings, subclass)))
 
 
 def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
     """Take back what was last asked of a partition."""
-    return _ask(_without_model(config, flags), {"undo": stream})
+    return ask(_without_model(config, flags), {"undo": stream})
 
 
 def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:
-    """Read the settings for a command that needs no model."""
+    """Read the settings for a command that needs no model, and keep the client's log to ourselves."""
+    quieten()
     return load_settings(config, flags, model=Path())
-
-
-def _meant(settings: ServiceSettings, subclass: str) -> list[dict[str, str]]:
-    quieten()
-    return meant(settings, subclass)
-
-
-def _ask(settings: ServiceSettings, *asked: dict[str, Any]) -> str:
-    quieten()
-    return ask(settings, *asked)
 
 
 def _label(settings: ServiceSettings, text: str) -> str | int | None:
@@ -167,13 +140,13 @@ def _whole(text: str) -> int:
         raise InvalidParameter(f"the key {text!r} is not a whole number") from None
 
 
-def _begin(settings: ServiceSettings, work: Callable[[Told], None]) -> None:
+def _begin(settings: ServiceSettings, work: Callable[[ServiceSettings, Told], None]) -> None:
     told = Told.by_signals()
     begin_logging(settings)
     for line in unknown_variables(os.environ, ServiceSettings.model_fields):
         logger.warning(line)
     with _errors_logged() if settings.log_format == "json" else nullcontext():
-        work(told)
+        work(settings, told)
     logger.info("stopped")
 
 
@@ -189,8 +162,7 @@ def _reconcile(settings: ServiceSettings, told: Told) -> None:
 def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: CurrentModel, make: Make) -> None:
     """Work in this process, with a port, until told to stop; with another model the loop ends and begins again."""
     figures = Figures()
-    monitor = _monitor(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog))
-    try:
+    with _port(settings, Overview(topic, lambda: {settings.instance: figures}, settings.watchdog)):
         while not told.stop.is_set():
             model = current.model
 
@@ -202,20 +174,13 @@ def _work_watched(settings: ServiceSettings, topic: str, told: Told, current: Cu
 
             _work(settings, figures, told, ended, model, make)
             figures.partitions.clear()
-    finally:
-        if monitor is not None:
-            monitor.close()
 
 
 def _work_together(settings: ServiceSettings, told: Told) -> None:
     workers = Workers(settings, CurrentModel(settings, open_folder(settings)), work_under_parent)
     overview = Overview(settings.input, workers.figures, settings.watchdog, workers.restarts)
-    monitor = _monitor(settings, overview)
-    try:
+    with _port(settings, overview):
         workers.run(told.stop.is_set, told.to_replace)
-    finally:
-        if monitor is not None:
-            monitor.close()
 
 
 def work_under_parent(order: Order, pipe: Connection) -> None:
@@ -249,10 +214,11 @@ def _work(
         watchdog.dismiss()
 
 
-def _monitor(settings: ServiceSettings, overview: Overview) -> Monitor | None:
+def _port(settings: ServiceSettings, overview: Overview) -> AbstractContextManager[object]:
+    """Listen for operators meanwhile, if the settings name a port."""
     if settings.metrics_port is None:
-        return None
-    return Monitor(settings.metrics_host, settings.metrics_port, overview)
+        return nullcontext()
+    return closing(Monitor(settings.metrics_host, settings.metrics_port, overview))
 
 
 @contextmanager

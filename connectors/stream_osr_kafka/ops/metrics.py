@@ -6,7 +6,7 @@ What is not known has no sample: a rule has to ask for absence then, and nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client.core import (
@@ -83,28 +83,25 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
     "end_offset": ("Offset after the last record of the input, as the broker says.", lambda of, now: of.end),
     "held_decisions": (
         "Decisions that are held back (decision_delay); their records are committed.",
-        lambda of, now: None if of.menu is None else of.held,
+        lambda of, now: of.menu and of.held,
     ),
     "replaying": ("1 while the partition is replayed, 0 when it is live.", lambda of, now: of.replaying),
     "snapshot_age_seconds": (
         "Seconds since the latest snapshot.",
         lambda of, now: None if of.snapshot is None else now - of.snapshot,
     ),
-    "known_subclasses": (
-        "Subclasses of the known classes.",
-        lambda of, now: None if of.menu is None else of.menu.known,
-    ),
-    "emerging_subclasses": ("Emerging subclasses.", lambda of, now: None if of.menu is None else of.menu.emerging),
+    "known_subclasses": ("Subclasses of the known classes.", lambda of, now: of.menu and of.menu.known),
+    "emerging_subclasses": ("Emerging subclasses.", lambda of, now: of.menu and of.menu.emerging),
     "active_subclasses": (
         "Emerging subclasses that were announced and are not dormant.",
-        lambda of, now: None if of.menu is None else of.menu.active,
+        lambda of, now: of.menu and of.menu.active,
     ),
-    "subclasses": ("K: known and emerging subclasses.", lambda of, now: _subclasses(of)),
+    "subclasses": ("K: known and emerging subclasses.", lambda of, now: of.menu and of.menu.known + of.menu.emerging),
     "alpha0": ("Concentration of the stream's restaurant.", lambda of, now: of.menu and of.menu.alpha0),
     "gamma": ("Concentration of the menu.", lambda of, now: of.menu and of.menu.gamma),
     "references": (
         "Reference instances that guard the known classes; 0: nothing does.",
-        lambda of, now: None if of.menu is None else of.menu.references,
+        lambda of, now: of.menu and of.menu.references,
     ),
     "promised_recall": (
         "Share of the known instances that get their own label, as training promised it.",
@@ -114,17 +111,14 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
         "The same now, as the references tell without a label.",
         lambda of, now: of.recall.now and of.recall.now.recall,
     ),
-    "expected_recall_low": (
-        "Lower end of its interval (95 %).",
-        lambda of, now: of.recall.now and of.recall.now.low,
-    ),
+    "expected_recall_low": ("Lower end of its interval (95 %).", lambda of, now: of.recall.now and of.recall.now.low),
     "false_unknown": (
         "Share of the known instances that are called unknown now, as the references tell.",
         lambda of, now: of.recall.now and of.recall.now.false_unknown,
     ),
     "recall_dropped": (
         "1 while the expected recall is below the promise (RecallDropped), until it is back.",
-        lambda of, now: None if of.recall.now is None else of.recall.dropped,
+        lambda of, now: of.recall.now and of.recall.dropped,
     ),
 }
 
@@ -211,30 +205,25 @@ class Overview(Collector):
         """Give the figures as they are now."""
         now = time.monotonic()
         workers = {name: of.copy() for name, of in self._figures().items()}
-        for name, (told, text) in _PARTITION_COUNTS.items():
-            counter = CounterMetricFamily(PREFIX + told, text, labels=_OF_PARTITION)
+
+        def counter(told: str, text: str, *names: str, by: Sequence[str] = ()) -> Metric:
+            """Give the counts of these names, the names themselves as a further label, if there is one."""
+            family = CounterMetricFamily(PREFIX + told, text, labels=[*_OF_PARTITION, *by])
             for worker, of in workers.items():
-                for partition, count in _counts(of, name):
-                    counter.add_metric([worker, self._topic, str(partition)], count)
-            yield counter
-        decisions = CounterMetricFamily(
-            PREFIX + "decisions", "Decisions published, by what they say.", labels=[*_OF_PARTITION, "decided"]
-        )
-        for worker, of in workers.items():
-            for decided in ("known", "unknown"):
-                for partition, count in _counts(of, decided):
-                    decisions.add_metric([worker, self._topic, str(partition), decided], count)
-        yield decisions
-        summed = CounterMetricFamily(
-            PREFIX + "events_summed",
-            "Events that an EventsSummed told of instead of their own, by type.",
-            labels=[*_OF_PARTITION, "type"],
-        )
-        for worker, of in workers.items():
-            for (name, partition), count in sorted(of.counts.items()):
-                if name.startswith(SUMMED):
-                    summed.add_metric([worker, self._topic, str(partition), name.removeprefix(SUMMED)], count)
-        yield summed
+                for name in names:
+                    own = [name.removeprefix(SUMMED) for _ in by]
+                    for partition, count in sorted(
+                        (at, count) for (its, at), count in of.counts.items() if its == name
+                    ):
+                        family.add_metric([worker, self._topic, str(partition), *own], count)
+            return family
+
+        for name, (told, text) in _PARTITION_COUNTS.items():
+            yield counter(told, text, name)
+        yield counter("decisions", "Decisions published, by what they say.", "known", "unknown", by=["decided"])
+        summed = sorted({name for of in workers.values() for name, _ in of.counts if name.startswith(SUMMED)})
+        text = "Events that an EventsSummed told of instead of their own, by type."
+        yield counter("events_summed", text, *summed, by=["type"])
         for name, (text, value) in _PARTITION_GAUGES.items():
             gauge = GaugeMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
             for worker, of in workers.items():
@@ -269,10 +258,6 @@ class Overview(Collector):
             yield histogram
 
 
-def _counts(figures: Figures, name: str) -> Iterable[tuple[int, int]]:
-    return sorted((partition, count) for (its, partition), count in figures.counts.items() if its == name)
-
-
 def _of_workers(
     family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float | None]]
 ) -> CounterMetricFamily | GaugeMetricFamily:
@@ -287,7 +272,3 @@ def _obstacles(figures: Figures, now: float) -> tuple[str, ...]:
     silent = now - figures.loop
     stuck = (f"its loop has not turned for {silent:.0f} s",) if silent > STALE_SECONDS else ()
     return (*figures.reasons, *stuck)
-
-
-def _subclasses(figures: PartitionFigures) -> int | None:
-    return None if figures.menu is None else figures.menu.known + figures.menu.emerging

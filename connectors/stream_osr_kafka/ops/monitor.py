@@ -15,11 +15,10 @@ from prometheus_client.registry import Collector
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable
 
+from ..log import logger
 from ..patience import Seldom
 from .metrics import PREFIX, Health, Overview
 from .port import Answer, Port
-
-logger = logging.getLogger("stream_osr.kafka")
 
 LONGEST = 100_000
 """Characters of what is said about health."""

@@ -79,9 +79,8 @@ class Slot:
 
 def of_worker(settings: ServiceSettings, number: int) -> ServiceSettings:
     """Give a worker its name; the settings are passed on as they are, secrets too, and not read again."""
-    values = {name: getattr(settings, name) for name in ServiceSettings.model_fields}
     return ServiceSettings.model_construct(
-        **{**values, "instance": f"{settings.instance}-{number}", "workers": 1, "metrics_port": None}
+        **{**dict(settings), "instance": f"{settings.instance}-{number}", "workers": 1, "metrics_port": None}
     )
 
 

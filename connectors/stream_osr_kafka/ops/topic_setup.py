@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import InvalidParameter
 
-from ..client import Admin, TopicAdmin, start_explained
+from ..client import TopicAdmin, start_explained
 from ..exits import NoRightError
 from ..run.topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 from ..settings import ServiceSettings
@@ -115,7 +115,7 @@ def look_after(settings: ServiceSettings, wanted: Wanted | None) -> list[Line]:
     return [_line(settings, role, name, found, name in made) for role, name in all_topics_of(settings).items()]
 
 
-def _found(client: Admin, settings: ServiceSettings) -> dict[str, Topic]:
+def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
     """Ask for the topics that are there."""
     there = {name: its for name, its in client.topics(all_topics_of(settings).values()).items() if its.partitions}
     configs = client.configs(there)

@@ -6,7 +6,6 @@ as after any crash.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -17,8 +16,7 @@ from stream_osr.compiling import last_compiled
 
 from ..exits import HUNG
 from ..figures import Figures
-
-logger = logging.getLogger("stream_osr.kafka")
+from ..log import logger
 
 LOOK_SECONDS = 0.2
 

@@ -23,12 +23,11 @@ from stream_osr.errors import PersistenceError
 
 from ..exits import HUNG, MAY_COME_BACK, EndedError, ends_service
 from ..figures import Figures
+from ..log import logger
 from ..run.current_model import CurrentModel
 from ..settings import ServiceSettings
 from .slots import LONGEST_DELAY, Order, Slot, ending, is_told, of_worker, pause
 from .watchdog import STARTING_SECONDS
-
-logger = logging.getLogger("stream_osr.kafka")
 
 REPORT_SECONDS = 0.5
 SPARE_SECONDS = 2.0

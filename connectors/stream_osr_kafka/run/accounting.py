@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,11 +9,10 @@ from stream_osr import EventsSummed, RecallDropped, UnknownRateJumped
 from stream_osr.trust.recall import ExpectedRecall
 
 from ..figures import SUMMED, Figures, Recall
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 from .publishing import Batch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 def account(
@@ -78,9 +76,6 @@ def account(
         figures.add("unaccounted", number, abs(wanted - letters - decisions))
         if wanted != letters + decisions:
             logger.critical(
-                "%s/%d: %d records were committed and %d decisions and dead letters; this is a defect",
-                settings.input,
-                number,
-                wanted,
-                letters + decisions,
+                f"{settings.input}/{number}: {wanted} records were committed and {letters + decisions} decisions and "
+                "dead letters; this is a defect"
             )

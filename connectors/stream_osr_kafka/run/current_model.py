@@ -7,16 +7,14 @@ under a parent read what was kept: a file that changes meanwhile changes nothing
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from pathlib import Path
 
 from stream_osr.errors import InvalidLabel, InvalidParameter, StreamOSRError
 
+from ..log import logger
 from ..settings import ServiceSettings
 from .models import Journal, ModelFile
-
-logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 2.0
 """How often it is looked whether the file has changed."""

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..wire.boundaries import Boundary
-
-
-class Placed(Protocol):
-    """Something that lies at an offset."""
-
-    @property
-    def offset(self) -> int:
-        """Where it lies."""
+from ..wire.messages import Received
 
 
 class Cut(NamedTuple):
@@ -23,7 +16,7 @@ class Cut(NamedTuple):
     end: Boundary
 
 
-def replayed(waiting: Sequence[Placed], done: Boundary, end: Boundary) -> Cut | None:
+def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
     """Cut where it was cut before; None: not all of it is there yet.
 
     Parameters
@@ -40,7 +33,9 @@ def replayed(waiting: Sequence[Placed], done: Boundary, end: Boundary) -> Cut | 
     return Cut(sum(record.offset < end.offset for record in waiting), end)
 
 
-def ready(waiting: Sequence[Placed], done: Boundary, *, size: int, due: bool, asked: bool, labels: int) -> Cut | None:
+def ready(
+    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
+) -> Cut | None:
     """Cut the next one; None: it is not ready.
 
     Parameters

@@ -7,7 +7,6 @@ what was snapshot is of the topic before; ids of what is published count on, so 
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from stream_osr.atomic import write_whole
 from stream_osr.errors import ConnectorError, PersistenceError
 
-logger = logging.getLogger("stream_osr.kafka")
+from ..log import logger
 
 _LINEAGE = re.compile(r"[0-9a-f]{8}(?P<incarnation>[0-9a-f]*)")
 

@@ -7,26 +7,25 @@ small topics. Links are taken at their word: whatever compaction has removed of 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stream_osr.discovery.reconcile import Reconciled, Summary, reconcile, restore
+from stream_osr.discovery.reconcile import Reconciled, Summary
+from stream_osr.engine.summaries import take_in, taken_in
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.values import DecodeError
 
 from ..client import Committed, Offset, Refused, read_all
 from ..figures import Figures, PartitionFigures
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
 from ..wire.subclasses import Links, changes_told, name_of, parse_summary
 from .job import Group, Loaded, Waiting
 from .models import ModelFile
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 VERSION = "1"
 MOST_RECORDS = 100
@@ -42,7 +41,7 @@ class Step(NamedTuple):
 
 
 class Joining:
-    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.loop.Job`.
+    """The summaries, and the global subclasses that they make: the reconciliation's :class:`.job.Job`.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ class Joining:
             )
         self._runs = {}
         summaries = [s for s in map(self._parse, read_all(self._settings, self._topic, at)) if s is not None]
-        state = restore(summaries, stored.links, stored.merged, next_id, self._trained.known.prior)
+        state = taken_in(self._trained, summaries, stored.links, stored.merged, next_id)
         logger.info("%d subclasses alive in %d global ones at %d", len(state.said), len(state.sums), at)
         left = sorted(local for local in state.said if local not in state.links)
         if left:
@@ -223,8 +222,7 @@ class Joining:
     def _take_in(
         self, state: Reconciled, summary: Summary, at: str, timestamp: int
     ) -> tuple[Reconciled, list[Outgoing]]:
-        known = self._trained.known
-        state, changes = reconcile(state, summary, known.prior, known.location)
+        state, changes = take_in(self._trained, state, summary)
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
         topics = self._settings.links, self._settings.global_events

@@ -10,16 +10,14 @@ from stream_osr.errors import ConnectorError, PersistenceError
 
 from ..client import Offset
 from ..figures import Figures
+from ..log import logger
 from ..patience import Seldom
 from ..settings import ServiceSettings
 from ..wire.boundaries import MOST_CHARACTERS
-from .incarnations import Incarnations
 from .owned import Owned
 from .partition import RULES, Partition
 from .recovery import Recovery
 from .snapshots import Snapshots
-
-logger = logging.getLogger("stream_osr.kafka")
 
 RETRY_SECONDS = 10.0
 """Before a snapshot that could not be written is tried again, where the way on depends on it."""
@@ -81,14 +79,6 @@ class Keeper:
         for number, owned in sorted(partitions.items()):
             if time.monotonic() < ends and not owned.replay:
                 self._try(number, owned)
-
-    def newest(self, incarnations: Incarnations) -> dict[int, int]:
-        """Say how far each partition of the life before had come by its snapshots."""
-        reached: dict[int, int] = {}
-        for place in self._snapshots.places():
-            if place.topic == self._settings.input and incarnations.is_before(place.lineage):
-                reached[place.number] = max(place.at.offset, reached.get(place.number, 0))
-        return reached
 
     def offset(self, number: int, state: Partition) -> Offset:
         """Make what is committed of a partition.

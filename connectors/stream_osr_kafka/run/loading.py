@@ -7,13 +7,12 @@ import time
 from typing import NamedTuple
 
 from ..client import ClientError, Place
+from ..log import logger
 from ..patience import Backoff, Seldom
 from .job import Job, Waiting
 from .reading import Reader
 from .transactions import InDoubtError, Transactions
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 AGAIN_SECONDS = 1.0
 """Before a partition that waits for something is looked at again."""
@@ -87,7 +86,7 @@ class Loading:
         place = Place(self._watch.input, number)
         name = f"{place.topic}/{number}"
         try:
-            loaded = self._job.load(number, self._reader.where(number))
+            loaded = self._job.load(number, self._reader.client.where(number))
             if isinstance(loaded, Waiting):
                 self._given[number] = given._replace(why=loaded.why, again=time.monotonic() + AGAIN_SECONDS)
                 self._seldom.say(name, f"{name} cannot be loaded yet: {loaded.why}", logging.INFO)
@@ -95,7 +94,7 @@ class Loading:
             if loaded.commit is not None:
                 self._transactions.open()
                 offsets = {place: loaded.commit}
-                self._transactions.finish(self._transactions.begin([], offsets, self._reader.membership))
+                self._transactions.finish(self._transactions.begin([], offsets, self._reader.client.membership))
             self._reader.begin(number, loaded.begin)
         except (ClientError, InDoubtError) as error:
             self._job.let_go(number)

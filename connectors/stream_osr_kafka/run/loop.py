@@ -6,13 +6,13 @@ moves forward by values; a transaction that fails is undone, and the committed o
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 
 from ..client import ClientError, Kind, Place, quieten, start_explained
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
+from ..log import logger
 from ..patience import Backoff, Seldom
 from ..settings import ServiceSettings
 from .job import Group, Job
@@ -22,8 +22,6 @@ from .reading import POLL_SECONDS, Reader
 from .telling import Telling
 from .transactions import InDoubtError, Running, Transactions, UnpublishableError
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 class Loop:
@@ -117,7 +115,7 @@ class Loop:
             self._watch.open()
             self._job.check(self._watch)
             self._reader.open()
-            self._reader.committed(0)  # the right to be of the group
+            self._reader.client.committed(0)  # the right to be of the group
             try:
                 self._transactions.open()
             except InDoubtError as error:
@@ -200,7 +198,7 @@ class Loop:
     def _begin(self, group: Group) -> Running:
         self._transactions.open()
         offsets = {Place(self._topic, number): offset for number, offset in group.offsets.items()}
-        return self._transactions.begin(group.messages, offsets, self._reader.membership)
+        return self._transactions.begin(group.messages, offsets, self._reader.client.membership)
 
     def _finished(self, group: Group, running: Running) -> tuple[Group, Running] | None:
         """Wait for a transaction; what a topic does not take is replaced, and another transaction follows."""
@@ -233,7 +231,7 @@ class Loop:
         """
         try:
             self._transactions.open()
-            truth = {number: self._reader.committed(number) for number in group.offsets}
+            truth = {number: self._reader.client.committed(number) for number in group.offsets}
         except (ClientError, InDoubtError) as error:
             self._trouble = str(error)
             self._backoff.fail()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 from pathlib import Path
@@ -11,15 +10,12 @@ from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.atomic import flush_folder
+from stream_osr.config import WITHOUT_END
 from stream_osr.errors import PersistenceError, StreamOSRError
 
+from ..log import logger
 from ..settings import ServiceSettings
 from .partition import seed_of
-
-logger = logging.getLogger("stream_osr.kafka")
-
-WITHOUT_END = 1 << 62
-"""The recognizer's own batch size: the service says where batches end."""
 
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change under a running group: a replay leads to the same state."""
@@ -85,7 +81,7 @@ class ModelFile(NamedTuple):
             "n_jobs": settings.threads,
             "seed": settings.seed,
         }
-        own = loaded._get_params()
+        own = loaded.arguments
         arguments = {**own, **{name: value for name, value in changes.items() if value is not None}}
         arguments |= {"batch_size": WITHOUT_END, "max_wait": None}
         shaping = {name: value for name, value in sorted(arguments.items()) if _shapes(name, value)}
@@ -123,7 +119,7 @@ class ModelFile(NamedTuple):
             If it is not there.
         """
         model = OpenSetRecognizer.load(_kept_at(folder, identity))
-        return cls(model.trained, model._get_params(), WITHOUT_END, identity)
+        return cls(model.trained, model.arguments, WITHOUT_END, identity)
 
     @classmethod
     def named(cls, folder: Path, name: ModelName) -> ModelFile:

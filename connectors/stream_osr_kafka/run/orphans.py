@@ -7,7 +7,6 @@ alone for an hour count.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Collection, Mapping
@@ -17,11 +16,10 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..log import logger
 from ..wire.boundaries import Progress
 from .models import Journal
 from .snapshots import place_of
-
-logger = logging.getLogger("stream_osr.kafka")
 
 OLD_SECONDS = 3600.0
 
@@ -77,9 +75,8 @@ def find_orphans(
     for path in sorted(folder.iterdir()):
         place = place_of(path)
         if place is not None and (place.topic != topic or committed.get(place.number, "") is None):
-            others = (
-                True  # another service of this group, whose partitions we do not know; or offsets that were deleted
-            )
+            # another service of this group, whose partitions we do not know; or offsets that were deleted
+            others = True
         elif not _is_older(path, before):
             continue
         elif place is not None and (place.number not in committed or place.lineage not in lineages):

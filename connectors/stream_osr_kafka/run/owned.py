@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from ..wire.boundaries import Boundary
 from ..wire.messages import Received
-from .cutting import Cut, ready, replayed
 from .partition import Partition
 
 
@@ -47,25 +46,3 @@ class Owned:
     failed: bool = False
     trouble: str = ""
     again: float = 0.0
-
-    def cut(self, size: int, longest: float | None, now: float, *, asked: bool, labels: int) -> Cut | None:
-        """Cut the next micro-batch; None: it is not ready.
-
-        Parameters
-        ----------
-        size
-            Records of a full one.
-        longest
-            Seconds that a record may wait; None: until it is full.
-        now
-            The moment.
-        asked
-            Somebody has asked something of it.
-        labels
-            Where the topic of labels ends.
-        """
-        done = self.state.history.last
-        if self.replay:
-            return replayed(self.buffer, done, self.replay[0])
-        due = longest is not None and bool(self.buffer) and now - self.since >= longest
-        return ready(self.buffer, done, size=size, due=due, asked=asked, labels=labels)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -14,13 +13,12 @@ from typing import NamedTuple
 from stream_osr import OpenSetRecognizer
 
 from ..commands.labelling import Command, apply
+from ..log import logger
 from ..wire.boundaries import Boundary, History
 from ..wire.messages import Decoder, Origin, Received, Refusal, origin_of
 from ..wire.outcome import Outcome
 from .closing import close, close_without_culprits
 from .taking import Taken
-
-logger = logging.getLogger("stream_osr.kafka")
 
 RULES = 4
 """4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, Refused
 from ..figures import Figures
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Message, Origin, Outgoing, Received, Refusal
 from ..wire.outcome import Outcome
@@ -23,8 +23,6 @@ from ..wire.subclasses import summary
 from ..wire.timestamps import HEADER, clamped
 from .partition import Partition
 from .topics import Takes
-
-logger = logging.getLogger("stream_osr.kafka")
 
 REFUSED = ("stream-osr.value", b"refused")
 """Header of a dead letter that was sent without its value because the topic did not take it."""
@@ -153,14 +151,9 @@ def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
         for record in one.records:
             if one.number == message.partition and record.offset == message.offset:
                 return record
+    left = Origin(message.offset, -1, message.key, ())
     for one in closed:
         for origin, _ in one.outcome.decisions:
             if one.number == message.partition and origin.offset == message.offset:
-                return _of_origin(message, origin)
-    return Message(message.topic, message.partition, message.offset, -1, message.key, None, [])
-
-
-def _of_origin(message: Outgoing, origin: Origin) -> Received:
-    return Message(
-        message.topic, message.partition, origin.offset, origin.timestamp, origin.key, None, list(origin.headers)
-    )
+                left = origin
+    return Message(message.topic, message.partition, left.offset, left.timestamp, left.key, None, left.headers)

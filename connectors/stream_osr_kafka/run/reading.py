@@ -10,18 +10,17 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, Committed, Consumer, GroupConsumer, Kind, Offset, Unreadable, remedy_of
+from ..client import ClientError, GroupConsumer, Kind, Unreadable, remedy_of
 from ..figures import Figures
+from ..log import logger
 from ..patience import Backoff, Seldom, Strikes
 from ..settings import ServiceSettings
 from ..wire.messages import Received
 from .leaving import CLOSE_SECONDS, close
-
-logger = logging.getLogger("stream_osr.kafka")
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
@@ -29,7 +28,7 @@ SWEEP_SECONDS = 30.0
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
 
-MakeConsumer = Callable[[ServiceSettings, str, int, Unreadable], Consumer]
+MakeConsumer = Callable[[ServiceSettings, str, int, Unreadable], GroupConsumer]
 
 
 class Held(NamedTuple):
@@ -63,15 +62,10 @@ class Reader:
     """
 
     def __init__(
-        self,
-        settings: ServiceSettings,
-        topic: str,
-        most: int,
-        figures: Figures,
-        make: MakeConsumer = GroupConsumer,
+        self, settings: ServiceSettings, topic: str, most: int, figures: Figures, make: MakeConsumer = GroupConsumer
     ) -> None:
         self._settings, self._topic, self._most, self._figures, self._make = settings, topic, most, figures, make
-        self._client: Consumer | None = None
+        self._client: GroupConsumer | None = None
         self._begun: set[int] = set()
         self._gone: set[int] = set()
         self._held: dict[int, Held] = {}
@@ -116,11 +110,6 @@ class Reader:
         return frozenset() if self._client is None else frozenset(self._client.assigned)
 
     @property
-    def membership(self) -> Any:
-        """What a producer needs so that offsets of a stale member are refused."""
-        return self._own.membership
-
-    @property
     def topic_id(self) -> str:
         """Id of the topic, as far as the client knows it."""
         return "" if self._client is None else self._client.topic_id
@@ -156,9 +145,9 @@ class Reader:
             self._sweep()
             self._fetch_held()
             self._pause(wait)
-            polled = self._own.poll(POLL_SECONDS)
-            self._gone.update(self._own.lost)
-            self._own.lost.clear()
+            polled = self.client.poll(POLL_SECONDS)
+            self._gone.update(self.client.lost)
+            self.client.lost.clear()
         except ClientError as error:  # after any error the client may be wedged: a new one is not
             self._fail(error)
             return {}
@@ -185,10 +174,10 @@ class Reader:
 
     def begin(self, number: int, offset: int) -> None:
         """Read a partition from an offset on."""
-        self._own.begin(number, offset)
+        self.client.begin(number, offset)
         self._begun.add(number)
         if self._waiting:
-            self._own.hold(number)
+            self.client.hold(number)
 
     def put_off(self, number: int) -> None:
         """Hold a partition back again, as if it had just been assigned, if it is still ours."""
@@ -196,26 +185,6 @@ class Reader:
             self._client.hold(number)
             self._begun.discard(number)
             self._client.assigned.add(number)
-
-    def where(self, number: int) -> Committed:
-        """Ask where a partition stands.
-
-        Raises
-        ------
-        ClientError
-            If no broker answers.
-        """
-        return self._own.where(number)
-
-    def committed(self, number: int) -> Offset | None:
-        """Ask what is committed of a partition; None: nothing.
-
-        Raises
-        ------
-        ClientError
-            If no broker answers.
-        """
-        return self._own.committed(number)
 
     def position(self, number: int) -> int | None:
         """Say which offset is read next; None: not known."""
@@ -228,7 +197,14 @@ class Reader:
             return None
 
     @property
-    def _own(self) -> Consumer:
+    def client(self) -> GroupConsumer:
+        """The consumer, as it is now.
+
+        Raises
+        ------
+        ClientError
+            If there is none.
+        """
         if self._client is None:
             raise ClientError(Kind.AGAIN, "there is no consumer at the moment")
         return self._client
@@ -250,10 +226,10 @@ class Reader:
         if wait != self._waiting:
             self._waiting = wait
             if wait:
-                self._own.hold(*self._begun)
+                self.client.hold(*self._begun)
             else:
                 fetched = {number for number, held in self._held.items() if held.until == math.inf}
-                self._own.let_go_on(*(self._begun - (self._held.keys() - fetched)))
+                self.client.let_go_on(*(self._begun - (self._held.keys() - fetched)))
 
     def _sweep(self) -> None:
         """Collect garbage: the client leaves sockets of failed connections to it, and an idle process makes none."""
@@ -271,15 +247,8 @@ class Reader:
         seconds = min(2 * held.seconds, LONGEST_HOLD) if held is not None and again else FIRST_HOLD
         self._held[number] = Held(offset, seconds, time.monotonic() + seconds)
         self._figures.add("unreadable", number)
-        logger.error(
-            "%s/%d cannot be read from %d on: %s; %s. Tried again in %.0f s; other partitions go on",
-            self._topic,
-            number,
-            offset,
-            error,
-            remedy,
-            seconds,
-        )
+        told = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
+        logger.error("%s/%d %s; other partitions go on", self._topic, number, told)
 
     def _fetch_held(self) -> None:
         """Fetch again what could not be read, when its time has come."""
@@ -287,4 +256,4 @@ class Reader:
         for number, held in self._held.items():
             if now >= held.until and number in self._begun and not self._waiting:
                 self._held[number] = held._replace(until=math.inf)
-                self._own.let_go_on(number)
+                self.client.let_go_on(number)

@@ -6,7 +6,6 @@ over where the earlier one ends.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from copy import copy
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, Pe
 
 from ..client import Committed
 from ..exits import StartAgainError
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
 from ..wire.outcome import Outcome
@@ -23,8 +23,6 @@ from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
 from .standing import LostError, Standing
-
-logger = logging.getLogger("stream_osr.kafka")
 
 
 class LaterModelError(StartAgainError):
@@ -270,7 +268,7 @@ class Recovery:
             snapshot = self._snapshots.read(topic, number, lineage, at, model.trained)
             if snapshot is not None:
                 snapshot.model.set_min_probability(model.arguments["min_probability"])
-                state = Partition(snapshot.model, snapshot.waiting, lineage, _up_to(history, at), progress.rules)
+                state = Partition(snapshot.model, snapshot.waiting, lineage, history.until(at), progress.rules)
                 return Found(state, replay, tuple(sorted(known)))
         if history.fresh and history.base.offset >= first:
             begun = begin(model.recognizer(topic, number), history.base)
@@ -287,13 +285,3 @@ class Recovery:
 
     def _in_this_life(self, begun: Partition) -> Partition:
         return begun._replace(lineage=self._incarnations.lineage(begun.lineage))
-
-
-def _up_to(history: History, at: Boundary) -> History:
-    """Cut a history at a boundary."""
-    out = History(history.base, history.fresh)
-    for each in history.after(history.base):
-        if each > at:
-            break
-        out = out.to(each)
-    return out

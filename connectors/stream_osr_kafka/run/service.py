@@ -1,14 +1,16 @@
-"""One worker of the service: its parts, put together."""
+"""Put together of their parts: one worker of the service, and what joins the subclasses of all partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..client import GroupConsumer, Producer, TransactionalProducer
+from stream_osr.errors import ConnectorError
+
+from ..client import GroupConsumer, TransactionalProducer
 from ..figures import Figures
-from ..patience import Strikes
 from ..settings import ServiceSettings
 from .current_model import CurrentModel
+from .joining import MOST_RECORDS, Joining
 from .loop import Loop
 from .models import ModelFile
 from .reading import MakeConsumer, Reader
@@ -19,7 +21,7 @@ from .transactions import Transactions
 from .watching import Watch
 
 
-class Service:
+class Service(Loop):
     """One worker of the service.
 
     Parameters
@@ -45,29 +47,55 @@ class Service:
         *,
         model: ModelFile | None = None,
         make_consumer: MakeConsumer = GroupConsumer,
-        make_producer: Callable[[ServiceSettings], Producer] = TransactionalProducer,
+        make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
         figures: Figures | None = None,
     ) -> None:
-        self.figures = Figures() if figures is None else figures
+        figures = Figures() if figures is None else figures
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
-        streams = Streams(settings, model, folder, self.figures)
-        reader = Reader(settings, settings.input, streams.most_read, self.figures, make_consumer)
-        transactions = Transactions(
-            lambda: make_producer(settings),
-            settings.transaction_deadline,
-            settings.transaction_timeout,
-            Strikes(settings, self.figures),
+        streams = Streams(settings, model, folder, figures)
+        reader = Reader(settings, settings.input, streams.most_read, figures, make_consumer)
+        transactions = Transactions(make_producer, settings, figures)
+        watch = Watch(settings, topics_of(settings), figures)
+        super().__init__(settings, streams, reader, transactions, watch, figures)
+
+
+class Reconciler(Loop):
+    """One consumer of the summaries.
+
+    Parameters
+    ----------
+    settings
+        Those of the service; its group is followed by ``-reconcile``.
+    model
+        The trained model; that of the settings if not given.
+    figures
+        Where it tells how it goes; its own if not given. Its records are summaries, its events global ones.
+
+    Raises
+    ------
+    ConnectorError
+        If no topic of summaries is named.
+    PersistenceError
+        If the model cannot be used.
+    """
+
+    def __init__(
+        self, settings: ServiceSettings, *, model: ModelFile | None = None, figures: Figures | None = None
+    ) -> None:
+        topic = settings.subclasses
+        if topic is None:
+            raise ConnectorError(
+                "no topic of summaries is named: set subclasses (for the workers, too), INPUT.subclasses, say"
+            )
+        own = settings.model_copy(update={"group": f"{settings.group}-reconcile"})
+        figures = Figures() if figures is None else figures
+        names = {"subclasses": topic, "links": settings.links, "global_events": settings.global_events}
+        super().__init__(
+            own,
+            Joining(own, topic, ModelFile.load(settings) if model is None else model, figures),
+            Reader(own, topic, MOST_RECORDS, figures),
+            Transactions(TransactionalProducer, own, figures),
+            Watch(own, names, figures, {"subclasses": ("READ",), "links": ("READ", "WRITE")}),
+            figures,
         )
-        watch = Watch(settings, topics_of(settings), self.figures)
-        self._loop = Loop(settings, streams, reader, transactions, watch, self.figures)
-
-    def run(self, stop: Callable[[], bool]) -> None:
-        """Work until told to stop.
-
-        Raises
-        ------
-        ConnectorError
-            If it cannot go on without a person, or should be started again.
-        """
-        self._loop.run(stop)

@@ -6,26 +6,31 @@ the trained part, and the records whose decisions are still held back.
 
 from __future__ import annotations
 
-import logging
 import re
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, maybe, text, tuple_of, whole
 from stream_osr.errors import PersistenceError
-from stream_osr.persistence import read_archive, write_archive
 
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary
 from ..wire.messages import Origin
 from .partition import Partition
 
-logger = logging.getLogger("stream_osr.kafka")
-
 VERSION = 1
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)-(?P<offset>\d+)-(?P<labels>\d+)-(?P<lineage>[0-9a-f]+)\.osr")
+
+
+_HEADERS = many(tuple_of(text(), maybe(text())))
+_ORIGIN = tuple_of(whole(0), whole(), maybe(text()), _HEADERS)
+_CONTENT = fields(version=whole(VERSION, VERSION), model=anything, waiting=many(_ORIGIN, of=list))
 
 
 class Place(NamedTuple):
@@ -120,8 +125,7 @@ class Snapshots(NamedTuple):
             return None
         try:
             content = read_archive(path, _kind(trained), trained.shared)
-            if content["version"] != VERSION:
-                raise PersistenceError(f"{path} has version {content['version']}, this program reads {VERSION}")
+            check_content(content, _CONTENT, str(path))
             model = OpenSetRecognizer.from_stream_state(trained, content["model"])
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
         except PersistenceError as error:
@@ -130,13 +134,16 @@ class Snapshots(NamedTuple):
             logger.warning("snapshot left aside: %s does not fit together (%s)", path, type(error).__name__)
         return None
 
-    def places(self) -> list[Place]:
-        """Say of what there are snapshots."""
-        return [place for place in map(place_of, self.folder.glob("*.osr")) if place is not None]
+    def reached(self, topic: str, counts: Callable[[str], bool]) -> dict[int, int]:
+        """Say how far each partition had come at least, by its snapshots of lineages that count."""
+        places = (place for place, _ in self._places() if place.topic == topic and counts(place.lineage))
+        return {place.number: place.at.offset for place in sorted(places, key=lambda place: place.at)}
+
+    def _places(self) -> Iterator[tuple[Place, Path]]:
+        return ((place, path) for path in self.folder.glob("*.osr") if (place := place_of(path)) is not None)
 
     def _found(self, topic: str, number: int, lineage: str) -> dict[Boundary, Path]:
-        places = ((place_of(path), path) for path in self.folder.glob("*.osr"))
-        return {place.at: path for place, path in places if place and place[:3] == (topic, number, lineage)}
+        return {place.at: path for place, path in self._places() if place[:3] == (topic, number, lineage)}
 
 
 def place_of(path: Path) -> Place | None:

@@ -63,14 +63,7 @@ class Standing:
 
     def reached(self, number: int) -> int | None:
         """Say how far a partition had come at least, by its snapshots; None: there are none of this topic."""
-        return max(
-            (
-                place.at.offset
-                for place in self._snapshots.places()
-                if place[:2] == (self._settings.input, number) and self._incarnations.is_of_now(place.lineage)
-            ),
-            default=None,
-        )
+        return self._snapshots.reached(self._settings.input, self._incarnations.is_of_now).get(number)
 
     def beginning(self, number: int, committed: Committed) -> int:
         """Say where a partition begins of which nothing is committed; one that came later begins with its first."""

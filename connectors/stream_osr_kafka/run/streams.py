@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -13,8 +12,9 @@ from typing import Literal
 from stream_osr.errors import PersistenceError
 
 from ..client import ClientError, Committed, Offset, Refused
-from ..commands.label_log import LabelLog, Labels, NoLabels, tell_of_gap
+from ..commands.label_log import LabelLog, Labels, tell_of_gap
 from ..figures import Figures, PartitionFigures
+from ..log import logger
 from ..patience import Grace
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
@@ -23,7 +23,7 @@ from ..wire.messages import Decoder, Outgoing, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
 from .accounting import account
-from .cutting import Cut
+from .cutting import Cut, ready, replayed
 from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper
@@ -38,8 +38,6 @@ from .snapshots import Snapshots
 from .topics import Takes, check_sizes
 from .watching import Watch
 
-logger = logging.getLogger("stream_osr.kafka")
-
 READ_AHEAD = 4
 """A poll may bring so many transactions' worth of records: while one is under way, the next is prepared."""
 
@@ -51,7 +49,7 @@ BEHIND_SECONDS = 60.0
 
 
 class Streams:
-    """The partitions of a worker: the service's :class:`.loop.Job`.
+    """The partitions of a worker: the service's :class:`.job.Job`.
 
     State moves forward by values: what a transaction that fails had advanced is forgotten, and the records go back
     into the buffer.
@@ -77,7 +75,7 @@ class Streams:
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
-        self._labels: Labels = NoLabels()
+        self._labels = Labels()
         self._owned: dict[int, Owned] = {}
         self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
         self._behind = Grace(BEHIND_SECONDS)
@@ -108,13 +106,13 @@ class Streams:
         if self._incarnations.take(topic_id, watch.partitions):
             for number in self.owned:
                 self.let_go(number)
-            newest = self._keeper.newest(self._incarnations)
+            newest = self._snapshots.reached(settings.input, self._incarnations.is_before)
             far = {n: max(newest.get(n, 0), self._left_at.get(n, 0)) for n in newest.keys() | self._left_at.keys()}
             self._incarnations.tell(far, settings.on_lost_state)
             self._left_at.clear()
         self._incarnations.keep()
         trained, largest = self._model.trained, watch.seen.takes.get(settings.dead_letters, Takes()).bytes
-        publisher = Publisher.of(settings, trained.fingerprint, largest)._replace(name=self._incarnations.name)
+        publisher = Publisher(settings, trained.fingerprint, largest, self._incarnations.name)
         self._publishing = Publishing(settings, trained, publisher, lambda: watch.seen.takes, self._figures)
 
     def close(self) -> None:
@@ -259,9 +257,12 @@ class Streams:
         return self._close(number, owned, cut)
 
     def _cut(self, number: int, owned: Owned, now: float) -> Cut | None:
-        labels, place = self._labels, (self._settings.input, number)
-        asked = not owned.buffer and not owned.replay and labels.asks(*place, owned.state.history.last.labels)
-        return owned.cut(self._batch_size, self._settings.max_wait, now, asked=asked, labels=labels.end)
+        labels, done, longest = self._labels, owned.state.history.last, self._settings.max_wait
+        if owned.replay:
+            return replayed(owned.buffer, done, owned.replay[0])
+        asked = not owned.buffer and labels.asks(self._settings.input, number, done.labels)
+        due = longest is not None and bool(owned.buffer) and now - owned.since >= longest
+        return ready(owned.buffer, done, size=self._batch_size, due=due, asked=asked, labels=labels.end)
 
     def _close(self, number: int, owned: Owned, cut: Cut) -> Batch:
         before, records = owned.state, [owned.buffer.popleft() for _ in range(cut.size)]

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Mapping
 
 from ..figures import Figures
+from ..log import logger
 from ..patience import Seldom
 from .job import Job
 from .reading import Reader
 from .watching import Watch
-
-logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 0.5
 ALONE_SECONDS = 3.0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import Admin, ClientError
+from ..client import ClientError, TopicAdmin
+from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.timestamps import Limits
-
-logger = logging.getLogger("stream_osr.kafka")
 
 USUAL_BYTES = 1_048_588
 """``max.message.bytes`` where nobody has set it."""
@@ -47,24 +45,18 @@ class Takes(NamedTuple):
 
 def topics_of(settings: ServiceSettings) -> dict[str, str]:
     """Names of the topics by what they are for."""
-    topics = {
-        "input": settings.input,
-        "output": settings.output,
-        "events": settings.events,
-        "dead_letters": settings.dead_letters,
-    }
-    further = {"labels": settings.labels, "subclasses": settings.subclasses}
-    return topics | {name: topic for name, topic in further.items() if topic is not None}
+    reconciled = ("links", "global_events")
+    return {name: topic for name, topic in settings.topics.items() if topic is not None and name not in reconciled}
 
 
 def all_topics_of(settings: ServiceSettings) -> dict[str, str]:
     """Names of the topics of the service, and of the reconciliation if its workers publish summaries."""
     if settings.subclasses is None:
         return topics_of(settings)
-    return topics_of(settings) | {"links": settings.links, "global_events": settings.global_events}
+    return {name: topic for name, topic in settings.topics.items() if topic is not None}
 
 
-def takes_of(admin: Admin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
+def takes_of(admin: TopicAdmin, names: Iterable[str], before: Mapping[str, Takes]) -> dict[str, Takes]:
     """Ask what topics take; where the brokers do not tell, it is what it was before, or the usual.
 
     Parameters
@@ -122,12 +114,7 @@ def check_sizes(settings: ServiceSettings, takes: Mapping[str, Takes], summary: 
     given, letters = takes[settings.input].bytes, takes[settings.dead_letters].bytes
     if letters < given + SPARE_BYTES:
         logger.warning(
-            "topic %s takes messages of %d bytes and %s of %d: set max.message.bytes of %s to %d, or the "
-            "largest dead letters have no value",
-            settings.dead_letters,
-            letters,
-            settings.input,
-            given,
-            settings.dead_letters,
-            given + SPARE_BYTES,
+            f"topic {settings.dead_letters} takes messages of {letters} bytes and {settings.input} of {given}: set "
+            f"max.message.bytes of {settings.dead_letters} to {given + SPARE_BYTES}, or the largest dead letters "
+            "have no value"
         )

@@ -11,7 +11,6 @@ undoes the transaction.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -20,13 +19,14 @@ from typing import Any
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, Kind, Offset, Place, Producer, Refused, remedy_of
+from ..client import ClientError, Kind, Offset, Place, Refused, TransactionalProducer, remedy_of
 from ..exits import StartAgainError
+from ..figures import Figures
+from ..log import logger
 from ..patience import Strikes
+from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 from .leaving import close
-
-logger = logging.getLogger("stream_osr.kafka")
 
 MOST_TRIES = 64
 """Transactions in search of the messages that are refused."""
@@ -60,22 +60,19 @@ class Running:
     ----------
     seconds
         How long it took, once it has ended.
-    acknowledged
-        How many messages each topic has taken.
     """
 
-    def __init__(self, work: Callable[[], Counter[str]], deadline: float) -> None:
+    def __init__(self, work: Callable[[], None], deadline: float) -> None:
         self.seconds = 0.0
-        self.acknowledged: Counter[str] = Counter()
         self._begun = time.monotonic()
         self._ends = self._begun + deadline
         self._done = threading.Event()
         self._error: BaseException | None = None
         threading.Thread(target=self._run, args=(work,), daemon=True, name="transaction").start()
 
-    def _run(self, work: Callable[[], Counter[str]]) -> None:
+    def _run(self, work: Callable[[], None]) -> None:
         try:
-            self.acknowledged = work()
+            work()
         except BaseException as error:  # it is raised where somebody waits for it
             self._error = error
         finally:
@@ -104,20 +101,19 @@ class Transactions:
     ----------
     make
         Makes a producer, always with the same transactional id.
-    deadline
-        Seconds that a transaction may take.
-    longest
-        Seconds after which the brokers end one by themselves, and refuse its producer as if another had our name.
-    strikes
-        Told when another producer has our name.
+    settings
+        Of the service: how long a transaction may take, and after how long the brokers end one by themselves and
+        refuse its producer as if another had our name.
+    figures
+        Where it counts how often another producer had our name.
     """
 
-    def __init__(self, make: Callable[[], Producer], deadline: float, longest: float, strikes: Strikes) -> None:
-        self._make = make
-        self._deadline = deadline
-        self._longest = longest
-        self._strikes = strikes
-        self._producer: Producer | None = None
+    def __init__(
+        self, make: Callable[[ServiceSettings], TransactionalProducer], settings: ServiceSettings, figures: Figures
+    ) -> None:
+        self._make, self._settings = make, settings
+        self._strikes = Strikes(settings, figures)
+        self._producer: TransactionalProducer | None = None
         self.stuck = 0
 
     def open(self) -> None:
@@ -133,14 +129,13 @@ class Transactions:
         if self._producer is not None:
             return
 
-        def work() -> Counter[str]:
-            producer = self._make()
+        def work() -> None:
+            producer = self._make(self._settings)
             made.append(producer)
             producer.open()
-            return Counter()
 
-        made: list[Producer] = []
-        self._finish(Running(work, self._deadline), made)
+        made: list[TransactionalProducer] = []
+        self._finish(Running(work, self._settings.transaction_deadline), made)
         self._producer = made[0]
 
     def begin(self, messages: Sequence[Outgoing], offsets: Mapping[Place, Offset], membership: Any) -> Running:
@@ -148,18 +143,17 @@ class Transactions:
         producer = self._producer
         assert producer is not None, "open() makes the producer"
 
-        def work() -> Counter[str]:
+        def work() -> None:
             producer.begin()
             logger.debug("transaction open: %d messages", len(messages))
-            acknowledged = _send_all(producer, messages)
+            _send_all(producer, messages)
             logger.debug("transaction sent")
             producer.send_offsets(offsets, membership)
             logger.debug("transaction offsets sent")
             producer.commit()
             logger.debug("transaction committed")
-            return acknowledged
 
-        return Running(work, self._deadline)
+        return Running(work, self._settings.transaction_deadline)
 
     def finish(self, running: Running) -> None:
         """Wait until a transaction is committed.
@@ -180,7 +174,7 @@ class Transactions:
         assert self._producer is not None
         self._finish(running, [self._producer])
 
-    def _finish(self, running: Running, producers: Sequence[Producer]) -> None:
+    def _finish(self, running: Running, producers: Sequence[TransactionalProducer]) -> None:
         try:
             running.wait()
         except Exception as error:
@@ -196,7 +190,7 @@ class Transactions:
                     f"{self.stuck} transactions have never ended; the process has to be started again"
                 ) from None
             kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
-            if kind is Kind.TAKEN and running.seconds < self._longest:
+            if kind is Kind.TAKEN and running.seconds < self._settings.transaction_timeout:
                 self._strikes.strike()
             if kind is Kind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
@@ -245,15 +239,14 @@ class Transactions:
         producer, self._producer = self._producer, None
         assert producer is not None
 
-        def work() -> Counter[str]:
+        def work() -> None:
             producer.begin()
             refused.extend(producer.send(messages).refused)
             producer.close(1.0)  # the next one makes the broker undo it
             _raise_unless_records(refused)
-            return Counter()
 
         refused: list[Refused] = []
-        self._finish(Running(work, self._deadline), [producer])
+        self._finish(Running(work, self._settings.transaction_deadline), [producer])
         return [one for one in refused if one.error.kind is Kind.RECORD]
 
     def close(self, timeout: float) -> None:
@@ -263,7 +256,7 @@ class Transactions:
             close(lambda: producer.close(timeout), timeout + 1.0)
 
 
-def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
+def _send_all(producer: TransactionalProducer, messages: Sequence[Outgoing]) -> None:
     """Send messages; what is not acknowledged to the last of them is undone.
 
     Raises
@@ -276,7 +269,7 @@ def _send_all(producer: Producer, messages: Sequence[Outgoing]) -> Counter[str]:
     acknowledged, _, refused = producer.send(messages)
     wanted = Counter(message.topic for message in messages)
     if not refused and acknowledged == wanted:
-        return acknowledged
+        return
     _raise_unless_records(refused)
     if refused:
         raise UnpublishableError([one for one in refused if one.error.kind is Kind.RECORD])

@@ -6,20 +6,18 @@ transaction does not hide it; what changes from one look to the next is told in 
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..client import Admin, ClientError, Place, Topic, TopicAdmin
+from ..client import ClientError, Place, Topic, TopicAdmin
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
+from ..log import logger
 from ..settings import ServiceSettings
 from .topics import READ_FROM, Takes, takes_of
-
-logger = logging.getLogger("stream_osr.kafka")
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -70,6 +68,8 @@ class Watch:
         The topic that is read.
     seen
         The latest look that was answered.
+    topic_id
+        Id of the input as it was when it was last accepted.
     """
 
     def __init__(
@@ -78,16 +78,16 @@ class Watch:
         topics: Mapping[str, str],
         figures: Figures,
         rights: Mapping[str, Sequence[str]] | None = None,
-        make: Callable[[ServiceSettings, float], Admin] = TopicAdmin,
+        make: Callable[[ServiceSettings, float], TopicAdmin] = TopicAdmin,
     ) -> None:
         self._settings, self._topics, self._figures, self._make = settings, dict(topics), figures, make
         self._rights = READ_FROM if rights is None else rights
         self.input = next(iter(self._topics.values()))
         self.seen = Seen({}, {}, {})
-        self._input_id = ""
+        self.topic_id = ""
         self._at = 0.0
         self._trouble = ""
-        self._admin: Admin | None = None
+        self._admin: TopicAdmin | None = None
         self._told, self._poked = threading.Event(), threading.Event()
         self._former: set[str] = set()
         self._begun = self._asked = 0.0
@@ -117,7 +117,7 @@ class Watch:
                 raise NoRightError(
                     f"{role}: the user lacks the right to {lacking} topic {name}, which the brokers' ACLs grant"
                 )
-        self._input_id = self.seen.topics[self.input].id
+        self.topic_id = self.seen.topics[self.input].id
 
     def start(self) -> None:
         """Look again and again, until it is closed; another time after that, if it is opened again."""
@@ -136,11 +136,6 @@ class Watch:
             return True
         self._poked.set()
         return False
-
-    @property
-    def topic_id(self) -> str:
-        """Id of the input as it was when it was last accepted."""
-        return self._input_id
 
     @property
     def partitions(self) -> int:
@@ -174,14 +169,14 @@ class Watch:
             The id that the consumer knows, perhaps earlier than the last look.
         """
         for found in (self.seen.topics[self.input].id, client_says):
-            if self._input_id and found and found != self._input_id and found not in self._former:
+            if self.topic_id and found and found != self.topic_id and found not in self._former:
                 return found
         return ""
 
     def accept(self, topic_id: str) -> None:
         """Take this id of the input for the right one from now on."""
-        self._former.add(self._input_id)
-        self._input_id = topic_id
+        self._former.add(self.topic_id)
+        self.topic_id = topic_id
 
     def end(self, number: int) -> int | None:
         """Say where a partition of the input ends; None: not known now."""
@@ -244,7 +239,7 @@ class Watch:
             takes, self._asked = takes_of(self._admin, there, takes), begun
         self.seen, self._begun, self._at = Seen(topics, ends, takes), begun, time.monotonic()
 
-    def _ends(self, admin: Admin, places: list[Place]) -> Mapping[Place, int]:
+    def _ends(self, admin: TopicAdmin, places: list[Place]) -> Mapping[Place, int]:
         try:
             return admin.ends(places)
         except ClientError:  # some of it may not be looked at, or is just being deleted
@@ -276,14 +271,9 @@ class Watch:
                 logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
 
     def _tell_of_partitions(self, role: str, name: str, was: int, now: int) -> None:
-        if name == self.input:
-            logger.warning(
-                "%s: topic %s has %d partitions now, and had %d: the new ones are read from their beginning, each by "
-                "a recognizer that has seen nothing; keys may go to other partitions than before",
-                role,
-                name,
-                now,
-                was,
-            )
-        else:
-            logger.warning("%s: topic %s has %d partitions now, and had %d", role, name, now, was)
+        news = (
+            ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go "
+            "to other partitions than before"
+        )
+        more = news if name == self.input else ""
+        logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, now, was, more)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import reduce
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -101,10 +102,12 @@ class History(NamedTuple):
         """Forget what was before a boundary; one that is none of them changes nothing."""
         if boundary == self.base or boundary not in self.boundaries():
             return self
-        history = History(boundary, fresh=False)
-        for each in self.after(boundary):
-            history = history.to(each)
-        return history
+        return reduce(History.to, self.after(boundary), History(boundary, fresh=False))
+
+    def until(self, boundary: Boundary) -> History:
+        """Forget what is after a boundary."""
+        before = (each for each in self.after(self.base) if each <= boundary)
+        return reduce(History.to, before, History(self.base, self.fresh))
 
 
 class Progress(NamedTuple):

@@ -19,6 +19,9 @@ from .outcome import Outcome
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
 
+PACKAGE = "stream_osr_connectors.kafka"
+"""What this package is called in dead letters: its earlier name, which they have had from the beginning."""
+
 _SPECVERSION = ("ce_specversion", b"1.0")
 _CONTENT = ("content-type", b"application/json")
 _FIELDS = Decision._fields
@@ -32,10 +35,8 @@ class Publisher(NamedTuple):
 
     Attributes
     ----------
-    group, instance
-        Of the worker.
-    input, output, events_topic, dead_letters_topic
-        Topics.
+    settings
+        Name the worker, its group and the topics.
     model
         Fingerprint of the trained model.
     largest
@@ -44,37 +45,18 @@ class Publisher(NamedTuple):
         Names the input in ids, where the topic's own name does not do; empty: it does.
     """
 
-    group: str
-    instance: str
-    input: str
-    output: str
-    events_topic: str
-    dead_letters_topic: str
+    settings: ServiceSettings
     model: str
     largest: int
     name: str = ""
 
-    @classmethod
-    def of(cls, settings: ServiceSettings, model: str, largest: int) -> Publisher:
-        """Make the one of a worker."""
-        return cls(
-            settings.group,
-            settings.instance,
-            settings.input,
-            settings.output,
-            settings.events,
-            settings.dead_letters,
-            model,
-            largest,
-        )
-
     def decisions(self, number: int, decided: Sequence[tuple[Origin, Decision]]) -> list[Outgoing]:
         """Publish decisions of a partition, each under the key, timestamp and headers of its instance."""
         id, source, kind = self._constant(number, DECISION)
-        place = {"schema": DECISION, "topic": self.input, "partition": number, "offset": 0}
+        place = {"schema": DECISION, "topic": self.settings.input, "partition": number, "offset": 0}
         begin = orjson.dumps(place)[: -len(b"0}")]
         model = b"," + orjson.dumps({"model": self.model})[1:-1] + b","
-        encode, output = _with_text_labels, self.output
+        encode, output = _with_text_labels, self.settings.output
         out = []
         for (offset, timestamp, key, passed), decision in decided:
             at = b"%d" % offset
@@ -94,17 +76,23 @@ class Publisher(NamedTuple):
         Each under its subclass (``topic/partition:id``), so that those of one stay in order.
         """
         begin, source, kind = self._constant(number, EVENT)
-        place, timestamp = f"{self.input}/{number}", outcome.timestamp
+        place, timestamp = f"{self.settings.input}/{number}", outcome.timestamp
         out = []
         for n, event in enumerate(outcome.events):
             content = event.as_dict()
             subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
-            value = {"schema": EVENT, "topic": self.input, "partition": number, "subject": subject, **content}
+            value = {
+                "schema": EVENT,
+                "topic": self.settings.input,
+                "partition": number,
+                "subject": subject,
+                **content,
+            }
             key = subject.encode()
             id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
             headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
             encoded = orjson.dumps(value, option=ENCODING)
-            out.append(Outgoing(self.events_topic, number, key, encoded, headers, _timestamp(timestamp)))
+            out.append(Outgoing(self.settings.events, number, key, encoded, headers, _timestamp(timestamp)))
         return out
 
     def dead_letters(self, refused: Sequence[tuple[Received, Refusal]]) -> list[Outgoing]:
@@ -117,16 +105,16 @@ class Publisher(NamedTuple):
         return [self._dead_letter(received, refusal) for received, refusal in refused]
 
     def _dead_letter(self, received: Received, refusal: Refusal) -> Outgoing:
-        error = refusal.error
+        error, kind = refusal.error, type(refusal.error)
         told = {
-            "topic": self.input,
+            "topic": self.settings.input,
             "partition": str(received.partition),
             "offset": str(received.offset),
-            "connector.name": self.group,
-            "task.id": self.instance,
+            "connector.name": self.settings.group,
+            "task.id": self.settings.instance,
             "stage": refusal.stage,
-            "class.name": "stream_osr_connectors.kafka",
-            "exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+            "class.name": PACKAGE,
+            "exception.class.name": f"{kind.__module__.replace('stream_osr_kafka', PACKAGE)}.{kind.__qualname__}",
             "exception.message": _said(error)[:2000],
         }
         ours = [(f"__connect.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in told.items()]
@@ -141,13 +129,13 @@ class Publisher(NamedTuple):
             if size_of(key, value, headers) > self.largest:
                 headers = [*ours, headers[-1]]
         timestamp = _timestamp(received.timestamp)
-        topic, number = self.dead_letters_topic, received.partition
+        topic, number = self.settings.dead_letters, received.partition
         return Outgoing(topic, number, key, value, headers, timestamp, received.offset)
 
     def _constant(self, number: int, kind: str) -> tuple[bytes, tuple[str, bytes], tuple[str, bytes]]:
         """Make what all messages of a kind have of CloudEvents' binary mode: how ids begin, source, type."""
-        source = f"/{self.group}/{self.input}/{number}"
-        id = f"{self.name or self.input}-{number}-"
+        source = f"/{self.settings.group}/{self.settings.input}/{number}"
+        id = f"{self.name or self.settings.input}-{number}-"
         return id.encode(), ("ce_source", source.encode()), ("ce_type", kind.encode())
 
 

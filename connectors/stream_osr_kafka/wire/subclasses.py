@@ -9,14 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 
 from stream_osr import TrainedModel
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
-from stream_osr.engine.summaries import Said, as_sums, describe_statistics, from_sums
-from stream_osr.model.marginal import Statistics, of_nobody
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
+from stream_osr.engine.summaries import Said, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr.showing import shown
 from stream_osr_connectors.values import DecodeError
 
@@ -33,16 +30,12 @@ BYTES_BESIDE = 4096
 MOST = 1 << 53
 """Identities and counts are below this."""
 
-LARGEST_SUM = 1e60
-"""No sum over whitened rows comes near."""
-
 _LOCAL = re.compile(r"(?P<place>[^/]+/[0-9]{1,10}):(?P<id>[0-9]{1,15})")
 
 
 def largest_summary(trained: TrainedModel) -> int:
     """Bytes that a summary has at most."""
-    d = trained.known.prior.n_features
-    return BYTES_BESIDE + BYTES_OF_NUMBER * (d + 1) * (d + 2) // 2
+    return BYTES_BESIDE + BYTES_OF_NUMBER * most_numbers(trained)
 
 
 def name_of(local: Local) -> str:
@@ -70,7 +63,7 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: 
             "run": local.run,
             "model": trained.fingerprint,
             "size": int(said.statistics.size[0]),
-            "sums": as_sums(said.statistics, trained.known.prior),
+            "sums": written_sums(trained, said.statistics),
             "absorbed": said.absorbed,
         }
     return _outgoing(topic, name_of(local), value, SUMMARY, id, source, -1)
@@ -108,11 +101,12 @@ def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedM
         raise DecodeError(f"absorbed is {shown(absorbed)}, not a list of ids")
     ended = tuple(_number(each, "absorbed") for each in absorbed)
     try:
-        statistics = from_sums(_number(parsed.get("size"), "size"), parsed["sums"], trained.known.prior)
+        size = _number(parsed.get("size"), "size")
+        statistics = read_sums(trained, size, parsed["sums"])
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise DecodeError(f"it is no summary: {error}") from None
-    if not _possible(statistics, trained.known.prior):
-        raise DecodeError(f"its sums are not those of {int(statistics.size[0])} rows")
+    if statistics is None:
+        raise DecodeError(f"its sums are not those of {size} rows")
     return Summary(local._replace(run=run), statistics, ended)
 
 
@@ -248,23 +242,6 @@ def _number(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value < MOST:
         raise DecodeError(f"{name} is {shown(value)}, not a whole number from 0 to {MOST - 1}")
     return value
-
-
-def _possible(statistics: Statistics, prior: Prior) -> bool:
-    """Say whether statistics may be those of rows; of others nothing can be computed."""
-    size, matrix = int(statistics.size[0]), statistics.matrix[0]
-    if np.abs(matrix).max() > LARGEST_SUM:
-        return False
-    if prior.covariance == DIAGONAL:
-        sums, squares = matrix - of_nobody(prior)
-        return bool((squares >= sums**2 / size * (1 - 1e-9) - 1e-6).all())
-    if prior.covariance == FULL:
-        try:
-            np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            return False
-        return bool(abs(matrix[-1, -1] - prior.beta - size) < 0.5)
-    return True
 
 
 def _outgoing(

@@ -1,4 +1,4 @@
-"""Gibbs seating in the Chinese restaurant franchise: equations (10) and (11) of the paper.
+"""Gibbs seating in the Chinese restaurant franchise: equation (10) of the paper.
 
 One visit takes a guest from its table, weighs every dish on the menu and a new one, and seats it again. The
 dish is drawn first, from the seats and tables of that dish added up, then the table within the dish: the same
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, clear, log_block_predictive, log_predictive, log_predictive_without
+from stream_osr.model.dishes import Dishes, clear, log_predictive, log_predictive_without
 from stream_osr.model.elementwise import exp_each, largest, total_of
 from stream_osr.model.franchise import (
     ANYONE,
@@ -24,21 +24,16 @@ from stream_osr.model.franchise import (
     join,
     leave,
     menu_weight,
-    serve,
 )
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel
 from stream_osr.model.moves.likelihood import (
     Likelihood,
     add,
-    log_block_predictive_above,
     log_density_without,
     remove,
     restate,
 )
-from stream_osr.model.prior import DIAGONAL, FULL, Prior
-
-HOPELESS = 32.0
-"""Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
+from stream_osr.model.prior import Prior
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
@@ -109,42 +104,27 @@ def weigh_remembered(
     likelihood: Likelihood,
 ) -> float:
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
-    total = _weigh_remembered(i, group, own, rows, log_frozen.shape[0], franchise, dishes, prior, weights, likelihood)
-    if not LEAST < total < 1.0 / LEAST:
-        restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
-        total = _weigh_remembered(
-            i, group, own, rows, log_frozen.shape[0], franchise, dishes, prior, weights, likelihood
-        )
-    return total
-
-
-@borrowing_kernel
-def _weigh_remembered(
-    i: int,
-    group: int,
-    own: int,
-    rows: np.ndarray,
-    frozen: int,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    weights: np.ndarray,
-    likelihood: Likelihood,
-) -> float:
-    last = franchise.extent[0]
+    frozen, last = log_frozen.shape[0], franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     density, gamma = likelihood.density[i], franchise.gamma[0]
     share = franchise.alpha[group] / (franchise.total[0] + gamma)
-    for k in range(last):
-        weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
-    if own != CLOSED:
-        weights[own] = 0.0
-        tables = menu_weight(franchise, own)
-        if tables > 0.0:
-            log_own = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
-            weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)
-    weights[last] = likelihood.fresh[i] * share * gamma
-    return float(total_of(weights[:last]) + weights[last])
+    total = 0.0
+    for restated in range(2):
+        if restated:
+            restate(likelihood, i, own, log_frozen, log_new, rows, franchise, dishes, prior)
+        for k in range(last):
+            weights[k] = density[k] * (seated[k] + share * max(menu[k], held[k]))
+        if own != CLOSED:
+            weights[own] = 0.0
+            tables = menu_weight(franchise, own)
+            if tables > 0.0:
+                log_own = log_density_without(likelihood, i, own - frozen, rows, dishes, prior)
+                weights[own] = np.exp(log_own - likelihood.reference[i]) * (seated[own] + share * tables)
+        weights[last] = likelihood.fresh[i] * share * gamma
+        total = float(total_of(weights[:last]) + weights[last])
+        if LEAST < total < 1.0 / LEAST:
+            break
+    return total
 
 
 @borrowing_kernel
@@ -266,255 +246,3 @@ def visit(
     guests.table[i] = table
     join(franchise, table, group, dish, guests.weight[i])
     return total
-
-
-@borrowing_kernel
-def weigh_block(
-    old: int,
-    members: np.ndarray,
-    block: np.ndarray,
-    group: int,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    empty: Dishes,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
-    """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
-
-    Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
-    been computed is left out: a hundred of them together have less than 1e-11 of the probability.
-    """
-    frozen, last = log_frozen.shape[1], franchise.extent[0]
-    menu, held, owner = franchise.menu, franchise.held, franchise.owner
-    if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
-        log_fresh = log_block_predictive(dishes, old - frozen, block, True, prior)
-    else:
-        log_fresh = log_block_predictive(empty, 0, block, False, prior)
-    weights[last] = np.log(franchise.gamma[0]) + log_fresh
-    best = weights[last]
-    for step in range(2):  # its own dish and the frozen ones first: most others do not come near them
-        for k in range(last):
-            if (step == 0) != (k == old or k < frozen):
-                continue
-            tables = max(menu[k], held[k])
-            weights[k] = -np.inf
-            if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
-                continue
-            if k < frozen:
-                weights[k] = np.log(tables)
-                for i in members:
-                    weights[k] += log_frozen[i, k]
-            elif likelihood is None or prior.covariance != FULL or k == old:
-                weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
-            else:
-                floor = best - HOPELESS - np.log(tables)
-                weights[k] = np.log(tables) + log_block_predictive_above(
-                    floor, likelihood, k - frozen, members, block, dishes, prior
-                )
-            best = max(best, weights[k])
-
-
-@kernel
-def redish(
-    rng: np.random.Generator,
-    table: int,
-    members: np.ndarray,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
-    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests."""
-    block, empty = guests.rows[members], empty_dish(prior)
-    _redish(
-        rng,
-        table,
-        members,
-        block,
-        guests,
-        log_frozen,
-        franchise,
-        dishes,
-        prior,
-        exclusive,
-        empty,
-        weights,
-        likelihood,
-    )
-
-
-@borrowing_kernel
-def _redish(
-    rng: np.random.Generator,
-    table: int,
-    members: np.ndarray,
-    block: np.ndarray,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    empty: Dishes,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
-    frozen = log_frozen.shape[1]
-    last = franchise.extent[0]
-    group = franchise.table_group[table]
-    old = franchise.table_dish[table]
-    mass = franchise.table_mass[table]
-    serve(franchise, old, -1.0)
-    alone = menu_weight(franchise, old) == 0.0
-    weigh_block(old, members, block, group, log_frozen, franchise, dishes, prior, empty, weights, likelihood)
-    peak = largest(weights[: last + 1])
-    for k in range(last + 1):
-        weights[k] = np.exp(weights[k] - peak)
-    dish = draw(rng, weights[: last + 1], total_of(weights[: last + 1]))
-    nobody_else = old >= frozen and dishes.size[old - frozen] == len(members)
-    if dish == old or (dish == last and nobody_else):
-        serve(franchise, old, 1.0)
-        return
-    if dish == last:
-        dish = free_dish(franchise, frozen)
-        if dish == CLOSED:
-            return
-        franchise.owner[dish] = group if exclusive else ANYONE
-    if old >= frozen:
-        if alone:
-            clear(dishes, old - frozen, prior)
-        else:
-            for i in members:
-                remove(dishes, old - frozen, i, guests.rows, prior, likelihood)
-    if dish >= frozen:
-        for i in members:
-            add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
-    franchise.seated[group, old] = 0.0 if franchise.menu[old] == 0.0 else franchise.seated[group, old] - mass
-    franchise.seated[group, dish] += mass
-    franchise.table_dish[table] = dish
-    serve(franchise, dish, 1.0)
-
-
-@kernel
-def empty_dish(prior: Prior) -> Dishes:
-    """Make a single slot that holds the prior."""
-    d = prior.n_features
-    a, b = d + 1, d + 1
-    if prior.covariance != FULL:
-        a, b = (2 if prior.covariance == DIAGONAL else 1), d
-    out = Dishes(
-        np.zeros(1, np.int64),
-        np.zeros((1, a, b)),
-        np.zeros((1, a, b)),
-        np.zeros(1),
-        np.zeros((1, 2)),
-        np.zeros(1, np.int64),
-    )
-    clear(out, 0, prior)
-    return out
-
-
-@kernel
-def redish_tables(
-    rng: np.random.Generator,
-    first: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
-    """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
-
-    A table of one is left out: a visit to its guest has just done the same.
-    """
-    n = guests.table.shape[0]
-    by_table, start = guests_by_table(guests, franchise)
-    _redish_tables(
-        rng,
-        first,
-        by_table,
-        start,
-        np.empty((n, guests.rows.shape[1])),
-        empty_dish(prior),
-        guests,
-        log_frozen,
-        franchise,
-        dishes,
-        prior,
-        exclusive,
-        weights,
-        likelihood,
-    )
-
-
-@kernel
-def guests_by_table(guests: Guests, franchise: Franchise) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the guests, those of table t from ``start[t]`` to ``start[t + 1] - 1``, and ``start``."""
-    n, tables = guests.table.shape[0], franchise.extent[1]
-    start = np.zeros(tables + 1, np.int64)
-    for i in range(n):
-        start[guests.table[i] + 1] += 1
-    for t in range(tables):
-        start[t + 1] += start[t]
-    ends = start.copy()
-    by_table = np.empty(n, np.int64)
-    for i in range(n):
-        t = guests.table[i]
-        by_table[ends[t]] = i
-        ends[t] += 1
-    return by_table, start
-
-
-@borrowing_kernel
-def _redish_tables(
-    rng: np.random.Generator,
-    first: int,
-    by_table: np.ndarray,
-    start: np.ndarray,
-    room: np.ndarray,
-    empty: Dishes,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
-    for t in range(start.shape[0] - 1):
-        members = by_table[start[t] : start[t + 1]]
-        size = members.shape[0]
-        if size < 2 or members[size - 1] < first or franchise.table_residual[t] != 0.0:
-            continue
-        for position in range(size):
-            for a in range(room.shape[1]):
-                room[position, a] = guests.rows[members[position], a]
-        _redish(
-            rng,
-            t,
-            members,
-            room[:size],
-            guests,
-            log_frozen,
-            franchise,
-            dishes,
-            prior,
-            exclusive,
-            empty,
-            weights,
-            likelihood,
-        )
-        if franchise.overflow[0]:
-            return

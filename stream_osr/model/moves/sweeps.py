@@ -7,6 +7,7 @@ import numpy as np
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.franchise import Franchise, Guests
 from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.moves.company import make_company
 from stream_osr.model.moves.concentration import (
     ALPHA_RATE,
     ALPHA_SHAPE,
@@ -18,8 +19,9 @@ from stream_osr.model.moves.concentration import (
     resample_gamma,
 )
 from stream_osr.model.moves.likelihood import Likelihood, remember
-from stream_osr.model.moves.seating import redish_tables, visit
-from stream_osr.model.moves.splitting import make_company, split_or_merge
+from stream_osr.model.moves.redishing import redish_tables
+from stream_osr.model.moves.seating import visit
+from stream_osr.model.moves.splitting import split_or_merge
 from stream_osr.model.prior import Prior
 
 

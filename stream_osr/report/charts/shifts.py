@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from stream_osr.report.charts.style import INK, NEW, Spec, data, finish
+from stream_osr.report.charts.style import INK, NEW, Spec, data, finish, tips
 from stream_osr.report.emerged import Shift
 
 SHIFTS = 8
@@ -45,8 +45,7 @@ def shifts(all_shifts: Sequence[Shift]) -> Spec:
         y=y,
         tooltip=[
             alt.Tooltip("feature:N"),
-            alt.Tooltip("shift:Q", title="shift, sd", format="+.2f"),
-            alt.Tooltip("mean:N", title="mean, its own units"),
+            *tips({"shift:Q": "shift, sd", "mean:N": "mean, its own units"}, shift="+.2f"),
         ],
     )
     bars = base.mark_bar(color=NEW, height=11, aria=False)

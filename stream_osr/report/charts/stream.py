@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from stream_osr.report.charts.style import INK, KINDS, NEW, Spec, Values, data, finish
+from stream_osr.report.charts.style import INK, KINDS, NEW, Spec, Values, data, finish, tips
 from stream_osr.report.timeline import Timeline
 
 MARGIN = 92
@@ -42,12 +42,7 @@ def arrivals(timeline: Timeline) -> Spec:
             y=y,
             color=alt.Color("kind:N", scale=KINDS),
             opacity=alt.Opacity("n:Q", scale=alt.Scale(type="sqrt", domainMin=0, range=[0.12, 1])),
-            tooltip=[
-                alt.Tooltip("row:N", title="row"),
-                alt.Tooltip("n:Q", title="arrivals", format=",d"),
-                alt.Tooltip("from:Q", title="from", format=",d"),
-                alt.Tooltip("to:Q", title="to before", format=",d"),
-            ],
+            tooltip=tips({"row:N": "row", "n:Q": "arrivals", "from:Q": "from", "to:Q": "to before"}),
         )
     )
     events = [
@@ -64,12 +59,7 @@ def arrivals(timeline: Timeline) -> Spec:
             y=y,
             shape=alt.Shape("what:N", scale=shapes),
             size=alt.condition("datum.what == 'announced'", alt.value(95), alt.value(45)),
-            tooltip=[
-                alt.Tooltip("row:N", title="subclass"),
-                alt.Tooltip("what:N", title="event"),
-                alt.Tooltip("seq:Q", title="told at", format=",d"),
-                alt.Tooltip("size:N", title="instances"),
-            ],
+            tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "told at", "size:N": "instances"}),
         )
     )
     described = f"Arrivals in {len(order)} rows along the stream, with {len(events)} events"
@@ -118,10 +108,7 @@ def unknown_share(timeline: Timeline) -> Spec:
     drops = (
         alt.Chart(data([{"seq": seq} for seq in timeline.drops]), name="drops")
         .mark_rule(color=INK, strokeWidth=1.5, strokeDash=[6, 3], aria=False)
-        .encode(
-            x=_along(timeline, "seq"),
-            tooltip=[alt.Tooltip("seq:Q", title="recall below the promise, told at", format=",d")],
-        )
+        .encode(x=_along(timeline, "seq"), tooltip=tips({"seq:Q": "recall below the promise, told at"}))
     )
     return finish(alt.layer(chart, drops), f"{described}, and where the recall of the known classes dropped", 110)
 

@@ -6,6 +6,7 @@ Colours are CSS variables of the page, so that the drawings follow it from light
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import altair as alt
@@ -36,3 +37,9 @@ def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str,
 def data(values: Values) -> alt.InlineData:
     """Put values into the specification itself."""
     return alt.InlineData(values=values)
+
+
+def tips(titles: Mapping[str, str], **formats: str) -> list[alt.Tooltip]:
+    """Say what stands under the pointer: fields and their titles; numbers by a format, or else as counts."""
+    numbers = {field: formats.get(field[:-2], ",d") for field in titles if field.endswith(":Q")}
+    return [alt.Tooltip(field, title=its, format=numbers.get(field, alt.Undefined)) for field, its in titles.items()]

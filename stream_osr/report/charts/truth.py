@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.evaluation.calibration import ReliabilityCurve
-from stream_osr.report.charts.style import KINDS, NEW, SOFT, Spec, Values, data, finish
+from stream_osr.report.charts.style import KINDS, NEW, SOFT, Spec, Values, data, finish, tips
 
 
 def calibration(curve: ReliabilityCurve) -> Spec:
@@ -27,11 +27,7 @@ def calibration(curve: ReliabilityCurve) -> Spec:
     base = alt.Chart(data(values)).encode(x=x, y=y)
     line = base.mark_line(color=NEW, strokeWidth=1.5, aria=False)
     points = base.mark_circle(color=NEW, opacity=0.9, size=60, aria=False).encode(
-        tooltip=[
-            alt.Tooltip("p:Q", title="predicted", format=".1%"),
-            alt.Tooltip("observed:Q", title="was unknown", format=".1%"),
-            alt.Tooltip("n:Q", title="instances", format=",d"),
-        ]
+        tooltip=tips({"p:Q": "predicted", "observed:Q": "was unknown", "n:Q": "instances"}, p=".1%", observed=".1%")
     )
     return finish(alt.layer(ideal, line, points), "Observed share of unknown against the predicted one", 300)
 
@@ -62,12 +58,9 @@ def spread(p_unknown: NDArray[np.float64], truly_unknown: NDArray[np.bool_]) -> 
             ),
             y2=alt.Y2Datum(0),
             color=alt.Color("kind:N", scale=KINDS),
-            tooltip=[
-                alt.Tooltip("kind:N", title="truly"),
-                alt.Tooltip("n:Q", title="instances", format=",d"),
-                alt.Tooltip("low:Q", title="from", format=".0%"),
-                alt.Tooltip("high:Q", title="to", format=".0%"),
-            ],
+            tooltip=tips(
+                {"kind:N": "truly", "n:Q": "instances", "low:Q": "from", "high:Q": "to"}, low=".0%", high=".0%"
+            ),
         )
     )
     return finish(chart, "Predicted probability of unknown, for known and for unknown classes", 300)

@@ -12,7 +12,7 @@ import pytest
 
 from stream_osr_kafka import Service, load_settings
 from stream_osr_kafka.client.producer import TransactionalProducer
-from stream_osr_kafka.client.seam import Offset, Place, Producer
+from stream_osr_kafka.client.seam import Offset, Place
 from stream_osr_kafka.settings import ServiceSettings
 from tests.kafka.brokers import Broker
 from tests.kafka.faults.auditing import audit
@@ -49,7 +49,7 @@ class Outages:
         self.broker.start()
         self.back.set()
 
-    def producer(self, settings: ServiceSettings, stage: str) -> Producer:
+    def producer(self, settings: ServiceSettings, stage: str) -> TransactionalProducer:
         """The service's own producer, watched."""
         outages = self
 

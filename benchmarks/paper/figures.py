@@ -1,0 +1,310 @@
+"""Figures of the results: openness, batch size, epsilon, reliability. Drawn from the results file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.paper.cells import LEVELS, SETTINGS, Cell
+from benchmarks.paper.methods import COCLUSTER, OURS, kind_of
+from benchmarks.paper.results import Record
+from benchmarks.paper.tables import Row, row_of
+
+INK = "#1a1a1a"
+OURS_COLOUR = "#d55e00"
+OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#6a51a3", "#7f7f7f")
+"""Okabe and Ito's palette, which the colour-blind can tell apart; its yellow darkened to be read on white."""
+DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)))
+MARKERS = "osD^vPX<>*hd"
+
+STYLE = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10.0,
+    "axes.edgecolor": "#666666",
+    "axes.labelcolor": INK,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "xtick.color": "#444444",
+    "ytick.color": "#444444",
+}
+
+
+def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
+    """Draw every figure that the records have something for; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = [r for r in records if r["options"]["epsilon"] is None and not r["options"]["decision_delay"]]
+    drawn: list[tuple[str, Figure | None]] = []
+    with mpl.rc_context(STYLE):
+        for name in SETTINGS:
+            of_set = [record for record in plain if record["dataset"] == name]
+            drawn.append((f"openness_{name}", openness_figure(name, of_set)))
+            drawn.append((f"batch_size_{name}", batch_size_figure(name, of_set)))
+        drawn.append(("epsilon", epsilon_figure([r for r in records if not r["options"]["decision_delay"]])))
+        drawn.append(("reliability", reliability_figure(plain)))
+        paths = []
+        for stem, figure in drawn:
+            if figure is not None:
+                paths.append(folder / f"{stem}.png")
+                figure.savefig(paths[-1], dpi=150)
+    return paths
+
+
+def openness_figure(name: str, records: Sequence[Record]) -> Figure | None:
+    """Draw micro-F against openness, a line a method (the paper's figures 4 to 8)."""
+    lines: dict[Row, dict[float, list[float]]] = {}
+    for record in records:
+        cell = Cell.from_record(record)
+        if cell.method != OURS or cell.batch_size in (64, "full"):
+            lines.setdefault(row_of(cell), {}).setdefault(100 * cell.openness, []).append(record["micro_f"])
+    lines = {row: points for row, points in lines.items() if len(points) > 1}
+    if not lines:
+        return None
+    rows = sorted(lines, key=lambda row: row.order)
+    ends = {row: float(np.mean(lines[row][max(lines[row])])) for row in rows}
+    figure, axes = _canvas(7.2, 4.6)
+    span = max(x for points in lines.values() for x in points)
+    others = [row for row in rows if row.method != OURS]
+    for row in reversed(rows):  # ours on top
+        x = np.array(sorted(lines[row]))
+        offset = 0.0 if row.method == OURS else 0.004 * span * (others.index(row) - len(others) / 2)
+        mean, deviation = _mean_and_deviation([lines[row][value] for value in x])
+        axes.errorbar(x + offset, mean, deviation, capsize=2, elinewidth=0.8, **_look(row, others))
+    axes.set(xlabel="openness, %", ylabel="micro-F", title=f"{name}: micro-F against openness")
+    levels = {x for points in lines.values() for x in points}
+    axes.set_xticks(sorted(levels), [f"{x:.1f}" for x in sorted(levels)])
+    axes.set_xlim(-0.03 * span, 1.03 * span)
+    low = min(float(np.mean(v)) for points in lines.values() for v in points.values())
+    axes.set_ylim(max(0.0, min(0.9, low - 0.06)), 1.008)
+    _label_ends(axes, [(ends[row], str(row), _look(row, others)["color"], row.method == OURS) for row in rows])
+    _note_seeds(figure, [len(v) for points in lines.values() for v in points.values()])
+    return figure
+
+
+def batch_size_figure(name: str, records: Sequence[Record]) -> Figure | None:
+    """Draw micro-F of our method against batch size, boxes and means (the paper's figures 9 to 13).
+
+    At medium openness, as in the paper; at the highest for a data set that has no medium one.
+    """
+    levels = SETTINGS[name].n_unknown
+    n_unknown = levels.get("medium", levels["high"])
+    found: dict[Any, list[float]] = {}
+    for record in records:
+        if record["method"] == OURS and record["n_unknown"] == n_unknown:
+            found.setdefault(record["batch_size"], []).append(record["micro_f"])
+    if len(found) < 2:
+        return None
+    sizes = sorted(found, key=lambda size: float("inf") if size == "full" else size)
+    values = [found[size] for size in sizes]
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    boxes, bars = figure.subplots(1, 2, sharey=True)
+    places = np.arange(1, len(sizes) + 1)
+    drawn = boxes.boxplot(
+        values, positions=places, widths=0.5, patch_artist=True, showfliers=False, medianprops={"color": OURS_COLOUR}
+    )
+    for box in drawn["boxes"]:
+        box.set(facecolor="#fbe6d9", edgecolor="#666666")
+    for place, of_size in zip(places, values, strict=True):
+        boxes.plot(np.full(len(of_size), place), of_size, "o", ms=3, color=INK, alpha=0.5)
+    mean, deviation = _mean_and_deviation(values)
+    bars.errorbar(places, mean, deviation, marker="o", ms=5, lw=1.8, elinewidth=1.0, capsize=4, color=OURS_COLOUR)
+    for place, value, top in zip(places, mean, mean + deviation, strict=True):
+        label = f"{value:.3f}".removeprefix("0")
+        bars.annotate(label, (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8, color=INK)
+    for axes, title in ((boxes, f"(a) {name}: each seed"), (bars, "(b) mean and standard deviation")):
+        axes.set(xlabel="instances decided together", title=title)
+        axes.set_xticks(places, [str(size) for size in sizes])
+        axes.set_xlim(0.4, len(sizes) + 0.6)
+        axes.margins(y=0.1)
+        axes.grid(visible=False, axis="x")
+    boxes.set_ylabel("micro-F")
+    _note_seeds(figure, [len(v) for v in values], f"{n_unknown} unknown classes")
+    return figure
+
+
+def epsilon_figure(records: Sequence[Record]) -> Figure | None:
+    """Draw micro-F of our method against epsilon, closed and at medium openness (the paper's figure 14)."""
+    found: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for record in records:
+        cell = Cell.from_record(record)
+        if cell.method == OURS and cell.batch_size == 64 and cell.epsilon is not None:
+            of = found.setdefault((cell.dataset, cell.level), {})
+            of.setdefault(cell.epsilon, []).append(record["micro_f"])
+    found = {key: points for key, points in found.items() if len(points) > 1 and key[1] in ("closed", "medium")}
+    if not found:
+        return None
+    epsilons = sorted({epsilon for points in found.values() for epsilon in points})
+    figure = Figure(figsize=(9.4, 3.8), layout="constrained")
+    panels = figure.subplots(1, 2, sharey=True)
+    labels: list[list[tuple[float, str, str, bool]]] = [[], []]
+    for panel, of_panel, level, title in (
+        (panels[0], labels[0], "closed", "(a) closed set"),
+        (panels[1], labels[1], "medium", "(b) open set, medium openness"),
+    ):
+        names = [name for name in SETTINGS if (name, level) in found]
+        for name in names:
+            points = found[name, level]
+            look = {"color": OTHERS[names.index(name) % len(OTHERS)], "marker": MARKERS[names.index(name)]}
+            of_set = [epsilon for epsilon in epsilons if epsilon in points]
+            mean, deviation = _mean_and_deviation([points[epsilon] for epsilon in of_set])
+            places = np.array([epsilons.index(epsilon) for epsilon in of_set]) + 0.05 * (
+                names.index(name) - len(names) / 2
+            )
+            panel.errorbar(places, mean, deviation, capsize=2, elinewidth=0.8, ms=4.5, lw=1.5, **look)
+            of_panel.append((float(mean[-1]), name, look["color"], False))
+        panel.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+        panel.set(xlabel="epsilon", title=title, xlim=(-0.4, len(epsilons) - 0.6))
+        panel.grid(visible=False, axis="x")
+    for panel, of_panel in zip(panels, labels, strict=True):  # once the limits they share are known
+        _label_ends(panel, of_panel)
+    panels[0].set_ylabel("micro-F")
+    _note_seeds(figure, [len(v) for points in found.values() for v in points.values()], "batches of 64")
+    return figure
+
+
+def reliability_figure(records: Sequence[Record]) -> Figure | None:
+    """Draw predicted probability of being unknown against observed share, a panel a data set, batches of 64."""
+    found: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        cell = Cell.from_record(record)
+        if "reliability" in record and cell.batch_size == 64 and cell.n_unknown:
+            found.setdefault(cell.dataset, {}).setdefault(cell.level, []).append(record)
+    if not found:
+        return None
+    names = [name for name in SETTINGS if name in found]
+    wide = min(4, len(names))
+    tall = -(-len(names) // wide)
+    figure = Figure(figsize=(2.35 * wide + 0.4, 2.75 * tall + 0.3), layout="constrained")
+    grid = figure.subplots(tall, wide, sharex=True, sharey=True, squeeze=False)
+    for axes in grid.flat[len(names) :]:
+        axes.set_visible(False)
+    colours = {"medium": OTHERS[0], "high": OURS_COLOUR}
+    for axes, name in zip(grid.flat, names, strict=False):
+        axes.plot([0, 1], [0, 1], color="#999999", lw=0.8, ls=(0, (4, 3)), zorder=1)
+        lines = [level for level in LEVELS if level in found[name]]
+        for number, level in enumerate(reversed(lines)):
+            of_level = found[name][level]
+            predicted, observed = _pooled([record["reliability"] for record in of_level])
+            look = {"color": colours[level], "marker": {"medium": "s", "high": "o"}[level]}
+            axes.plot(predicted, observed, lw=1.2, ms=3.8, **look)
+            error = np.mean([record["ece"] for record in of_level])
+            text = f"{level} openness: ECE {error:.3f}".replace(" 0.", " .")
+            axes.text(0.98, 0.04 + 0.09 * number, text, transform=axes.transAxes, ha="right", fontsize=7.5,
+                      color=look["color"])  # fmt: skip
+        axes.set(title=name, xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+        axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+        axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"])
+        axes.tick_params(labelbottom=True)
+    figure.supxlabel("predicted probability of being unknown", fontsize=9)
+    figure.supylabel("share that is unknown", fontsize=9)
+    return figure
+
+
+def _pooled(curves: Sequence[dict[str, list[float]]], n_bins: int = 15) -> tuple[np.ndarray, np.ndarray]:
+    """Gather the bins of several seeds into bins of about equal mass again."""
+    size, predicted, observed = (
+        np.concatenate([np.asarray(curve[part], float) for curve in curves])
+        for part in ("size", "predicted", "observed")
+    )
+    order = np.argsort(predicted, kind="stable")
+    size, predicted, observed = size[order], predicted[order], observed[order]
+    place = ((np.cumsum(size) - size / 2) / size.sum() * n_bins).astype(int)
+    mass = np.bincount(place, size)
+    there = mass > 0
+    return (
+        np.bincount(place, size * predicted)[there] / mass[there],
+        np.bincount(place, size * observed)[there] / mass[there],
+    )
+
+
+def _look(row: Row, others: Sequence[Row]) -> dict[str, Any]:
+    """Choose colour, dash and marker of a method: ours thick and in a colour of its own."""
+    if row.method == OURS:
+        full = row.batch_size == "full"
+        return {
+            "color": OURS_COLOUR,
+            "ls": DASHES[1] if full else DASHES[0],
+            "lw": 2.6,
+            "marker": "o",
+            "ms": 6,
+            "mfc": "white" if full else OURS_COLOUR,
+            "zorder": 10,
+        }
+    at = others.index(row)
+    colour = INK if row.method in COCLUSTER else OTHERS[at % len(OTHERS)]
+    return {
+        "color": colour,
+        "ls": DASHES[(at // len(OTHERS)) % len(DASHES)] if kind_of(row.method) == "comparator" else DASHES[2],
+        "lw": 1.1,
+        "marker": MARKERS[1 + at % (len(MARKERS) - 1)],
+        "ms": 4,
+        "zorder": 3,
+    }
+
+
+def _label_ends(axes: Axes, labels: Iterable[tuple[float, str, str, bool]]) -> None:
+    """Name the lines at their right ends, apart enough to be read, each with a hair to its line."""
+    ordered = sorted(labels, key=lambda label: label[0])
+    if not ordered:
+        return
+    low, high = axes.get_ylim()
+    gap = 0.047 * (high - low) * 4.6 / axes.figure.get_figheight()
+    wanted = np.array([y for y, *_ in ordered])
+    places = _apart(wanted, gap, low, high)
+    right = axes.get_xlim()[1]
+    span = right - axes.get_xlim()[0]
+    for (y, text, colour, ours), place in zip(ordered, places, strict=True):
+        axes.annotate(
+            text,
+            xy=(right - 0.02 * span, y),
+            xytext=(right + 0.045 * span, place),
+            va="center",
+            fontsize=8.5,
+            fontweight="bold" if ours else "normal",
+            color=colour,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 0,
+                        "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def _apart(wanted: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
+    """Move sorted places as little as possible so that neighbours are a gap apart (pool adjacent violators)."""
+    shifted = wanted - gap * np.arange(len(wanted))
+    groups: list[list[float]] = []
+    for value in shifted:
+        groups.append([value])
+        while len(groups) > 1 and np.mean(groups[-2]) >= np.mean(groups[-1]):
+            last = groups.pop()
+            groups[-1].extend(last)
+    flat = np.concatenate([np.full(len(group), np.mean(group)) for group in groups])
+    return np.clip(flat, low, high - gap * (len(wanted) - 1)) + gap * np.arange(len(wanted))
+
+
+def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _mean_and_deviation(values: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
+    deviations = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for v in values]
+    return np.array([np.mean(v) for v in values]), np.array(deviations)
+
+
+def _note_seeds(figure: Figure, counts: Sequence[int], more: str = "") -> None:
+    n = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    text = f"{n} seed{'s' if max(counts) > 1 else ''}; bars: standard deviation" + (f"; {more}" if more else "")
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        strip = 0.16 / figure.get_figheight()  # kept free at the bottom
+        engine.set(rect=(0, strip, 1, 1 - strip))
+    figure.text(0.995, 0.005, text, ha="right", va="bottom", fontsize=7, color="#777777")

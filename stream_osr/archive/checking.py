@@ -1,0 +1,93 @@
+"""Every record is checked, parts before the whole: its fields by their rules, then beside each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_osr.archive import model_checks, stream_checks
+from stream_osr.archive.form import Form, Refused, form_of
+from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
+from stream_osr.archive.rules import Rule, Scope
+from stream_osr.errors import PersistenceError
+from stream_osr.showing import printable
+
+CHECKS = {**model_checks.CHECKS, **stream_checks.CHECKS}
+REMEDY = "save it again, or go back to an earlier copy"
+
+
+def check_records(value: Any, version: int = VERSION) -> None:
+    """Check every record in a value, as deep as it lies, and fill in the fields that format ``version`` had not.
+
+    Of the first format that is read every field with a default may be missing: its archives were not always the same.
+
+    Raises
+    ------
+    Refused
+        Naming record and field.
+    """
+    if isinstance(value, Form):
+        if value.sizes is None:
+            _check_record(value, version)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            check_records(each, version)
+    elif isinstance(value, dict):
+        for each in (*value, *value.values()):
+            check_records(each, version)
+
+
+def _check_record(form: Form, version: int) -> None:
+    entry = RECORDS.get(form.name)
+    if entry is None:
+        raise Refused(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
+    strange = [printable(str(name), 60) for name in form.values if name not in entry.rules]
+    if strange:
+        raise Refused(f"{form.name}.{strange[0]}", "unknown", "a field that this release knows")
+    check_records(tuple(form.values.values()), version)
+    values, scope = {}, Scope()
+    for name, rule in entry.rules.items():
+        if name in form.values:
+            value = form.values[name]
+        elif name in entry.defaults and (version == FIRST or version < entry.since[name]):
+            check_records(value := form_of(entry.defaults[name], BY_TYPE, {}))
+        else:
+            raise Refused(f"{form.name}.{name}", "missing", "a value")
+        rule(value, f"{form.name}.{name}", scope)
+        values[name] = value
+    form.values = values
+    unsaid = [letter for letter in entry.letters if letter not in scope]
+    if unsaid:
+        raise Refused(form.name, f"empty: nothing says how many {unsaid[0]} there are", "a field that does")
+    form.sizes = tuple(scope[letter][0] for letter in entry.letters)
+    if form.name in CHECKS:
+        CHECKS[form.name](form)
+
+
+def check_content(value: Any, rule: Rule, what: str) -> None:
+    """Check a value in memory that an archive has held, its records included.
+
+    Parameters
+    ----------
+    value
+        The value.
+    rule
+        Of the whole.
+    what
+        What it is, for the message.
+
+    Raises
+    ------
+    PersistenceError
+        Naming the field.
+    """
+    form = form_of(value, BY_TYPE, {})
+    try:
+        check_records(form)
+        rule(form, "", {})
+    except Refused as refused:
+        raise PersistenceError(f"{what} cannot be used: {told(refused)}") from None
+
+
+def told(refused: Refused) -> str:
+    """Say what was refused, and what to do."""
+    return f"{printable(str(refused))}; {REMEDY}"

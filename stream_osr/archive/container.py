@@ -1,0 +1,96 @@
+"""The file of an archive: numpy's ``.npz``, nothing compressed, nothing allocated beyond its size."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from stream_osr.archive.form import Refused
+
+MANIFEST = "manifest"
+DEEPEST = 100
+"""Levels of a manifest; ours have some twenty."""
+
+
+class Archive(NamedTuple):
+    """What is in a file: the manifest, and arrays by their names. The file is read no more."""
+
+    manifest: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+
+
+def open_archive(path: Path) -> Archive:
+    """Read the manifest of a file, and the arrays that it refers to.
+
+    Raises
+    ------
+    Refused, ValueError, OSError, zipfile.BadZipFile
+        And whatever else a damaged file may lead to.
+    """
+    with path.open("rb") as file, zipfile.ZipFile(file) as packed:
+        entries = packed.infolist()
+        unpacked = sum(entry.file_size for entry in entries)
+        if unpacked > (size := os.fstat(file.fileno()).st_size):
+            raise ValueError(f"{size} bytes would unpack to {unpacked}")
+        names = {entry.filename: entry for entry in entries}
+        if len(names) < len(entries):
+            raise ValueError("two entries have the same name")
+        try:
+            text = _read(packed, names, MANIFEST)
+        except Refused as refused:  # whatever it is, it is none of ours
+            raise ValueError(str(refused)) from None
+        if text.dtype.kind != "U" or text.shape:
+            raise ValueError("the manifest is no text")
+        manifest = json.loads(str(text))
+        if not isinstance(manifest, dict):
+            raise ValueError("the manifest is no mapping")
+        wanted: set[str] = set()
+        _find_arrays(manifest, wanted, 0)
+        return Archive(manifest, {name: _read(packed, names, name) for name in sorted(wanted)})
+
+
+def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
+    if depth > DEEPEST:
+        raise Refused("the manifest", f"more than {DEEPEST} levels deep", "a manifest of ours")
+    if isinstance(tree, dict):
+        if isinstance(name := tree.get("array"), str):
+            wanted.add(name)
+        for each in tree.values():
+            _find_arrays(each, wanted, depth + 1)
+    elif isinstance(tree, list):
+        for each in tree:
+            _find_arrays(each, wanted, depth + 1)
+
+
+def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: str) -> np.ndarray:
+    """Read an entry whose header says exactly what is there."""
+    entry = names.get(f"{name}.npy")
+    if entry is None:
+        raise Refused(f"array {name}", "missing", "an entry of the file")
+    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
+        raise Refused(f"array {name}", "compressed", "an entry that is stored as it is")
+    with packed.open(entry) as stream:
+        return _array(stream, entry.file_size, name)
+
+
+def _array(stream: Any, size: int, name: str) -> np.ndarray:
+    header: BinaryIO = stream
+    version = np.lib.format.read_magic(header)
+    if version not in ((1, 0), (2, 0)):
+        raise Refused(f"array {name}", f"of npy version {version}", "1.0 or 2.0")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(header)
+    if dtype.kind not in "biufU" or dtype.hasobject:
+        raise Refused(f"array {name}", f"of {dtype}", "numbers")
+    rest = size - stream.tell()
+    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != rest:
+        raise Refused(f"array {name}", f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
+    flat = np.frombuffer(bytearray(stream.read()), dtype=dtype)
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

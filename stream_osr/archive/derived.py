@@ -1,0 +1,102 @@
+"""What follows from other fields is computed anew, and what a file says of it has to agree within rounding.
+
+What decides whether a matrix can be worked with comes first: nothing here, and nothing after it, sees one that is not
+positive definite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.archive.form import Form, Refused
+from stream_osr.archive.needs import ROUNDING, check_same
+from stream_osr.model.dishes import log_constant
+from stream_osr.model.gaussian import diagonal, full
+from stream_osr.model.known import Known, densities
+from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
+
+WORST = 1e-11
+"""What a unit of the condition number adds to it."""
+
+
+def prior_of(form: Form) -> Prior:
+    """Make the base measure of a record that has been checked."""
+    return Prior(**form.values)
+
+
+def check_prior(form: Form) -> None:
+    """Refuse degrees of freedom that are too few."""
+    if not form["nu"] > form["n_features"] - 1:
+        raise Refused("Prior.nu", f"{form['nu']:g}", f"more than {form['n_features'] - 1}: n_features - 1")
+
+
+def factor(matrix: np.ndarray, where: str) -> np.ndarray:
+    """Factor the correlations of a symmetric positive definite matrix, or refuse it."""
+    if not np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0))):
+        raise Refused(where, "not symmetric", "a symmetric matrix")
+    diagonal_ = np.diag(matrix)
+    try:
+        if not (diagonal_ > 0.0).all():
+            raise np.linalg.LinAlgError
+        scale = np.sqrt(diagonal_)
+        lower = np.linalg.cholesky(matrix / np.outer(scale, scale))
+    except np.linalg.LinAlgError:
+        raise Refused(where, "not positive definite", "a covariance or what is left of one") from None
+    return np.asarray(lower)
+
+
+def check_statistics(statistics: Form, prior: Prior, where: str) -> None:
+    """Check sizes and matrices of subclasses under a base measure."""
+    size, matrix = statistics["size"], statistics["matrix"]
+    if matrix.shape[1:] != statistics_shape(prior):
+        raise Refused(f"{where}.matrix", f"of {matrix.shape[1:]} for each", f"{statistics_shape(prior)}")
+    d = prior.n_features
+    for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
+        at = f"{where}.matrix[{k}]"
+        if prior.covariance == FULL:
+            check_same(own[d:, d], np.array([prior.beta + n]), f"{at}[{d}]", "prior.beta + size")
+            factor(own, at)
+        elif prior.covariance == DIAGONAL:
+            least = own[0] ** 2 / (prior.beta + n)
+            if not (own[1] - least > -ROUNDING * own[1]).all() or not (own[1] > 0.0).all():
+                raise Refused(at, "without a positive scatter", "sums of squares as large as those of their means")
+
+
+def check_dishes(dishes: Form, prior: Prior, where: str) -> None:
+    """Check statistics of subclasses, and what is kept of them for the predictive."""
+    check_statistics(dishes, prior, where)
+    for k, (n, own) in enumerate(zip(dishes["size"].tolist(), dishes["matrix"], strict=True)):
+        inverse, rounding = np.empty_like(own), ROUNDING
+        own = np.ascontiguousarray(own)
+        if prior.covariance == FULL:
+            log_det = full.invert(own, inverse)
+            scale = np.sqrt(np.diag(own))
+            condition = float(np.linalg.cond(own / np.outer(scale, scale)))
+            rounding += WORST * condition
+            scale = np.outer(scale, scale)
+        elif prior.covariance == DIAGONAL:
+            log_det = diagonal.refresh(own, inverse, n, prior)
+            worst = float((own[1] / inverse[1]).max(initial=1.0))
+            rounding += WORST * worst
+            scale = 1.0 / np.maximum(np.abs(inverse), 1.0)
+        else:
+            inverse, log_det, scale = own / (prior.beta + n), 0.0, np.ones_like(own)
+        why = "by its matrix"
+        check_same(dishes["inverse"][k] * scale, inverse * scale, f"{where}.inverse[{k}]", why, rounding)
+        check_same(dishes["log_det"][k : k + 1], np.array([log_det]), f"{where}.log_det[{k}]", why, rounding)
+        constant = [log_constant(n, prior), log_constant(n - 1, prior) if n else -np.inf]
+        check_same(dishes["constant"][k], np.array(constant), f"{where}.constant[{k}]", "by its size")
+
+
+def check_densities(frozen: Form, known: Known, where: str) -> None:
+    """Check the frozen densities of known classes that have been checked."""
+    found = densities(known)
+    for name, letter in (("log_weight", found.log_weight), ("menu", found.menu)):
+        check_same(frozen[name], letter, f"{where}.{name}", "by the known classes")
+    expected = found.terms._asdict()
+    for name, values in expected.items():
+        own = frozen["terms"][name]
+        if own.shape != values.shape:
+            raise Refused(f"{where}.terms.{name}", f"of {own.shape}", f"{values.shape}, by the known classes")
+        least = float(np.abs(values).max(initial=1.0)) if name == "packed" else 1.0
+        check_same(own / least, values / least, f"{where}.terms.{name}", "by the known classes")

@@ -1,0 +1,163 @@
+"""Values as archives hold them: plain ones, arrays, and records that have a name and fields of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from stream_osr.errors import PersistenceError
+from stream_osr.showing import shown
+
+
+class Refused(Exception):  # what is refused is a value, and the caller makes an error of it
+    """A value that no archive of ours holds.
+
+    Parameters
+    ----------
+    where
+        Record and field, or whatever it is called.
+    found
+        What stands there.
+    expected
+        What should.
+    """
+
+    def __init__(self, where: str, found: str, expected: str) -> None:
+        super().__init__(f"{where} is {found}; expected {expected}")
+
+
+class Form:
+    """A record as it is written.
+
+    Attributes
+    ----------
+    name
+        Its stable name.
+    values
+        Its fields.
+    sizes
+        The sizes that others have to agree with, once they are known.
+    """
+
+    __slots__ = ("name", "sizes", "values")
+
+    def __init__(self, name: str, values: dict[str, Any]) -> None:
+        self.name = name
+        self.values = values
+        self.sizes: tuple[int, ...] | None = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+
+class Kind:
+    """An entry of the table of records.
+
+    Parameters
+    ----------
+    name
+        What the record is called in archives, for ever.
+    type
+        What it is in memory, now.
+    since
+        Format version with which each field came, by its name.
+    to, of
+        From memory to the fields of the archive, and back; ``None``: they are the same, field by field.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        type: type[Any],
+        since: Mapping[str, int],
+        to: Callable[[Any], dict[str, Any]] | None = None,
+        of: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.since = since
+        self.to = to or (lambda value: {name: getattr(value, name) for name in since})
+        self.of = of or (lambda values: type(**values))
+
+
+def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[Any, Any]]) -> Any:
+    """Turn a value in memory into what is written; what occurs twice there is the same twice here.
+
+    Parameters
+    ----------
+    value
+        Plain values, arrays, and records of these kinds.
+    kinds
+        By their types in memory.
+    known
+        What was turned so far, by identity, with what it was: an identity is only good while its object lives.
+
+    Raises
+    ------
+    PersistenceError
+        If it is anything else.
+    """
+    if value is None or isinstance(value, bool | int | float | str | np.ndarray):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    kind = kinds.get(type(value))
+    if kind is not None:
+        if id(value) not in known:
+            fields = {name: form_of(each, kinds, known) for name, each in kind.to(value).items()}
+            known[id(value)] = (Form(kind.name, fields), value)
+        return known[id(value)][0]
+    if isinstance(value, tuple | list):
+        plain = tuple if isinstance(value, tuple) else list
+        return plain(form_of(each, kinds, known) for each in value)
+    if isinstance(value, Mapping):
+        return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
+    raise PersistenceError(
+        f"{shown(value)} of type {type(value).__name__} cannot be saved; use str, int or float for keys, times and "
+        "feature names"
+    )
+
+
+def in_memory(value: Any, kinds: Mapping[str, Kind], built: dict[int, Any]) -> Any:
+    """Turn what was written into values in memory; ``built`` has what is there, by the identity of its form."""
+    if isinstance(value, Form):
+        if id(value) not in built:
+            fields = {name: in_memory(each, kinds, built) for name, each in value.values.items()}
+            built[id(value)] = kinds[value.name].of(fields)
+        return built[id(value)]
+    if isinstance(value, tuple | list):
+        return type(value)(in_memory(each, kinds, built) for each in value)
+    if isinstance(value, dict):
+        return {in_memory(key, kinds, built): in_memory(each, kinds, built) for key, each in value.items()}
+    return value
+
+
+def numbered(value: Any, kinds: Mapping[str, Kind], version: int) -> Iterator[tuple[str, Any]]:
+    """Walk through arrays and records, each once, parts before the whole: their paths, and they themselves.
+
+    Only fields that format ``version`` had are visited, so that an old file's numbers stay what they were.
+    """
+    return _walk(value, "", kinds, version, set())
+
+
+def _walk(
+    value: Any, path: str, kinds: Mapping[str, Kind], version: int, seen: set[int]
+) -> Iterator[tuple[str, Any]]:
+    parts: Collection[tuple[object, Any]] = ()
+    if isinstance(value, Form | np.ndarray):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+    if isinstance(value, Form):
+        since = kinds[value.name].since
+        parts = [(name, each) for name, each in value.values.items() if since[name] <= version]
+    elif isinstance(value, tuple | list):
+        parts = list(enumerate(value))
+    elif isinstance(value, dict):
+        parts = [(at, part) for at, pair in enumerate(value.items()) for part in pair]
+    for name, each in parts:
+        yield from _walk(each, f"{path}.{name}" if path else str(name), kinds, version, seen)
+    if isinstance(value, Form | np.ndarray):
+        yield path, value

@@ -1,0 +1,24 @@
+"""From one format version to the next: a step for each, which takes a manifest and returns it as the next one has it.
+
+A field that was added needs no step: it has a default in the table of records. ``docs/archives.md`` says when to
+write one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stream_osr.archive.migrations.from_5 import name_what_lies_beside
+
+Manifest = dict[str, Any]
+
+STEPS: dict[int, Callable[[Manifest, Any], Manifest]] = {5: name_what_lies_beside}
+"""By the version that they take. What they get beside the manifest is the value that the file was written beside."""
+
+
+def bring_up(manifest: Manifest, version: int, last: int, beside: Any) -> Manifest:
+    """Take a manifest of a version, one step after the other, to the last."""
+    for step in range(version, last):
+        manifest = STEPS[step](manifest, beside)
+    return manifest

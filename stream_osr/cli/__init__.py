@@ -1,0 +1,57 @@
+"""The command line: ``stream-osr demo | fit | run | report | inspect | warmup``, and the commands of the service."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import stream_osr
+from stream_osr.cli import demo, fit, inspect, report, run, service, warmup
+from stream_osr.errors import StreamOSRError
+from stream_osr.terminal import Terminal, guard
+
+
+class _Commands(TyperGroup):
+    """``run`` with ``--config`` is the service: what is set there belongs to it, and files have no use for it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[:1] == ["run"] and any(arg.partition("=")[0] == "--config" for arg in args):
+            args = ["serve", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, inspect.inspect):
+    app.command()(command)
+app.add_typer(service.commands)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    if version:
+        Terminal().say(f"stream-osr {stream_osr.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; errors are a line, and the exit code tells."""
+    guard()
+    try:
+        app()
+    except StreamOSRError as error:
+        if isinstance(error.__context__, BrokenPipeError):
+            sys.exit(141)  # whoever reads has enough, as `head` does
+        Terminal(stderr=True).say(f"error: {error}")
+        sys.exit(getattr(error, "exit_code", 1))
+    except BrokenPipeError:
+        sys.exit(141)

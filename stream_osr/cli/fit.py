@@ -1,0 +1,97 @@
+"""The command ``stream-osr fit``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.cli import options, telling
+from stream_osr.config import Parameters
+from stream_osr.errors import ConnectorError
+from stream_osr.limits import MOST_DIGITS
+from stream_osr.terminal import Terminal
+from stream_osr_connectors import BadRecord, Record, open_sink, open_source
+from stream_osr_connectors.locking import sole_writer
+from stream_osr_connectors.loop import row_of, take
+from stream_osr_connectors.values import written
+
+_WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
+
+
+def fit(
+    file: Annotated[
+        str, typer.Argument(help="Labelled instances (.csv, .jsonl, also .gz), or - for standard input.")
+    ],
+    label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
+    key: options.Key = None,
+    time: options.Time = None,
+    features: options.Features = None,
+    format: options.Format = None,
+    errors: options.Errors = None,
+    csv_safe: options.CsvSafe = True,
+    unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
+    covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
+    pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
+    pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
+    max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+) -> None:
+    """Train on labelled instances and save the model.
+
+    Example: stream-osr fit labelled.csv --label species -o model.osr
+    """
+    console = Terminal(stderr=True)
+    options.check_distinct(input=file, output=output, errors=errors)
+    model = OpenSetRecognizer(
+        unknown=int(unknown) if unknown is not None and _WHOLE.fullmatch(unknown) else unknown,
+        covariance=cast(Any, covariance),
+        pca_components=pca_components,
+        pca_variance=pca_variance,
+        batch_size=batch_size,
+        max_wait=max_wait,
+        on_missing=cast(Any, on_missing),
+        seed=seed,
+    )
+    complain, counts = telling.complainer(console), Counter[str]()
+    names = options.feature_list(features)
+    with ExitStack() as stack:
+        stack.enter_context(sole_writer(output))
+        source = open_source(file, format=cast(Any, format), key=key, time=time, label=label, features=names)
+        stack.enter_context(source)
+        dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
+        bar = stack.enter_context(telling.progress_bar(console, total=False))
+        task = bar.add_task("reading", total=None)
+        for record in source:
+            counts["read"] += 1
+            bar.advance(task)
+            take(model, _for_training(record, counts["read"], label), dead, counts, complain)
+        bar.remove_task(task)
+        if not counts["labelled"]:
+            raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
+        task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
+        report = model.freeze(progress=lambda done: bar.update(task, completed=done))
+        model.save(output)
+    console.say(*str(report).split("\n"))
+    telling.set_aside(console, counts["set_aside"], errors)
+    used = [str(name) for name in model.trained.names]
+    shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
+    console.say(f"features: {shown}", f"model saved to {output}")
+
+
+def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:
+    """Refuse a record without a label; of the others neither key nor time is of use."""
+    if isinstance(record, BadRecord):
+        return record
+    if record.label is None:
+        reason = f"it has no label; give column {label!r} a value"
+        return BadRecord(record.position, row_of(record, number), written(record.features), reason)
+    return record._replace(key=None, time=None)

@@ -1,0 +1,58 @@
+"""The command ``stream-osr report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from stream_osr.errors import ConnectorError
+from stream_osr.report import report_page
+from stream_osr.report.files import read_inputs, read_truth
+from stream_osr.terminal import Terminal
+
+
+def report(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A model or checkpoint, decisions, events: one of each or fewer, in any order."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("report.html"),
+    truth: Annotated[Path | None, typer.Option(help="File with the true labels (.csv, .jsonl, also .gz).")] = None,
+    label: Annotated[str | None, typer.Option("--label", "-l", help="Its column of the label.")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="Its column of the key; without it, rows are in the order of decisions."),
+    ] = None,
+    format: Annotated[
+        str | None, typer.Option("--format", help="csv, tsv or jsonl, when its name does not tell.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "What the stream held",
+) -> None:
+    """Show a model and what it decided on one self-contained page (extra: plot).
+
+    Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
+    """
+    if truth is not None and label is None:
+        raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
+    if output.resolve() in {path.resolve() for path in (*files, *([truth] if truth else []))}:
+        raise ConnectorError(f"--output {output} is one of the files that are read; give it another name")
+    inputs = read_inputs(files)
+    if inputs.model is None and inputs.decisions is None and not inputs.events:
+        raise ConnectorError("the files are empty: there is nothing to report")
+    if truth is not None and inputs.decisions is None:
+        raise ConnectorError("--truth is for decisions; give the file of decisions as well")
+    decisions, truths = inputs.decisions, None
+    if truth is not None and label is not None and decisions is not None:
+        labels = read_truth(truth, label, key, cast(Any, format))
+        decisions, truths = labels.beside(decisions), labels.of
+    page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes)
+    try:
+        output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConnectorError(f"cannot write {output}: {error.strerror}; check that the folder exists") from None
+    for note in inputs.notes:
+        Terminal(stderr=True).say(note)
+    size = output.stat().st_size / 1e6
+    Terminal(stderr=True).say(f"report written to {output} ({size:.1f} MB); open it in a browser")

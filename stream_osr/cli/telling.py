@@ -1,0 +1,50 @@
+"""What commands tell while they work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from stream_osr.terminal import Terminal
+
+COMPLAINTS_SHOWN = 3
+
+
+def progress_bar(console: Terminal, total: bool) -> Progress:
+    """Make a progress bar, silent unless a person is watching."""
+    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
+    columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+        redirect_stdout=False,  # it would read what others write for its colours
+        redirect_stderr=False,
+    )
+
+
+def complainer(console: Terminal) -> Callable[[int, str], None]:
+    """Report the first few unusable records, each in a line."""
+    numbers = count(1)
+
+    def complain(row: int, reason: str) -> None:
+        number = next(numbers)
+        if number <= COMPLAINTS_SHOWN:
+            console.say(f"row {row} set aside: {reason}")
+        elif number == COMPLAINTS_SHOWN + 1:
+            console.say("(further rows are set aside without a line each)")
+
+    return complain
+
+
+def set_aside(console: Terminal, count: int, errors: Path | None) -> None:
+    """Say how many records were set aside, if some were, and where they are."""
+    if count:
+        where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
+        console.say(f"{count} set aside; {where}")

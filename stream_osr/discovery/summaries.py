@@ -1,0 +1,162 @@
+"""What a stream amounts to: the discovery table of the paper, and what goes on beside the known, in counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stream_osr.discovery.grouping import Estimate
+from stream_osr.showing import printable
+from stream_osr.trust.recall import ExpectedRecall
+
+NOTHING = Estimate()
+"""Nothing new was found."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name
+        Label of the known class, or ``None`` for the stream.
+    size
+        Instances.
+    subclasses
+        Identity and share (of the group) of each subclass, the largest first.
+    """
+
+    name: Any
+    size: int
+    subclasses: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Known classes, and what the stream is made of.
+
+    Attributes
+    ----------
+    known
+        One group for each known class.
+    stream_size
+        Instances of the stream that have been decided.
+    known_share, unknown_share
+        Shares of the stream decided as known and as unknown.
+    emerging
+        Identity, size and emerged or not of each emerging subclass, the largest first.
+    delta
+        The paper's Delta, equation (14).
+    new_classes
+        Estimated number of new classes, as `OpenSetRecognizer.new_classes` tells it.
+    promised_recall
+        What training promised of the known classes; ``None``: training goes on.
+    expected_recall
+        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
+        no references.
+    guarded
+        The model has references, or training goes on.
+    """
+
+    known: tuple[Group, ...]
+    stream_size: int
+    known_share: float
+    unknown_share: float
+    emerging: tuple[tuple[int, int, bool], ...]
+    delta: int
+    new_classes: Estimate = NOTHING
+    promised_recall: float | None = None
+    expected_recall: ExpectedRecall | None = None
+    guarded: bool = True
+
+    def __str__(self) -> str:
+        rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
+        for group in self.known:
+            name = printable(str(group.name), 60)
+            rows.append((name, str(group.size), str(len(group.subclasses)), _shares(group.subclasses)))
+        emerged = [(key, size) for key, size, announced in self.emerging if announced]
+        candidates = len(self.emerging) - len(emerged)
+        rows.append(("stream, known", _percent(self.known_share), "", ""))
+        shares = [(key, size / max(self.stream_size, 1)) for key, size in emerged]
+        rows.append(("stream, new", _percent(self.unknown_share), str(len(emerged)), _shares(shares)))
+        widths = [max(len(row[c]) for row in rows) for c in range(3)]
+        lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+        lines.insert(1, "-" * max(map(len, lines)))
+        lines.append(
+            f"{self.stream_size} instances of the stream decided; {len(emerged)} new subclasses emerged"
+            f" ({candidates} more without support yet); estimated number of new classes: {self.new_classes}"
+            f" (the paper's Delta: {self.delta})"
+        )
+        if self.promised_recall is not None:
+            lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
+        return "\n".join(lines)
+
+    def _recall_now(self) -> str:
+        if not self.guarded:
+            return "and nothing tells whether it holds: the model has no reference instances"
+        return "nothing decided yet" if self.expected_recall is None else f"expected now {self.expected_recall}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
+    shown = "  ".join(f"S{key} {100 * share:.2f}" for key, share in subclasses[:most])
+    return shown + (f"  and {len(subclasses) - most} more" if len(subclasses) > most else "")
+
+
+class Signals(NamedTuple):
+    """Six counts since the stream began, none of them part of another, and the recall to be expected now.
+
+    Attributes
+    ----------
+    novelty
+        Emerging subclasses that were announced: ``SubclassEmerged`` events.
+    drift
+        Changes of known classes: ``ClassDrifted`` events.
+    outliers
+        Instances whose emerging subclass left the model without having been announced: they resembled nothing known
+        and too little came that resembles them. An instance is counted once its seat has faded, some hundred
+        instances after it came.
+    data_quality
+        Rows with a missing value, or with one that is no finite number, whether they were filled, skipped or refused,
+        and all other records that a connector has refused; those of training too.
+    recall_drops
+        Times that the recall of the known classes fell below what training promised: ``RecallDropped`` events.
+    rate_jumps
+        Times that much more of the stream than usual was called unknown: ``UnknownRateJumped`` events.
+    expected_recall
+        Share of the known instances that get their own label now; ``None``: nothing was decided yet, or the model has
+        no references.
+    recall_dropped
+        It has fallen below the promise, and is not back.
+
+    Examples
+    --------
+    >>> print(Signals(novelty=2, outliers=17))
+    novelty 2, drift 0, outliers 17, data quality 0, recall drops 0, rate jumps 0
+    >>> now = ExpectedRecall(0.8, 0.76, 0.84, 0.19)
+    >>> print(Signals(2, recall_drops=1, expected_recall=now, recall_dropped=True))  # doctest: +NORMALIZE_WHITESPACE
+    novelty 2, drift 0, outliers 0, data quality 0, recall drops 1, rate jumps 0;
+    expected recall 0.800 (0.760 to 0.840), 19.0 % called unknown: below what was promised
+    """
+
+    novelty: int = 0
+    drift: int = 0
+    outliers: int = 0
+    data_quality: int = 0
+    recall_drops: int = 0
+    expected_recall: ExpectedRecall | None = None
+    recall_dropped: bool = False
+    rate_jumps: int = 0
+
+    def __str__(self) -> str:
+        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
+        told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
+        if self.expected_recall is None:
+            return told
+        below = ": below what was promised" if self.recall_dropped else ""
+        return f"{told}; expected recall {self.expected_recall}{below}"

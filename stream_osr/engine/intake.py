@@ -1,0 +1,187 @@
+"""What comes in: instances and labels, read and checked wholly before anything changes, and counted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Label
+from stream_osr.engine.value import Value
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
+from stream_osr.features import (
+    LARGEST,
+    Features,
+    Row,
+    check_mapping,
+    column_values,
+    frame_rows,
+    key_of,
+    number_of,
+    time_of,
+)
+from stream_osr.labels import check_label
+from stream_osr.limits import check_label as check_length
+from stream_osr.limits import check_names, check_room
+from stream_osr.showing import typed
+from stream_osr.trained import TrainedModel
+from stream_osr.unlike import difference, least_features
+
+logger = logging.getLogger("stream_osr")
+
+
+class Read(NamedTuple):
+    """An instance that has been checked; nothing has changed yet. ``row`` is None: it is to be skipped."""
+
+    features: Features
+    row: Row | None
+    label: Label | None
+    t: float | None
+    key: Any
+    x: Mapping[Any, Any]
+
+
+def read(
+    value: Value,
+    x: object,
+    y: object,
+    t: object,
+    key: object,
+    number: int | None = None,
+    earlier: Sequence[Label] = (),
+) -> Read:
+    """Check an instance; one with a value that cannot be used is counted.
+
+    Parameters
+    ----------
+    value
+        The recognizer.
+    x, y, t, key
+        Features, label, time and key, as they came.
+    number
+        Its row in a data frame.
+    earlier
+        Labels of earlier rows, which will have been learnt.
+    """
+    x = check_mapping(x)
+    labels = [*value.labels, *earlier]
+    label = None
+    if y is not None:
+        label = label_of(value, y, labels)
+    elif value.training is not None and value.parameters.freezing == "manual":
+        raise NotTrained("an unlabelled instance came before freeze(), and freezing='manual'; call freeze() first")
+    elif not labels:
+        raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
+    try:
+        features = _features(value, x, joined=label is not None or bool(earlier))
+        row: Row | None = row_of(value, features, x, number)
+    except InvalidFeature:
+        value.counters["bad_rows"] += 1
+        raise
+    if row is not None and row.missing and value.parameters.on_missing == "skip":
+        row = None
+    return Read(features, row, label, time_of(t), key_of(key, limited=value.limited), x)
+
+
+def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
+    """Check the rows of a data frame; an error names the row."""
+    _, records = frame_rows(X)
+    columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
+    out: list[Read] = []
+    earlier: list[Label] = []
+    for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
+        try:
+            instance = read(value, record, label, time, name, number, earlier)
+        except InvalidFeature:  # it names the row
+            raise
+        except (InvalidInstance, InvalidLabel, NotTrained) as error:
+            raise type(error)(f"row {number}: {error}") from None
+        out.append(instance)
+        if instance.row is not None and instance.label is not None and instance.label not in earlier:
+            earlier.append(instance.label)
+    return out
+
+
+def check_rows(trained: TrainedModel, rows: np.ndarray) -> np.ndarray:
+    """Check rows of numbers, and return a copy of them as floats of 64 bits."""
+    names = trained.names
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
+        raise InvalidInstance(
+            f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+            "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
+        )
+    rows = rows.astype(np.float64)
+    usable = np.abs(rows) <= LARGEST
+    if not usable.all():
+        at, column = np.argwhere(~usable)[0].tolist()
+        number_of(names[column], rows[at, column], at)
+        raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
+    return rows
+
+
+def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
+    """Check a label beside those of the known classes; one that opens a class has to find room for it."""
+    label = check_label(y, known, value.parameters.unknown)
+    if value.limited and label not in known:
+        check_length(label)
+        check_room(label, {*known, *(e.label for e in value.evidence)}, value.parameters.max_classes)
+    return label
+
+
+def late_label(value: Value, y: object) -> Label:
+    """Check a label that comes once training has ended, beside those that are known or wait to be."""
+    _, stream = value.running
+    return label_of(value, y, [*stream.labels, *(e.label for e in value.evidence)])
+
+
+def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
+    """Read the features of an instance, if they may be missing."""
+    row = features.row(x, number)
+    if row.missing and value.parameters.on_missing == "error":
+        name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
+        remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"
+        raise InvalidFeature(name, x.get(name), remedy, number)
+    return row
+
+
+def _features(value: Value, x: Mapping[Any, Any], *, joined: bool) -> Features:
+    """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
+    if value.training is None:
+        return value.running[0].features
+    before = features = value.training.features
+    if joined:
+        features = before.joined(x)
+        if value.limited and features is not before:
+            there = frozenset(before.names)
+            check_names((name for name in features.names if name not in there), len(features.names))
+    if not features.names:
+        raise InvalidInstance("the instance has no features; give it one at least")
+    return features
+
+
+def count(value: Value, row: Row | None) -> None:
+    """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
+    counters = value.counters
+    if row is None:
+        counters["skipped"] += 1
+        counters["bad_rows"] += 1
+    else:
+        counters["missing"] += row.missing
+        counters["bad_rows"] += row.missing > 0
+        counters["extra"] += row.extra
+
+
+def count_unlike(value: Value, values: np.ndarray, x: Mapping[Any, Any]) -> None:
+    """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
+    trained, missing = value.running[0], np.isnan(values)
+    if len(values) - np.count_nonzero(missing) >= least_features(trained):
+        return
+    value.counters["unlike"] += 1
+    if value.counters["unlike"] == 1:
+        logger.warning(
+            "an instance is unlike those of training: %s. Its missing values are imputed, and it looks more "
+            'usual than it may be; counters["unlike"] counts such instances, this is said once',
+            difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x)),
+        )

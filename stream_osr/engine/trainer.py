@@ -1,0 +1,89 @@
+"""Training: labelled instances are kept, predictions in passing come from a provisional model, freezing ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+
+from stream_osr.config import Label, Parameters
+from stream_osr.engine import Evidence, expect_known, open_stream
+from stream_osr.engine.value import Value
+from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.features import Features
+from stream_osr.labels import check_label
+from stream_osr.model.space import whiten
+from stream_osr.selection import select_by_validation
+from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training_set import TrainingSet
+from stream_osr.trust.conformal import check_references
+
+PROVISIONAL_SWEEPS = 5
+
+
+def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tuple[Value, bool]:
+    """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
+
+    Returns
+    -------
+    The next value, and whether its evidence is due to be learnt.
+    """
+    training, parameters = value.training, value.parameters
+    assert training is not None
+    opens = label not in training.labels
+    n = sum(training.seen) + 1
+    if n & (n - 1) == 0:
+        training = copy(training)
+        training.add(features, row, label)
+        trained = _provisional(training, parameters)
+        value = replace(value, training=training)
+        if trained is not None:
+            return replace(value, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
+    else:
+        training.add(features, row, label)
+    if value.trained is None:
+        return value, False
+    whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
+    value.evidence.append(Evidence(label, whitened))
+    return value, opens or len(value.evidence) >= parameters.batch_size
+
+
+def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
+    """Train in passing; ``None`` while the instances do not span the components of a PCA."""
+    features, X, group = training.matrix()
+    sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
+    try:
+        return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
+    except InvalidParameter:
+        if parameters.pca_components is None and parameters.pca_variance is None:
+            raise
+        return None
+
+
+def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value:
+    """End training: sweep the training groups, sum them up, let the instances go.
+
+    Raises
+    ------
+    NotTrained
+        If there are none.
+    """
+    training, chosen = value.training, value.parameters
+    if training is None or not len(training):
+        raise NotTrained("freeze() needs labelled instances; learn some first")
+    features, X, group = training.matrix()
+    if chosen.select == "validation":
+        chosen = select_by_validation(features, X, group, chosen)
+    return over(value, train_model(features, X, group, tuple(training.labels), chosen, progress=progress))
+
+
+def over(value: Value, trained: TrainedModel) -> Value:
+    """Begin the stream of a trained model."""
+    for label in trained.labels:
+        check_label(label, trained.labels, value.parameters.unknown)
+    check_references(trained.references, trained.labels, value.parameters.max_false_unknown)
+    stream = open_stream(trained, value.parameters)
+    trained.tell_unguarded()
+    return replace(value, training=None, trained=trained, stream=stream, evidence=[])

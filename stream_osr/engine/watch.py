@@ -1,0 +1,167 @@
+"""What is watched beside decisions and subclasses: known classes that drift, the share of unknown, recall, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.discovery import events as ev
+from stream_osr.discovery.drift import Drift, follow
+from stream_osr.discovery.explain import explain_move
+from stream_osr.discovery.lifecycle import comes_as_usual
+from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.engine.announce import about
+from stream_osr.engine.decisions import most_probable
+from stream_osr.engine.state import Stream
+from stream_osr.ensemble.guard import asked_together
+from stream_osr.ensemble.step import Judged
+from stream_osr.trained import TrainedModel
+from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.odds import shift_odds
+from stream_osr.trust.recall import ExpectedRecall, call, expect, has_dropped, nothing_called
+from stream_osr.trust.references import References
+
+
+def references_of(trained: TrainedModel, stream: Stream) -> References | None:
+    """Find the reference instances of a stream's known classes; ``None``: nothing guards them."""
+    references = trained.references if stream.references is None else stream.references
+    return None if references is None or not len(references.group) else references
+
+
+def follow_known(
+    trained: TrainedModel, stream: Stream, judged: Judged, parameters: Parameters
+) -> tuple[Drift, list[ev.Event]]:
+    """Follow the known classes through a batch, as the leader sees them, and tell which have drifted.
+
+    Where references guard the known classes, what a new class brings that comes as usual is no evidence.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream before the batch.
+    judged
+        The batch.
+    parameters
+        Settings.
+    """
+    if parameters.drift_interval is None:
+        return stream.drift, []
+    leader, n_classes, usual = stream.chains[0], len(stream.labels), []
+    known, state = leader.known, leader.state
+    if trained.references is not None:
+        usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
+    drift, alarms = follow(
+        stream.drift,
+        judged.nearest,
+        judged.rank,
+        judged.probabilities.argmax(axis=1) < n_classes,
+        judged.rows,
+        state.seen,
+        n_classes,
+        parameters.drift_interval,
+        np.isin(judged.leader.subclass, usual),
+    )
+    told: dict[str, Any] = {
+        "batch": state.batches,
+        "seq": state.seen + len(judged.rows) - 1,
+        "model": trained.fingerprint,
+    }
+    return drift, [
+        ev.ClassDrifted(
+            label=stream.labels[alarm.j],
+            direction=alarm.direction,
+            since=alarm.since,
+            size=alarm.size,
+            rank_before=alarm.rank_before,
+            rank_now=alarm.rank_now,
+            movement=explain_move(alarm.mean, alarm.j, known, trained.space, trained.names),
+            **told,
+        )
+        for alarm in alarms
+    ]
+
+
+def follow_unknown(
+    trained: TrainedModel, stream: Stream, probabilities: np.ndarray
+) -> tuple[UnknownRate | None, list[ev.Event]]:
+    """Follow the share of the stream that is called unknown through a batch, and tell if it has jumped.
+
+    Parameters
+    ----------
+    trained, stream
+        The model, and the stream with the chains after the batch.
+    probabilities
+        Of each known class and, last, unknown, as decided, shape (b, J + 1).
+    """
+    if trained.background is None:
+        return None, []
+    state, (n, columns) = stream.chains[0].state, probabilities.shape
+    rate = start_rate(1.0 - trained.report.known_recall) if stream.unknown_rate is None else stream.unknown_rate
+    unknown = int((probabilities.argmax(axis=1) == columns - 1).sum())
+    rate, jump = follow_rate(rate, unknown, n, state.seen - n)
+    return rate, [] if jump is None else [ev.UnknownRateJumped(**jump._asdict(), **about(trained, state))]
+
+
+def follow_recall(
+    trained: TrainedModel, stream: Stream, judged: Judged, parameters: Parameters
+) -> tuple[Stream, list[ev.Event]]:
+    """Note what the references were called beside a batch, and tell when the recall has dropped below the promise.
+
+    Parameters
+    ----------
+    trained
+        Promised it.
+    stream
+        The stream after the batch.
+    judged
+        What the guards have found beside the batch.
+    parameters
+        Those by which labels are chosen.
+    """
+    references = references_of(trained, stream)
+    if references is None:
+        return stream, []
+    at, probabilities, shares = asked_together(judged)
+    if parameters.max_false_unknown is not None:
+        density = np.mean(references.log_density, axis=0)[at]
+        probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
+    label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
+    called = nothing_called(len(shares)) if stream.called is None else stream.called
+    called = call(called, label, references.group[at], shares, len(judged.rows))
+    stream = stream._replace(called=called)
+    now, promised = expected_recall(trained, stream), trained.report.recall_interval
+    if now is None or promised is None:
+        return stream, []
+    dropped = has_dropped(called, now, promised, _distinct(references, len(shares)))
+    stream = stream._replace(called=called._replace(dropped=dropped))
+    if not dropped or called.dropped:
+        return stream, []
+    told = {**now._asdict(), "promised": trained.report.known_recall, **about(trained, stream.chains[0].state)}
+    return stream, [ev.RecallDropped(**told)]
+
+
+def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
+    """Say which share of the known instances gets its own label now; ``None``: no reference was asked yet."""
+    references = references_of(trained, stream)
+    if references is None or stream.called is None:
+        return None
+    return expect(stream.called, _distinct(references, len(stream.called.shares)))
+
+
+def _distinct(references: References, n_classes: int) -> np.ndarray:
+    return np.bincount(references.group, minlength=n_classes)
+
+
+def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:
+    """Add what a batch has brought."""
+    return signals._replace(
+        novelty=signals.novelty + sum(isinstance(event, ev.SubclassEmerged) for event in events),
+        drift=signals.drift + sum(isinstance(event, ev.ClassDrifted) for event in events),
+        outliers=signals.outliers + outliers,
+        recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
+        rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
+    )

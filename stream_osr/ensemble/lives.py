@@ -1,0 +1,231 @@
+"""What a batch says about the emerging subclasses, in each chain; the leader's are told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.discovery import lifecycle
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import HELD_WITH, Arrivals, Moves, OnMenu
+from stream_osr.discovery.lives import Lifecycle, places_of, united, with_lives
+from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
+from stream_osr.ensemble import guard
+from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
+from stream_osr.ensemble.chain import without as left_out
+from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
+from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
+from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.model.aside import only_aside
+from stream_osr.model.background import Background
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, part_if_two, served
+from stream_osr.model.step import BatchResult
+
+TRIED_AGAIN = 1.25
+"""A subclass that stayed whole is tried again when it has grown by so much."""
+
+
+class Terms(NamedTuple):
+    """By what subclasses are followed.
+
+    Attributes
+    ----------
+    most, most_aside
+        So many that have emerged stay active, and so many of the others are kept aside.
+    background
+        What instances that resemble nothing look like; ``None``: nobody asks.
+    unknown_share
+        Usual share of the stream that is unknown, or that of the batch if it is larger.
+    """
+
+    most: int
+    most_aside: int
+    background: Background | None = None
+    unknown_share: float = 0.0
+
+
+def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Terms) -> tuple[Chains, Past, Followed]:
+    """Follow the emerging subclasses of every chain through a batch.
+
+    Those of the leader are told of: samples of their rows are kept, they are joined, parted and set aside. In the
+    others what has emerged is held on the menu, or forgotten.
+
+    Parameters
+    ----------
+    chains
+        The chains, with the states after the batch.
+    judged
+        What the batch has made of them.
+    past
+        The remembered instances, those of the batch included.
+    batch
+        Those of the batch.
+    terms
+        Caps, and what says that a candidate is more than noise.
+
+    Returns
+    -------
+    The chains and what is remembered then, and what happened to the leader's subclasses.
+    """
+    after, told = [], []
+    came = members(read((batch,), 0, batch.rows.shape[1]), np.arange(len(batch.rows)))
+    for number, (chain, one) in enumerate(zip(chains, judged.seated, strict=True)):
+        followed = _follow(chain, number, one, past, came, terms)
+        if chain.guard is not None:
+            chain = followed.chain
+            chain = chain._replace(guard=follow_identities(chain.guard, followed.identities))
+            followed = _without_owned(followed._replace(chain=chain))
+        past = followed.past
+        after.append(followed.chain)
+        told.append(followed)
+    return tuple(after), past, told[0]
+
+
+def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndarray, terms: Terms) -> Followed:
+    """Follow the subclasses of one chain."""
+    result, joined = seated.result, seated.identities.joined
+    life, state = chain.life, chain.state
+    for younger, older in joined.items():
+        life = united(life, older, younger)
+    at = places(past, result.moved)
+    there = at >= 0
+    moves = Moves(result.moved_from[there], result.moved_to[there], members(past, at[there]))
+    menu = OnMenu(state.ids, state.dishes.size, np.isin(state.ids, served(state)))
+    background, least = terms.background, least_unknown(terms.unknown_share)
+
+    def is_class(key: int, first: int) -> bool:
+        return background is None or stands_out(key, first, chain, number, past, background, least)
+
+    life, changes = lifecycle.observe(life, Arrivals(result.subclass, came), moves, menu, is_class)
+    followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
+    if number:
+        return _keep_within_bounds(followed, terms.most, 0)
+    if background is not None:
+        followed = find_core(followed, background, least)
+    chain = followed.chain
+    followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
+    for key in (*followed.changes.emerged, *followed.changes.grew):
+        followed = _join_same(followed, key)
+    for key in _to_try(followed.chain):
+        followed = _part(followed, key)
+    return _keep_within_bounds(followed, terms.most, terms.most_aside)
+
+
+def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecycle:
+    """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
+    past, kept, fresh = followed.past, life.kept.copy(), np.isin(life.ids, followed.changes.emerged)
+    for at in np.flatnonzero(fresh):
+        kept[at] = keep(*sampled(past, remembered(past, 0, life.ids[at])))
+    if len(past.keys):
+        latest = since(past, int(min([past.batches[-1], *result.moved])))
+        seat = latest.subclass[0]
+        mixed = priority(latest.seq + np.arange(len(seat)))
+        touched = np.isin(life.ids, np.concatenate([result.subclass, result.moved_from, result.moved_to]))
+        for at in np.flatnonzero(touched & ~fresh & (life.kept != np.array(None))):
+            sample = without(kept[at], result.moved[result.moved_from == life.ids[at]])
+            if wanted(sample, mixed[seat == life.ids[at]]).any():
+                sample = offer(sample, *sampled(latest, remembered(latest, 0, life.ids[at])))
+            kept[at] = sample
+    return life._replace(kept=kept)
+
+
+def _join_same(followed: Followed, key: int) -> Followed:
+    """Join a subclass with the emerged one that it is most probably the same as, on the menu or set aside, if any is.
+
+    One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
+    must have so many: with fewer nearly everything looks alike.
+    """
+    chain, life = followed.chain, followed.chain.life
+    if key not in life.ids or key not in chain.state.ids:
+        return followed  # it has been joined with another
+    emerged, dormant = (set(life.ids[flag].tolist()) for flag in (life.emerged | life.muted, life.dormant))
+
+    def may_be(other: int, size: int, large: bool) -> bool:
+        return other in emerged and (large or other in dormant)
+
+    found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
+    if found is None:
+        return followed
+    state, aside, other = found
+    older, younger = min(key, other), max(key, other)
+    life = united(life, older, younger)
+    life = life._replace(dormant=life.dormant & (life.ids != older))
+    changes = left_out(followed.changes, {younger})
+    if older in dormant and not chain.life.subclasses[older].muted:
+        changes = changes._replace(recurred=(*changes.recurred, older))
+    chain = chain._replace(state=state, aside=aside, life=life)
+    return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
+
+
+def _to_try(chain: Chain) -> list[int]:
+    """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
+    life, state = chain.life, chain.state
+    size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.tried_size)
+    return sorted(life.ids[life.told_of & (size >= least)].tolist())
+
+
+def _part(followed: Followed, key: int) -> Followed:
+    """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
+    chain = followed.chain
+    life, new = chain.life.subclasses[key], chain.state.next_id
+    seqs, rows, keys = sampled(followed.past, remembered(followed.past, 0, key))
+    if life.kept is not None:
+        more = ~among(life.kept.seq, seqs)
+        seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
+        keys = np.concatenate([keys, life.kept.keys[more]])
+    found = part_if_two(chain.known, chain.state, key, rows, seqs)
+    if found is None:
+        tried = np.where(chain.life.ids == key, sizes_of(chain.state)[key], chain.life.tried_size)
+        return followed._replace(chain=chain._replace(life=chain.life._replace(tried_size=tried)))
+    state, smaller = found
+    sizes = sizes_of(state)
+    whole = sizes[key] + sizes[new]
+    own, rest = (keep(seqs[side], rows[side], keys[side]) for side in (smaller, ~smaller))
+    parts = {
+        new: _of_part(life, sizes[new] / whole, sizes[new], own)._replace(recent=()),
+        key: _of_part(life, sizes[key] / whole, sizes[key], rest),
+    }
+    chain = chain._replace(state=state, life=with_lives(chain.life, parts))
+    followed = followed.then(IdentityChanges({}, {new: Parted(key, seqs[smaller])}), chain)
+    grew = tuple(one for one in followed.changes.grew if one != key)
+    return followed._replace(changes=followed.changes._replace(grew=grew))
+
+
+def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subclass:
+    """Make the life of one part of a subclass, told of by the parting; it may be parted in turn."""
+    life = life._replace(arrivals=life.arrivals * share, usual=life.usual * share)
+    return life._replace(announced_size=size, tried_size=0, kept=kept)
+
+
+def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
+    """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
+    chain = followed.chain
+    life, state, sizes = chain.life, chain.state, chain.state.dishes.size
+    at = places_of(life.ids, state.ids)
+    muted, told = (np.append(flag, False)[at] for flag in (life.muted, life.emerged))
+    held = np.flatnonzero(muted | (told & (sizes >= HELD_WITH)))
+    seats = state.franchise.seated[0, len(chain.known.size) :]
+    active = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
+    state, aside = bound(chain.known, state, chain.aside, {*state.ids[held].tolist()}, active)
+    if len(aside.ids) > most_aside:
+        sizes = aside.statistics.size
+        aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
+    life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
+    return followed._replace(
+        chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
+    )
+
+
+def _without_owned(followed: Followed) -> Followed:
+    """Take the subclasses that have an owner out of what is told."""
+    chain = followed.chain
+    owned = guard.owned_by(chain)
+    life, refuted = lifecycle.own(chain.life, owned)
+    fresh = set(followed.changes.emerged)
+    return followed._replace(
+        chain=chain._replace(life=life),
+        changes=left_out(followed.changes, owned),
+        refuted=tuple(key for key in refuted if key not in fresh),
+    )

@@ -1,0 +1,226 @@
+"""A batch seated in every chain, and the identities that go on when instances change seats together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.discovery.lifecycle import HELD_WITH
+from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
+from stream_osr.ensemble.naming import let_go
+from stream_osr.ensemble.past import Decided, Past, follow_moves, relabel, remember
+from stream_osr.model import books
+from stream_osr.model import step as sampler
+from stream_osr.model.cells import distances, nearby
+from stream_osr.model.restaurant import StreamState
+from stream_osr.parallel import each
+
+
+class Seated(NamedTuple):
+    """A chain and what a batch makes of it.
+
+    Attributes
+    ----------
+    before
+        The chain before the batch.
+    state, result
+        What the sampler returned, with the identities that go on.
+    identities
+        What has happened to them.
+    guard
+        The guard after the batch.
+    references, probabilities
+        Numbers of the references that were asked, shape (Q,), and their probabilities, balanced as the stream's,
+        shape (Q, J + 1).
+    outliers
+        Instances whose subclass has left the model with this batch, and had not emerged; counted for the leader.
+    """
+
+    before: Chain
+    state: StreamState
+    result: sampler.BatchResult
+    identities: IdentityChanges
+    guard: Guard | None = None
+    references: np.ndarray = np.zeros(0, np.int64)
+    probabilities: np.ndarray = np.zeros((0, 0))
+    outliers: int = 0
+
+
+class Judged(NamedTuple):
+    """What the chains say together of the b instances of a batch; the leader says why.
+
+    Attributes
+    ----------
+    rows
+        Whitened rows, shape (b, d).
+    raw, probabilities
+        Of each known class and, last, unknown, before and after the shift of the odds, shape (b, J + 1).
+    mean_rank
+        Density rank in the nearest known class, averaged over the chains, shape (b,).
+    nearest, rank
+        Number of that class in the leader, and the density rank there, shape (b,).
+    distance
+        Mahalanobis distance from its most responsible subclass, shape (b,).
+    seated
+        What became of the chains.
+    """
+
+    rows: np.ndarray
+    raw: np.ndarray
+    probabilities: np.ndarray
+    mean_rank: np.ndarray
+    nearest: np.ndarray
+    rank: np.ndarray
+    distance: np.ndarray
+    seated: Sequence[Seated]
+
+    @property
+    def leader(self) -> sampler.BatchResult:
+        """What the leader found out."""
+        return self.seated[0].result
+
+
+def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
+    """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
+    settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
+
+    def step(number: int) -> Seated:
+        chain = chains[number]
+        seed = [parameters.seed, chain.state.batches, number][: 3 if number else 2]
+        state, result = sampler.step(
+            chain.known, chain.frozen, chain.state, rows, np.random.default_rng(seed), settings
+        )
+        outliers = 0 if number else _count_outliers(chain, state, result)
+        return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
+
+    return each(step, range(len(chains)), parameters.n_jobs)
+
+
+def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
+    """Average what the chains say; the odds are not shifted yet."""
+    found = [nearby(one.before.known, one.result.log_density) for one in seated]
+    raw = np.mean([one.result.probabilities for one in seated], axis=0)
+    leader, (nearest, rank) = seated[0].result, found[0]
+    distance = distances(seated[0].before.known, leader.responsible[np.arange(len(rows)), nearest], rows)
+    return Judged(rows, raw, raw, np.mean([each for _, each in found], axis=0), nearest, rank, distance, seated)
+
+
+def window_together(judged: Judged) -> np.ndarray:
+    """Average what the chains say now of the window's instances, shape (w, J + 1)."""
+    return np.asarray(np.mean([one.result.window_probabilities for one in judged.seated], axis=0))
+
+
+def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Chains, Past]:
+    """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
+
+    Parameters
+    ----------
+    judged
+        The batch, and what became of the chains.
+    past
+        What is remembered.
+    batch
+        The batch, its seats still to be written.
+    horizon
+        Instances that are remembered, at least.
+
+    Returns
+    -------
+    The chains, and what is remembered then.
+    """
+    results = [one.result for one in judged.seated]
+    for number, one in enumerate(judged.seated):
+        past = relabel(past, number, one.identities.joined)
+    chains = tuple(one.before._replace(state=one.state, guard=one.guard) for one in judged.seated)
+    if any(chain.known.named for chain in chains):
+        chains = let_go(past, chains, results)
+    batch = batch._replace(subclass=np.array([result.subclass for result in results]))
+    return chains, remember(follow_moves(past, results), batch, horizon)
+
+
+def _keep_identities(seated: Seated) -> Seated:
+    """Follow the emerged subclasses most of whose instances moved to one other emerging subclass in a batch.
+
+    Those that are left in it, if there are any, are fewer than hold a subclass, and go along. The identity that goes
+    on is that of the subclass that more of them come from, or the older one, if that is the other.
+    """
+    chain, state, result, changes = seated[:4]
+    sizes, before = sizes_of(state), sizes_of(chain.state)
+    announced = set(chain.life.ids[chain.life.emerged].tolist())
+    for key in np.unique(result.moved_from).tolist():
+        if key not in announced or sizes.get(key, 0) >= HELD_WITH:
+            continue
+        target, count = _destination(result, key)
+        if target not in sizes or 2 * count <= before[key]:
+            continue
+        if key not in sizes and int((result.moved_from == key).sum()) < before[key]:
+            continue  # the rest has left the model with it
+        others = sizes[target] - count
+        older, younger = (target, key) if target < key or others > count else (key, target)
+        if key in sizes:
+            state = books.merge(state, older, younger, chain.known.prior)
+        else:
+            state = books.rename(state, target, older)
+        result, sizes = _renamed(result, younger, older), sizes_of(state)
+        changes = changes.then(IdentityChanges({younger: older}))
+    changes = changes._replace(moved=(result.moved, result.moved_to))
+    return seated._replace(state=state, result=result, identities=changes)
+
+
+def _destination(result: sampler.BatchResult, key: int) -> tuple[int, int]:
+    """Find the emerging subclass that most instances of another moved to, and how many did."""
+    to = result.moved_to[(result.moved_from == key) & (result.moved_to >= 0)]
+    if not len(to):
+        return -1, 0
+    targets, counts = np.unique(to, return_counts=True)
+    return int(targets[counts.argmax()]), int(counts.max())
+
+
+def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchResult:
+    names = {name: getattr(result, name) for name in ("subclass", "moved_from", "moved_to", "window_subclass")}
+    return result._replace(**{name: np.where(ids == was, now, ids) for name, ids in names.items()})
+
+
+def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
+    """Count the instances whose subclass has left the model with this batch, and had not emerged."""
+    before = chain.state
+    gone = _never_emerged(chain, {*result.subclass.tolist(), *result.moved_to.tolist()}, after)
+    if not gone:
+        return 0
+    n_classes = len(before.franchise.menu) - len(before.ids)
+    dish = before.franchise.table_dish[before.window.table]
+    was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
+    now = was.copy()
+    now[np.searchsorted(before.window_seq, result.moved)] = result.moved_to
+    settled = _size(before, gone) - sum(key in gone for key in was.tolist())
+    return settled + sum(key in gone for key in [*now.tolist(), *result.subclass.tolist()])
+
+
+def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
+    """Count those whose subclass, not emerged, has left because labels took instances out of it.
+
+    Parameters
+    ----------
+    chain
+        A chain before the labels.
+    after
+        The sampler's state after them.
+    withdrawn
+        Subclass of each instance that was taken out.
+    """
+    gone = _never_emerged(chain, set(), after)
+    return _size(chain.state, gone) - sum(key in gone for key in withdrawn)
+
+
+def _never_emerged(chain: Chain, more: set[int], after: StreamState) -> set[int]:
+    """Choose the subclasses of a chain, and some more, that are gone and were never announced."""
+    gone = ({*chain.state.ids.tolist()} | more) - {*after.ids.tolist()}
+    return {key for key in gone - set(chain.life.ids[chain.life.emerged].tolist()) if key >= 0}
+
+
+def _size(state: StreamState, ids: set[int]) -> int:
+    """Instances in these subclasses together."""
+    return sum(size for key, size in sizes_of(state).items() if key in ids)

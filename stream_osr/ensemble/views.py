@@ -1,0 +1,147 @@
+"""What the chains say between batches: predictions of their present states, and which new classes there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Label
+from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.ensemble.chain import Chain, Chains
+from stream_osr.ensemble.guard import balance, in_classes, model_of, shares_of
+from stream_osr.ensemble.past import Past
+from stream_osr.model import step as sampler
+from stream_osr.model.broad import add_broad
+from stream_osr.model.cells import cells_of, log_seats_of
+from stream_osr.model.known import broad_shapes, leave_one_out, log_class_densities, log_new
+from stream_osr.model.predictive import look, look_closely, view
+from stream_osr.model.prior import FULL, homogeneous
+from stream_osr.model.space import Space, whiten
+from stream_osr.trust.references import References
+
+
+class Views:
+    """Immediate predictions of an ensemble: made once, good for as long as the chains are these.
+
+    Parameters
+    ----------
+    chains
+        The chains.
+    references
+        Those that guard the known classes.
+    space
+        Whitened coordinates.
+    shift
+        Of the log odds of unknown: of one chain with full covariances, of which nothing else is asked, raw rows have
+        it in what is returned (``shifted``).
+    closely
+        The densities under the known classes are asked for, too.
+    """
+
+    def __init__(
+        self, chains: Chains, references: References | None, space: Space, *, shift: float, closely: bool
+    ) -> None:
+        self._chains, self._references, self._space = chains, references, space
+        self._guards = shares_of(chains)
+        self._closely = closely or any(shares is not None for shares in self._guards)
+        full = chains[0].known.prior.covariance == FULL
+        self.shifted = full and len(chains) == 1 and not self._closely
+        odds = shift if self.shifted else 0.0
+        self._views = [view(chain.known, chain.frozen, chain.state, odds) for chain in chains] if full else None
+
+    def of_values(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict raw rows, NaN = missing, (n, p): probabilities, and mean log densities of classes if asked."""
+        if self._views is None:
+            return self.of_whitened(whiten(self._space, values))
+        space = (self._space.fill, self._space.center, self._space.forward)
+        if not self._closely:
+            return _mean([look(values, *space, *each) for each in self._views]), None
+        found, densities = [], []
+        for number, (chain, own) in enumerate(zip(self._chains, self._views, strict=True)):
+            cells, log_weight = look_closely(values, *space, *own, len(chain.state.ids))
+            densities.append(log_weight - log_seats_of(chain.state)[: len(chain.known.size)])
+            found.append(self._balanced(number, cells, densities[-1]))
+        return _mean(found), np.asarray(np.mean(densities, axis=0))
+
+    def of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict the same of whitened rows, shape (n, d)."""
+        chains = self._chains
+        if not self._closely:
+            return _mean([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
+        densities = [log_class_densities(c.known, c.frozen, homogeneous(rows))[0] for c in chains]
+        found = [
+            self._balanced(number, cells_of(chain.known, chain.state, rows, density), density)
+            for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
+        ]
+        return _mean(found), np.asarray(np.mean(densities, axis=0))
+
+    def _balanced(self, number: int, cells: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+        plain, shares = in_classes(cells, log_density.shape[1]), self._guards[number]
+        if shares is None or self._references is None:
+            return plain
+        model = model_of(self._references, number)
+        return balance(shares, plain, cells, model.levels(log_density), log_density)
+
+
+def _mean(found: Sequence[np.ndarray]) -> np.ndarray:
+    return found[0] if len(found) == 1 else np.asarray(np.mean(found, axis=0))
+
+
+def find_classes(
+    chains: Chains, past: Past, labels: Sequence[Label], before: Sequence[Measured] | None = None
+) -> tuple[NewClasses, tuple[Measured, ...]]:
+    """Find candidate new classes by what all chains say, with the distances in each (``before``: earlier ones)."""
+    known = repeat(None) if before is None else before
+    measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
+    views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
+    return find_new_classes(views, measured, past.subclass, labels), measured
+
+
+class Members(NamedTuple):
+    """Remembered instances of opened classes.
+
+    Attributes
+    ----------
+    rows, group
+        Whitened rows, shape (n, d), and numbers of their classes, shape (n,).
+    subclass
+        Known subclass that holds each in each chain, shape (R, n).
+    """
+
+    rows: np.ndarray
+    group: np.ndarray
+    subclass: np.ndarray
+
+
+def reference_densities(chains: Chains, base: References, members: Members) -> list[np.ndarray]:
+    """Log class densities in each chain: of the trained references, then of members of opened classes, unseen."""
+    return [
+        _unseen(chain, base, base.log_density[number % len(base.log_density)], members, members.subclass[number])
+        for number, chain in enumerate(chains)
+    ]
+
+
+def _unseen(
+    chain: Chain, base: References, log_density: np.ndarray, members: Members, subclass: np.ndarray
+) -> np.ndarray:
+    known = chain.known
+    old = log_class_densities(known, chain.frozen, homogeneous(base.rows))[0]
+    old[:, : log_density.shape[1]] = log_density
+    if not len(members.group):
+        return old
+    instances = homogeneous(members.rows)
+    new = log_class_densities(known, chain.frozen, instances)[0]
+    slot = np.argsort(known.ids)
+    at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
+    own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
+    weights = chain.frozen.log_weight
+    counts = weights, known.seated, known.size, known.alpha
+    apart = leave_one_out(instances, members.group, own, known.dishes, *counts, known.prior)
+    apart = add_broad(apart, broad_shapes(known), weights, instances)
+    i = np.arange(len(members.group))
+    found = apart[i, members.group]
+    new[i, members.group] = np.where(np.isfinite(found), found, log_new(known, instances))
+    return np.concatenate([old, new])

@@ -1,0 +1,135 @@
+"""What is done to emerging subclasses after a batch: held or set aside, joined, parted, gathered. A door for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.aside import Aside, bring_back, set_aside
+from stream_osr.model.books import hold, merge, rename, slot_of, split, tables_of
+from stream_osr.model.known import Known
+from stream_osr.model.marginal import both, log_ratios_together, of_rows, of_slots, statistics_of
+from stream_osr.model.parting import part
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.strangers import Strangers
+
+LEAST_PART = 4
+"""Rows that each part of a subclass must have for it to be parted."""
+
+
+def served(state: StreamState) -> list[int]:
+    """Name the emerging subclasses that a table serves."""
+    return list(state.ids[tables_of(state) > 0].tolist())
+
+
+def bound(
+    known: Known, state: StreamState, aside: Aside, held: set[int], active: Collection[int]
+) -> tuple[StreamState, Aside]:
+    """Hold exactly these subclasses on the menu; set those aside that are not active and have no table."""
+    off = (held - set(active)).difference(served(state))
+    return set_aside(hold(state, held), aside, off)
+
+
+def join_if_same(
+    known: Known, state: StreamState, aside: Aside, key: int, may_be: Callable[[int, int, bool], bool]
+) -> tuple[StreamState, Aside, int] | None:
+    """Join a subclass on the menu with the one that it is most probably the same as, on the menu or aside, if any.
+
+    The test is the ratio of the marginal likelihoods of both as one and as two. The older identity goes on.
+
+    Parameters
+    ----------
+    known, state, aside
+        As they are; they stay so.
+    key
+        The subclass.
+    may_be
+        Asked of each other one, by its identity and size, and whether ``key`` has as many instances as dimensions.
+
+    Returns
+    -------
+    The state, those aside, and the other one's identity; ``None``: it is the same as no other.
+    """
+    prior, own = known.prior, slot_of(state, key)
+    large = bool(state.dishes.size[own] >= prior.n_features)
+
+    def of(ids: np.ndarray, size: np.ndarray) -> list[int]:
+        pairs = enumerate(zip(ids.tolist(), size.tolist(), strict=True))
+        return [at for at, (one, n) in pairs if one != key and n >= prior.n_features and may_be(one, n, large)]
+
+    others, there = of(state.ids, state.dishes.size), of(aside.ids, aside.statistics.size)
+    if not others and not there:
+        return None
+    compared = both(statistics_of(state.dishes, np.array(others, np.int64)), of_slots(aside.statistics, there))
+    ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior, known.location)
+    best = int(ratios.argmax())
+    if ratios[best] <= 0.0:
+        return None
+    if best < len(others):
+        other = int(state.ids[others[best]])
+        return merge(state, min(key, other), max(key, other), prior), aside, other
+    other = int(aside.ids[there[best - len(others)]])
+    state, aside = bring_back(state, aside, other, key, prior)
+    return rename(state, other, min(key, other)), aside, other
+
+
+def part_if_two(
+    known: Known, state: StreamState, key: int, rows: np.ndarray, seqs: np.ndarray
+) -> tuple[StreamState, np.ndarray] | None:
+    """Part a subclass in two if its rows say so; those that are not given stay with the larger part.
+
+    Parameters
+    ----------
+    known, state
+        As they are; they stay so.
+    key
+        The subclass; the smaller part is ``state.next_id``.
+    rows, seqs
+        Whitened rows that are remembered of it, shape (n, d), and their positions in the stream, shape (n,).
+
+    Returns
+    -------
+    The state, and whether each row is in the smaller part; ``None``: they stay together.
+    """
+    smaller = part(homogeneous(rows), float(state.franchise.alpha[0]), LEAST_PART, known.prior, known.location)
+    if smaller is None:
+        return None
+    held = state.ids[state.franchise.held[-len(state.ids) :] > 0.0].tolist()
+    state = hold(state, {*held, key})  # all of its tables may go with the smaller part
+    return split(state, key, rows[smaller], seqs[smaller], known.prior), smaller
+
+
+class Gathered(NamedTuple):
+    """A state with a subclass gathered from others: its identity, who ended in it, who has lost some."""
+
+    state: StreamState
+    key: int
+    absorbed: list[int]
+    left: list[int]
+
+
+def gather(known: Known, state: StreamState, some: Strangers) -> Gathered:
+    """Make a subclass of instances that sit in others, or sat in some that have left the model."""
+    prior, new, parts, gathered = known.prior, state.next_id, [], Gathered(state, state.next_id, [], [])
+    state = state._replace(next_id=new + 1)
+    on_menu = np.isin(some.seat, state.ids)
+    for key in np.unique(some.seat[on_menu]).tolist():
+        own = some.seat == key
+        if own.sum() == state.dishes.size[slot_of(state, key)]:
+            parts.append(key)
+            gathered.absorbed.append(key)
+            continue
+        parts.append(state.next_id)
+        state = split(state, key, some.rows[own], some.seqs[own], prior)
+        gathered.left.append(key)
+    if (~on_menu).any():
+        alone = Aside(np.array([new]), of_rows(homogeneous(some.rows[~on_menu]), prior))
+        state, _ = bring_back(state, alone, new, parts[0] if parts else None, prior)
+    else:
+        state = rename(state, parts[0], new)
+    for other in parts[1:]:
+        state = merge(state, new, other, prior)
+    return gathered._replace(state=state)

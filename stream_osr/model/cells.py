@@ -1,0 +1,155 @@
+"""Where rows would sit in the present state: known classes, emerging subclasses, a new one. Nobody is seated."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis_each
+from stream_osr.model.elementwise import exp_each, largest, log_each
+from stream_osr.model.franchise import menu_weights
+from stream_osr.model.jit import kernel
+from stream_osr.model.known import Known, density_rank, log_new
+from stream_osr.model.prior import FULL, Prior, homogeneous
+from stream_osr.model.restaurant import StreamState
+from stream_osr.model.terms import products
+
+
+def cells_of(
+    known: Known,
+    state: StreamState,
+    rows: np.ndarray,
+    log_density: np.ndarray,
+    log_density_new: np.ndarray | None = None,
+    *,
+    subclass: np.ndarray | None = None,
+    weight: float | np.ndarray = 0.0,
+) -> np.ndarray:
+    """Ask of the present state where whitened rows of shape (n, d) would sit: equation (10), each row without itself.
+
+    Parameters
+    ----------
+    known, state
+        The known classes, and the sampler's state.
+    rows, log_density
+        Whitened rows, and their log densities under the known classes, shape (n, J).
+    log_density_new
+        Their log densities under a new subclass, shape (n,), if they are at hand.
+    subclass
+        Emerging subclass that each row is part of, -1: none.
+    weight
+        What their seats weigh.
+
+    Returns
+    -------
+    Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
+    """
+    franchise, instances = state.franchise, homogeneous(rows)
+    n_classes = len(known.size)
+    log_seats = log_seats_of(state)
+    if known.prior.covariance == FULL:
+        terms, dishes = known.prior.n_features + 1, state.dishes
+        a, b = np.tril_indices(terms)
+        packed = dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)
+        head = dishes.constant[:, 0] - 0.5 * dishes.log_det
+        power = 0.5 * (known.prior.nu + dishes.size + 1.0)
+        log_emerging = _log_emerging(
+            packed @ products(np.ascontiguousarray(instances.T)), head, power, 1.0 / (known.prior.beta + dishes.size)
+        )
+    else:
+        log_emerging = log_predictives(instances, state.dishes, known.prior)
+    fresh = log_new(known, instances) if log_density_new is None else log_density_new
+    log_weight = np.concatenate([log_density, log_emerging, fresh[:, None]], axis=1) + log_seats
+    if subclass is not None:
+        order = np.argsort(state.ids)
+        at = np.append(order, 0)[np.searchsorted(state.ids[order], subclass)]
+        inside = (subclass >= 0) & (np.append(state.ids, -1)[at] == subclass)
+        weights = np.broadcast_to(np.asarray(weight, float), len(rows)).copy()
+        slot = np.where(inside, at, -1)
+        share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+        own = franchise.seated[0], menu_weights(franchise)
+        _leave_out(log_weight, instances, slot, weights, *own, share, n_classes, state.dishes, known.prior)
+    _normalize(log_weight)
+    return np.asarray(log_weight)
+
+
+def log_seats_of(state: StreamState) -> np.ndarray:
+    """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
+    franchise = state.franchise
+    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+    tables = menu_weights(franchise)
+    seats = np.where(tables > 0.0, franchise.seated[0] + share * tables, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.append(seats, share * franchise.gamma[0])))
+
+
+@kernel
+def _log_emerging(value: np.ndarray, head: np.ndarray, power: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Log densities of n rows under K subclasses, from their forms of shape (K, n); shape (n, K)."""
+    count, n = value.shape
+    for k in range(count):
+        for i in range(n):
+            value[k, i] = 1.0 + max(value[k, i], least[k])
+    log_each(value.reshape(value.size))
+    out = np.empty((n, count))
+    for k in range(count):
+        for i in range(n):
+            out[i, k] = head[k] - power[k] * value[k, i]
+    return out
+
+
+@kernel
+def _leave_out(
+    log_weight: np.ndarray,
+    instances: np.ndarray,
+    slot: np.ndarray,
+    weight: np.ndarray,
+    seated: np.ndarray,
+    tables: np.ndarray,
+    share: float,
+    n_classes: int,
+    dishes: Dishes,
+    prior: Prior,
+) -> None:
+    """Weigh each instance's own subclass, at ``slot`` (-1: none), without it and its seat."""
+    for i in range(len(slot)):
+        k = slot[i]
+        if k >= 0:
+            left = max(seated[n_classes + k] - weight[i], 0.0) + share * tables[n_classes + k]
+            log_weight[i, n_classes + k] = -np.inf
+            if dishes.size[k] > 1 and left > 0.0:
+                log_weight[i, n_classes + k] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
+
+
+@kernel
+def _normalize(weight: np.ndarray) -> None:
+    """Turn log weights into weights that add up to one in each row."""
+    for i in range(weight.shape[0]):
+        peak = largest(weight[i])
+        for k in range(weight.shape[1]):
+            weight[i, k] -= peak
+        exp_each(weight[i])
+        total = 0.0
+        for k in range(weight.shape[1]):
+            total += weight[i, k]
+        for k in range(weight.shape[1]):
+            weight[i, k] /= total
+
+
+class Nearby(NamedTuple):
+    """How usual rows are in the known class nearest to each: its number, the density rank there, shape (n,)."""
+
+    nearest: np.ndarray
+    rank: np.ndarray
+
+
+def nearby(known: Known, log_density: np.ndarray) -> Nearby:
+    """Find the known class that each row is densest in, by log densities of shape (n, J)."""
+    nearest = log_density.argmax(axis=1)
+    return Nearby(nearest, density_rank(known, log_density[np.arange(len(nearest)), nearest], nearest))
+
+
+def distances(known: Known, subclass: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Mahalanobis distance of each whitened row, (n, d), from a known subclass (its position, (n,)); shape (n,)."""
+    return mahalanobis_each(known.dishes, subclass, homogeneous(rows), known.prior)

@@ -1,0 +1,121 @@
+"""Write the golden archives of the code that runs, and beside each what going on from it tells.
+
+    python -m tests.archives.make FOLDER
+
+Run it on the code of a release, once, into a folder named by its format version; see the README beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.models import ModelFile
+from stream_osr_connectors.kafka.partition import begin, step
+from stream_osr_connectors.kafka.settings import ServiceSettings
+from stream_osr_connectors.kafka.snapshots import Snapshots
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive import save_trained
+from stream_osr_connectors import MemorySink
+from stream_osr_connectors.loop import Sinks, load_checkpoint, run
+from tests.archives.story import (
+    ARGUMENTS,
+    DECODE,
+    PLACE,
+    TRAINED,
+    drawn,
+    go_on,
+    go_on_serving,
+    go_on_training,
+    go_on_with_files,
+    messages,
+    mid_stream,
+    source,
+    train,
+    trained,
+)
+
+LINEAGE = "77aa00bb"
+STOPPED_AFTER = 75
+
+
+def make(folder: Path) -> None:
+    """Write all archives."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        for write in (_trained, _mid_stream, _training, _checkpoint, _service):
+            write(Path(temporary), folder)
+
+
+def _keep(folder: Path, path: Path, expected: dict[str, Any]) -> None:
+    (folder / f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes(), preset=9))
+    (folder / f"{path.name}.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
+
+
+def _rows(n: int, seed: int, *names: str) -> list[list[float]]:
+    return [row for _, row in drawn(n, seed, (*TRAINED, *names))]
+
+
+def _trained(temporary: Path, folder: Path) -> None:
+    model, path, rows = trained(), temporary / "trained.osr", _rows(80, 10, "named")
+    save_trained(model.trained, path)
+    expected = go_on(OpenSetRecognizer.from_trained(model.trained, **ARGUMENTS), rows)
+    _keep(folder, path, {"fingerprint": model.trained.fingerprint, "rows": rows, "expected": expected})
+
+
+def _recognizer(model: OpenSetRecognizer, path: Path, folder: Path, rows: Any, then: Callable[..., Any]) -> None:
+    model.save(path)
+    _keep(folder, path, {"rows": rows, "expected": then(OpenSetRecognizer.load(path), rows)})
+
+
+def _mid_stream(temporary: Path, folder: Path) -> None:
+    _recognizer(mid_stream(), temporary / "mid-stream.osr", folder, _rows(80, 11, "named", "asleep", "late"), go_on)
+
+
+def _training(temporary: Path, folder: Path) -> None:
+    model = OpenSetRecognizer(**ARGUMENTS)
+    train(model, 41)
+    _recognizer(model, temporary / "in-training.osr", folder, _rows(70, 12, "named"), go_on_training)
+
+
+def _checkpoint(temporary: Path, folder: Path) -> None:
+    path, rows = temporary / "checkpoint.osr", _rows(120, 13, "named", "noise")
+    model, read = trained(covariance="diagonal", chains=2, max_wait=9.0), 0
+
+    def count(records: int) -> None:
+        nonlocal read
+        read = records
+
+    sinks = Sinks(MemorySink(), MemorySink(), MemorySink())
+    run(model, source(rows), sinks, checkpoint=path, stop=lambda: read >= STOPPED_AFTER - 1, progress=count)
+    _keep(folder, path, {"rows": rows, "expected": go_on_with_files(load_checkpoint(path), rows)})
+
+
+def _service(temporary: Path, folder: Path) -> None:
+    path, state, rows = temporary / "service.model", temporary / "state", _rows(140, 14, "named")
+    trained(chains=2).save(path)
+    model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
+    snapshots = Snapshots(state, keep=2)
+    snapshots.open()
+    model.keep(state)
+    partition = begin(model.recognizer(*PLACE), Boundary(0))._replace(lineage=LINEAGE)
+    for first in range(0, 100, 20):
+        batch = messages(rows[first : first + 20], first)
+        partition, _ = step(partition, PLACE, batch, (), Boundary(first + 20), DECODE)
+    written = snapshots.write(*PLACE, partition)
+    expected = go_on_serving(partition, rows[100:], 100)
+    _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})
+    (folder / f"{model.identity}.model.xz").write_bytes(
+        lzma.compress((state / f"{model.identity}.model").read_bytes(), preset=9)
+    )
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]))

@@ -1,0 +1,187 @@
+"""What happens before the golden archives are written, and what is asked of them: by public functions alone.
+
+The instances are drawn here once, when an archive is made; how they go on is written beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from stream_osr_connectors.kafka.boundaries import Boundary
+from stream_osr_connectors.kafka.decoding import JsonDecoder
+from stream_osr_connectors.kafka.messages import Message
+from stream_osr_connectors.kafka.partition import Partition, step
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors import MemorySink, MemorySource
+from stream_osr_connectors.base import Record
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_connectors.loop import Checkpoint, Sinks, run
+
+CENTRES = {
+    "left": (0.0, 0.0),
+    "right": (10.0, 0.0),
+    "below": (4.0, -12.0),
+    "named": (4.0, 14.0),
+    "noise": (22.0, 12.0),
+    "asleep": (-16.0, 10.0),
+    "late": (-12.0, -14.0),
+}
+TRAINED = ("left", "right", "below")
+ARGUMENTS: dict[str, Any] = {
+    "batch_size": 16,
+    "chains": 4,
+    "window": 24,
+    "half_life": 20.0,
+    "decision_delay": 12,
+    "label_horizon": 60,
+    "references": 30,
+    "max_subclasses": 2,
+    "follow_drift": True,
+    "seed": 11,
+}
+DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
+PLACE = ("in", 3)
+
+
+def drawn(n: int, seed: int, names: Sequence[str]) -> list[tuple[str, list[float]]]:
+    """Classes and rows of ``n`` instances of some classes, in random order, rounded so that text holds them."""
+    rng = np.random.default_rng([19, seed])
+    return [(str(name), rng.normal(CENTRES[name]).round(3).tolist()) for name in rng.choice(names, n)]
+
+
+def told(model: OpenSetRecognizer) -> dict[str, list[Any]]:
+    """Everything that waits to be drained, as a person compares it."""
+    decisions = [
+        [d.key, d.label, d.first_label, d.subclass_id, d.nearest_class, d.seq, list(d.probabilities.values())]
+        for d in model.drain()
+    ]
+    return {"decisions": decisions, "events": [[type(e).__name__, e.seq] for e in model.drain_events()]}
+
+
+def feed(model: OpenSetRecognizer, rows: Iterable[Sequence[float]], first: int) -> None:
+    """Let the model decide rows; their keys are numbered from ``first`` on."""
+    for number, (a, b) in enumerate(rows, start=first):
+        model.learn_one({"a": a, "b": b}, t=float(number), key=f"k{number}")
+
+
+def train(model: OpenSetRecognizer, n: int) -> None:
+    """Hand over labelled instances of three classes."""
+    for name, (a, b) in drawn(n, 0, TRAINED):
+        model.learn_one({"a": a, "b": b}, name)
+
+
+def trained(n: int = 120, **arguments: Any) -> OpenSetRecognizer:
+    """A recognizer whose training has ended."""
+    model = OpenSetRecognizer(**{**ARGUMENTS, **arguments})
+    train(model, n)
+    model.freeze()
+    return model
+
+
+def mid_stream(**arguments: Any) -> OpenSetRecognizer:
+    """A recognizer in the midst of everything: see the tests, which ask whether it is."""
+    model, at = trained(**arguments), 0
+    for seed, n, names in (
+        (1, 60, (*TRAINED, "asleep")),
+        (2, 60, (*TRAINED, "noise")),
+        (3, 90, (*TRAINED, "named", "noise")),
+    ):
+        feed(model, [row for _, row in drawn(n, seed, names)], at)
+        at += n
+    events = list(model.drain_events())
+    emerged = {e.subclass_id: e.explanation.mean for e in events if type(e).__name__ == "SubclassEmerged"}
+
+    def near(name: str) -> list[int]:
+        centre = CENTRES[name]
+        return [key for key, mean in emerged.items() if abs(mean["a"] - centre[0]) + abs(mean["b"] - centre[1]) < 4.0]
+
+    model.promote(near("named")[:1], "named")
+    model.mute(near("noise")[:1])
+    model.learn_label(f"k{at - 20}", "right")
+    model.learn_one({"a": 0.5, "b": 0.25}, "left")
+    feed(model, [row for _, row in drawn(50, 4, (*TRAINED, "named", "noise", "late"))], at)
+    list(model.drain())
+    at += 50
+    feed(model, [row for _, row in drawn(21, 5, (*TRAINED, "late"))], at)
+    model.learn_label(f"k{at - 30}", "late")
+    model.learn_label(f"k{at + 20}", "left")
+    model.learn_one({"a": -12.5, "b": -13.75}, "late")
+    return model
+
+
+def go_on(model: OpenSetRecognizer, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Let a loaded recognizer decide rows, take labels and take back, and say what it tells."""
+    out = {"before": told(model)}
+    feed(model, rows[: len(rows) // 2], 1000)
+    model.learn_label("k1003", "left")
+    feed(model, rows[len(rows) // 2 :], 1000 + len(rows) // 2)
+    model.flush()
+    while True:
+        try:
+            model.undo()
+        except Exception as error:
+            out["undone"] = type(error).__name__
+            break
+    out["after"] = told(model)
+    out["predicted"] = [list(model.predict_proba_one({"a": a, "b": b}).values()) for a, b in CENTRES.values()]
+    out["summary"] = str(model.summary())
+    return out
+
+
+def go_on_training(model: OpenSetRecognizer, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Let a recognizer in training learn some more, freeze it and go on."""
+    for a, b in rows[:20]:
+        model.learn_one({"a": a, "b": b}, "above" if b > 6 else "left")
+    model.freeze()
+    return {"labels": list(model.trained.labels), **go_on(model, rows[20:])}
+
+
+def source(rows: Sequence[Sequence[float]]) -> MemorySource:
+    """Rows as records, one of them unusable."""
+    return MemorySource(
+        [Record({"a": a, "b": b if at != 20 else "much"}, key=at, time=float(at)) for at, (a, b) in enumerate(rows)]
+    )
+
+
+def go_on_with_files(checkpoint: Checkpoint, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Go on with the loop that wrote a checkpoint, to the end of its source."""
+    decisions, events, errors = MemorySink(), MemorySink(), MemorySink()
+    origin = source(rows)
+    origin.seek(checkpoint.source)
+    totals = run(checkpoint.model, origin, Sinks(decisions, events, errors), totals=checkpoint.totals)
+    return {
+        "position": checkpoint.source,
+        "sinks": list(checkpoint.sinks),
+        "totals": dict(sorted(totals.items())),
+        "decisions": [
+            [d["key"], d["label"], d["subclass_id"], list(d["probabilities"].values())] for d in decisions.records
+        ],
+        "events": [event["type"] for event in events.records],
+    }
+
+
+def messages(rows: Sequence[Sequence[float]], begin: int) -> list[Message]:
+    """Rows as a service gets them."""
+    return [
+        Message(*PLACE, at, 1000 * at, b"k%d" % at, json.dumps({"a": a, "b": b}).encode(), [("h", b"\xff\x00")])
+        for at, (a, b) in enumerate(rows, start=begin)
+    ]
+
+
+def go_on_serving(partition: Partition, rows: Sequence[Sequence[float]], begin: int) -> dict[str, Any]:
+    """Let a partition take two micro-batches more."""
+    out: dict[str, Any] = {"decisions": [], "events": []}
+    for at in (0, len(rows) // 2):
+        batch = messages(rows[at : at + len(rows) // 2], begin + at)
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(batch[-1].offset + 1), DECODE)
+        out["decisions"] += [
+            [o.offset, (o.key or b"").decode(), d.label, d.subclass_id, list(d.probabilities.values())]
+            for o, d in outcome.decisions
+        ]
+        out["events"] += [[type(event).__name__, event.seq] for event in outcome.events]
+    out["waiting"] = [[o.offset, o.timestamp, (o.key or b"").decode("latin-1")] for o in partition.waiting]
+    return out

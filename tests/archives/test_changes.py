@@ -1,0 +1,220 @@
+"""Every field of every record of an archive is changed: it is refused by name, or it is harmless.
+
+Harmless: the recognizer goes on to the same bits. A change that makes another state, as consistent as the first,
+cannot be found; the fields where there is one are listed in ``FREE``, with the reason. Changes are tried in child
+processes, so that one that kills its process is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive import load_trained, reading, save_trained
+from stream_osr.archive.container import Archive
+from stream_osr.archive.records import RECORDS
+from stream_osr.config import Parameters
+from stream_osr.errors import PersistenceError
+from stream_osr_connectors.loop import load_checkpoint, save_checkpoint
+from tests.archives.changes import Change, changed, changes, read
+from tests.archives.golden import VERSIONS, beside, unpacked
+from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
+
+SETTING = "a setting that a person may have chosen"
+TOLD = "what was told or handed over; nothing is computed of it"
+LEARNT = "a faded sum of what has come, which is not kept, or an estimate from it"
+WHERE = "where something lies: moved, it is a model or an instance that lies there"
+WHICH = "which of several was meant, or when; nothing else says it"
+
+_FREE = {
+    SETTING: """
+        dict.batch_size dict.follow_drift dict.half_life dict.max_false_unknown dict.max_wait dict.seed dict.sweeps
+        dict.window
+    """,
+    TOLD: """
+        Arrived.key Decision.first_label Decision.key Decision.nearest_class Evidence.key Evidence.label
+        Lifecycle.delta NewClassesChanged.seq SubclassMuted.seq SubclassPromoted.seq TrainingReport.known_recall
+        dict.buffer dict.decisions dict.events dict.evidence
+    """,
+    LEARNT: """
+        Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
+        Following.saved Following.shift Following.sums Franchise.alpha Franchise.gamma Franchise.table_founder
+        Guard.estimated_at Guard.known Odds.excess Odds.seen Seat.weight Shares.kappa Stream.following Stream.past
+        Stream.unknown_rate Subclass.announced_size TrainedModel.background UnknownRate.down UnknownRate.of
+        UnknownRate.up UnknownRate.usual
+    """,
+    WHERE: """
+        Arrived.row Background.mean Evidence.row References.rows Space.center Statistics.matrix
+    """,
+    WHICH: """
+        Guard.ids Labelling.into Labelling.seen Muting.subclasses Promotion.lives Promotion.subclasses
+        References.group References.log_density Seat.alone Stream.actions Stream.decided StreamState.next_id
+        Subclass.muted Waiting.responsible Waiting.subclass
+    """,
+}
+FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}
+"""Fields of which one value is as good as another, beside all that is there; and why."""
+
+TOGETHER = 40
+"""Changes that a process tries."""
+MEMORY = 6 << 30
+SECONDS = 60
+
+
+class Case(NamedTuple):
+    """An archive: how it is written anew, and how one goes on from it."""
+
+    name: str
+    again: Callable[[Path], Any]
+    then: Callable[[Path, Any], Any]
+
+
+CASES = [
+    Case(
+        "mid-stream.osr",
+        lambda path: OpenSetRecognizer.load(path).save(path),
+        lambda path, rows: go_on(OpenSetRecognizer.load(path), rows),
+    ),
+    Case(
+        "in-training.osr",
+        lambda path: OpenSetRecognizer.load(path).save(path),
+        lambda path, rows: go_on_training(OpenSetRecognizer.load(path), rows[:60]),
+    ),
+    Case(
+        "checkpoint.osr",
+        lambda path: save_checkpoint(path, load_checkpoint(path)),
+        lambda path, rows: go_on_with_files(load_checkpoint(path), rows),
+    ),
+    Case(
+        "trained.osr",
+        lambda path: save_trained(load_trained(path), path),
+        lambda path, rows: go_on(OpenSetRecognizer.from_trained(load_trained(path), **ARGUMENTS), rows),
+    ),
+]
+
+
+class Told(NamedTuple):
+    """What became of a change: ``refused``, ``harmless``, ``other``, ``error`` or ``killed``; and what was said."""
+
+    change: Change
+    outcome: str
+    said: str
+
+
+def tried(archive: Archive, todo: Sequence[Change], go: Callable[[], Any], monkeypatch: Any) -> Iterator[Told]:
+    """Try changes, some in each process; when one dies, it is by the change that it was at."""
+    current = [archive]
+    monkeypatch.setattr(reading, "open_archive", lambda path: current[0])
+    expected = repr(go())
+    at = 0
+    while at < len(todo):
+        told, status = _in_a_child(todo[at : at + TOGETHER], archive, current, go, expected)
+        for outcome, said in told:
+            yield Told(todo[at], outcome, said)
+            at += 1
+        if status:
+            yield Told(todo[at], "killed", f"status {status}")
+            at += 1
+
+
+def _in_a_child(
+    todo: Sequence[Change], archive: Archive, current: list[Archive], go: Callable[[], Any], expected: str
+) -> tuple[list[list[str]], int]:
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(ours)
+        try:
+            with os.fdopen(theirs, "w") as out:
+                _try_each(todo, archive, current, go, expected, out)
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours) as lines:
+        told = [json.loads(line) for line in lines if line.endswith("\n")]
+    return told, os.waitpid(child, 0)[1]
+
+
+def _try_each(
+    todo: Sequence[Change],
+    archive: Archive,
+    current: list[Archive],
+    go: Callable[[], Any],
+    expected: str,
+    out: Any,
+) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    warnings.simplefilter("ignore")
+    for change in todo:
+        signal.alarm(SECONDS)
+        other = changed(archive, change)
+        told = ["harmless", "nothing is changed"]
+        if other is not None:
+            current[0] = other
+            try:
+                told = ["harmless" if repr(go()) == expected else "other", ""]
+            except PersistenceError as error:
+                told = ["refused", str(error)]
+            except BaseException as error:
+                told = ["error", repr(error)[:500]]
+        print(json.dumps(told), file=out, flush=True)
+
+
+def check(told: Sequence[Told]) -> None:
+    """Each is refused by name, or harmless, or free."""
+    wrong = [each for each in told if not _is_right(each)]
+    assert not wrong, "\n".join(f"{change}: {outcome} {said[:300]}" for change, outcome, said in wrong[:40])
+
+
+def _is_right(told: Told) -> bool:
+    place = told.change.place
+    if told.outcome == "refused":
+        return "does not fit together" not in told.said and "\x1b" not in told.said
+    return told.outcome == "harmless" or (told.outcome == "other" and f"{place.record}.{place.field}" in FREE)
+
+
+@pytest.mark.parametrize("case", CASES[:1], ids=lambda case: case.name)
+def test_some_changes(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each field of each record once or twice, chosen by a fixed seed."""
+    check(_all(case, tmp_path, monkeypatch, most=2, occurrences=1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_all_changes(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change of each field of a record where it occurs first, and of some further ones."""
+    told = _all(case, tmp_path, monkeypatch, most=1000, occurrences=1)
+    check(told)
+    assert sum(each.outcome == "refused" for each in told) > 0.7 * len(told)
+    check(_all(case, tmp_path, monkeypatch, most=1, occurrences=5))
+
+
+def test_what_is_free_is_a_field() -> None:
+    """The list may name no more than there is."""
+    fields = {f"{name}.{field}" for name, entry in RECORDS.items() for field in entry.rules}
+    known = fields | {f"dict.{name}" for name in (*Parameters.model_fields, *OpenSetRecognizer().as_state())}
+    assert not set(FREE) - known
+
+
+def _all(case: Case, folder: Path, monkeypatch: Any, *, most: int, occurrences: int) -> list[Told]:
+    path = unpacked(VERSIONS[-1], case.name, folder)
+    rows = beside(VERSIONS[-1], case.name)["rows"]
+    case.again(path)
+    archive = read(path)
+    rng, of = random.Random(19), dict[tuple[str, str, int], list[Change]]()
+    for change in changes(archive):
+        record, field, _, number = change.place
+        if number < occurrences:
+            of.setdefault((record, field, number), []).append(change)
+    todo = [change for group in of.values() for change in rng.sample(group, min(most, len(group)))]
+    return list(tried(archive, todo, lambda: case.then(path, rows), monkeypatch))

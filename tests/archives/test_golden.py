@@ -1,0 +1,115 @@
+"""Archives of earlier releases are loaded, and go on as they did then: same labels, probabilities to 1e-9."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stream_osr_connectors.kafka.boundaries import Boundary, History
+from stream_osr_connectors.kafka.models import ModelFile
+from stream_osr_connectors.kafka.partition import Partition
+from stream_osr_connectors.kafka.snapshots import Snapshots, place_of
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive import load_trained
+from stream_osr_connectors.loop import load_checkpoint
+from tests.archives.golden import VERSIONS, beside, unpacked
+from tests.archives.story import (
+    ARGUMENTS,
+    PLACE,
+    go_on,
+    go_on_serving,
+    go_on_training,
+    go_on_with_files,
+)
+
+CLOSE = 1e-9
+
+pytestmark = pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
+
+
+def same(found: Any, expected: Any, where: str = "") -> None:
+    """Compare what is told; numbers that are no counts may differ in their last digits."""
+    if isinstance(expected, float):
+        assert math.isclose(found, expected, rel_tol=CLOSE, abs_tol=CLOSE), where
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected), where
+        for name in expected:
+            same(found[name], expected[name], f"{where}.{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), where
+        for at, (one, other) in enumerate(zip(found, expected, strict=True)):
+            same(one, other, f"{where}[{at}]")
+    else:
+        assert found == expected, where
+
+
+def as_text(told: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(told))
+
+
+def test_the_trained_model(version: Path, tmp_path: Path) -> None:
+    told = beside(version, "trained.osr")
+    trained = load_trained(unpacked(version, "trained.osr", tmp_path))
+    assert trained.fingerprint == told["fingerprint"], "snapshots, commits and events bear it"
+    same(as_text(go_on(OpenSetRecognizer.from_trained(trained, **ARGUMENTS), told["rows"])), told["expected"])
+
+
+@pytest.mark.parametrize("name", ["mid-stream.osr", "in-training.osr"])
+def test_the_recognizer(version: Path, name: str, tmp_path: Path) -> None:
+    told = beside(version, name)
+    model = OpenSetRecognizer.load(unpacked(version, name, tmp_path))
+    again = tmp_path / "again.osr"
+    model.save(again)
+    then = go_on if name == "mid-stream.osr" else go_on_training
+    outcome = as_text(then(model, told["rows"]))
+    same(outcome, told["expected"])
+    assert as_text(then(OpenSetRecognizer.load(again), told["rows"])) == outcome, "written anew, to the last bit"
+
+
+def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: Path) -> None:
+    """Data that lost one case would still pass everything else."""
+    model = OpenSetRecognizer.load(unpacked(version, "mid-stream.osr", tmp_path))
+    stream = model._stream
+    assert stream is not None
+    lives = stream.life.subclasses.values()
+    assert (len(model._buffer), len(stream.waiting.decisions), len(model._evidence)) == (9, 12, 3)
+    assert {life.muted for life in lives} == {life.emerged for life in lives} == {True, False}
+    assert len(stream.chains[0].aside.ids) == 1
+    assert all(chain.known.named for chain in stream.chains)
+    assert [type(action).__name__ for action in stream.actions] == ["Promotion", "Muting", "Labelling", "Labelling"]
+    assert stream.labels[3:] == ("named",)
+    assert None not in (
+        stream.references,
+        stream.called,
+        stream.following,
+        stream.unknown_rate,
+        stream.chains[0].guard,
+    )
+    assert {chain.known.location.freedom > 0.0 for chain in stream.chains} == {True, False}
+
+
+def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:
+    told = beside(version, "checkpoint.osr")
+    checkpoint = load_checkpoint(unpacked(version, "checkpoint.osr", tmp_path))
+    same(as_text(go_on_with_files(checkpoint, told["rows"])), told["expected"])
+
+
+def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
+    (name,) = (path.name.removesuffix(".json") for path in version.glob("in-3-*.json"))
+    told, place = beside(version, name), place_of(unpacked(version, name, tmp_path))
+    assert place is not None
+    identity = unpacked(version, told["model"], tmp_path).stem
+    model = ModelFile.kept(tmp_path, identity)
+    snapshot = Snapshots(tmp_path, keep=2).read(*PLACE, place.lineage, place.at, model.trained)
+    assert snapshot is not None
+    assert snapshot.model._stream is not None
+    shared = snapshot.model._stream.known.location is model.trained.draws[0].location
+    assert shared, "what lies beside is not copied"
+    partition = Partition(
+        snapshot.model, snapshot.waiting, place.lineage, History(Boundary(0), fresh=True).to(place.at)
+    )
+    same(as_text(go_on_serving(partition, told["rows"], place.at.offset)), told["expected"])

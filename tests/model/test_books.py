@@ -1,0 +1,295 @@
+"""The verbs of the books: after each the books are what a slow ledger's recount says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream_osr.model import books
+from stream_osr.model.dishes import Dishes
+from stream_osr.model.franchise import ANYONE, Franchise, Guests
+from stream_osr.model.known import Densities
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.restaurant import StreamState, derive
+from stream_osr.model.terms import Terms
+from tests.model.problems import COVARIANCES, fill, make_base
+from tests.oracles.books import Ledger, Table
+
+MOST = 60
+"""Instances that have arrived; those from number 40 on are in the window."""
+
+
+class Pair:
+    """A state of the library and the slow ledger of the same stream."""
+
+    def __init__(self, seed: int, covariance: str = "full") -> None:
+        self.rng = np.random.default_rng(seed)
+        self.prior: Prior = make_base(covariance, 2)[0]
+        self.rows = self.rng.normal(scale=2.0, size=(MOST + 100, 2))
+        self.strangers = iter(range(MOST, MOST + 100))  # instances that the statistics of some subclass alone know
+        n_classes, count = 2, int(self.rng.integers(1, 5))
+        ids = (5 + self.rng.permutation(10)[:count]).tolist()
+        self.ledger = Ledger([4.0, 2.0], [], {key: [] for key in ids}, set(), next_id=20)
+        dishes = self.ledger.dishes()
+        for _ in range(int(self.rng.integers(1, 8))):
+            table = Table(int(self.rng.choice(dishes)), float(self.rng.uniform(0.1, 3.0)), 0.2)
+            self.ledger.tables.append(table)
+        for seq in range(MOST):
+            home = int(self.rng.choice(dishes))
+            if home >= 0:
+                self.ledger.members[home].append(seq)
+            if seq >= MOST - 20:
+                tables = self.ledger.tables_of(home)
+                if not tables or self.rng.random() < 0.2:
+                    tables = [Table(home, float(self.rng.integers(2)), 0.5)]
+                    self.ledger.tables += tables
+                tables[int(self.rng.integers(len(tables)))].guests[seq] = float(self.rng.uniform(0.2, 1.0))
+        self.ledger.members[4] = [next(self.strangers) for _ in range(5)]  # all of its instances have settled
+        self.ledger.tables += [Table(4, 0.7, 0.1), Table(4, 0.3)]
+        self.ledger.hold([key for key in [4, *ids] if self.ledger.members[key] and self.rng.random() < 0.5])
+        self.ledger.drop([key for key in self.ledger.members if not self.ledger.members[key]])
+        self.state = derive(self.unbalanced(n_classes), np.array(self.ledger.trained))
+
+    def unbalanced(self, n_classes: int) -> StreamState:
+        """The ledger as a state whose tables and held dishes are right, and nothing else is."""
+        ledger, lies = self.ledger, np.full(3, np.nan)
+        dishes = ledger.dishes()
+        seats = sorted((seq, at) for at, table in enumerate(ledger.tables) for seq in table.guests)
+        franchise = Franchise(
+            menu=lies,
+            held=np.array([float(dish < 0 or dish in ledger.held) for dish in dishes]),
+            owner=np.zeros(3, np.int64),
+            seated=lies.reshape(1, 3),
+            table_dish=np.array([dishes.index(t.serves) for t in ledger.tables], np.int64),
+            table_group=np.zeros(len(ledger.tables), np.int64),
+            table_live=np.array([len(t.guests) for t in ledger.tables], np.int64),
+            table_residual=np.array([t.settled for t in ledger.tables]),
+            table_mass=np.array([t.mass for t in ledger.tables]),
+            table_founder=np.array([t.founder for t in ledger.tables]),
+            alpha=np.ones(1),
+            gamma=np.full(1, 3.0),
+            total=np.full(1, np.nan),
+            overflow=np.full(2, -7),
+            extent=np.full(2, -7),
+        )
+        window = Guests(
+            homogeneous(self.rows[[seq for seq, _ in seats]]),
+            np.zeros(len(seats), np.int64),
+            np.array([ledger.tables[at].guests[seq] for seq, at in seats]),
+            np.array([at for _, at in seats], np.int64),
+        )
+        seqs = np.array([seq for seq, _ in seats], np.int64)
+        ids = np.array(dishes[n_classes:], np.int64)
+        return StreamState(franchise, self.statistics(dishes[n_classes:]), ids, window, seqs, 3, MOST, ledger.next_id)
+
+    def statistics(self, keys: list[int]) -> Dishes:
+        return fill(self.prior, [self.rows[self.ledger.members[key]] for key in keys])
+
+    def check(self) -> None:
+        state, ledger, tables = self.state, self.ledger, self.state.franchise
+        dishes = ledger.dishes()
+        assert state.ids.tolist() == list(ledger.members)
+        assert state.next_id == ledger.next_id
+        np.testing.assert_array_equal(tables.held, [float(dish < 0 or dish in ledger.held) for dish in dishes])
+        np.testing.assert_array_equal(tables.menu, [ledger.menu(dish) for dish in dishes])
+        np.testing.assert_allclose(tables.seated, [[ledger.seated(dish) for dish in dishes]], rtol=1e-9, atol=1e-12)
+        assert tables.total.tolist() == [ledger.total()]
+        assert tables.extent.tolist() == [len(dishes), len(ledger.tables)]
+        assert tables.overflow.tolist() == [0, 0]
+        assert tables.owner.tolist() == [ANYONE] * len(dishes)
+        assert [dishes[dish] for dish in tables.table_dish] == [t.serves for t in ledger.tables]
+        assert tables.table_live.tolist() == [len(t.guests) for t in ledger.tables]
+        for found, name in ((tables.table_residual, "settled"), (tables.table_mass, "mass")):
+            np.testing.assert_allclose(found, [getattr(t, name) for t in ledger.tables], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(tables.table_founder, [t.founder for t in ledger.tables], rtol=1e-9)
+        seats = sorted((seq, at, t.guests[seq]) for at, t in enumerate(ledger.tables) for seq in t.guests)
+        assert state.window_seq.tolist() == [seq for seq, _, _ in seats]
+        assert state.window.table.tolist() == [at for _, at, _ in seats]
+        np.testing.assert_allclose(state.window.weight, [weight for _, _, weight in seats], rtol=1e-12)
+        np.testing.assert_array_equal(state.window.rows[:, :-1], self.rows[state.window_seq])
+        fresh = self.statistics(list(ledger.members))
+        np.testing.assert_array_equal(state.dishes.size, fresh.size)
+        np.testing.assert_allclose(state.dishes.matrix, fresh.matrix, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(state.dishes.inverse, fresh.inverse, rtol=1e-6, atol=1e-8)
+
+    # What can be done to it; False: it cannot be done now
+
+    def key(self) -> int:
+        return int(self.rng.choice(list(self.ledger.members)))
+
+    def some(self, key: int, most: int) -> list[int]:
+        return self.rng.permutation(self.ledger.members[key])[:most].tolist()
+
+    def merge(self) -> bool:
+        if len(self.ledger.members) < 2:
+            return False
+        older, younger = self.rng.permutation(list(self.ledger.members))[:2].tolist()
+        self.ledger.merge(older, younger)
+        self.state = books.merge(self.state, older, younger, self.prior)
+        return True
+
+    def split(self) -> bool:
+        key = self.key()
+        going = self.some(key, len(self.ledger.members[key]) // 2)
+        if not going:
+            return False
+        self.hold_all()
+        self.ledger.split(key, going)
+        self.state = books.split(self.state, key, self.rows[going], np.array(going), self.prior)
+        return True
+
+    def hold_all(self) -> None:
+        self.ledger.hold(self.ledger.members)
+        self.state = books.hold(self.state, self.state.ids.tolist())
+
+    def hold(self) -> bool:
+        keys = {key for key in self.ledger.members if self.rng.random() < 0.5} | {99}
+        if not any(key in keys or self.ledger.tables_of(key) for key in self.ledger.members):
+            return False
+        self.ledger.hold(keys)
+        self.state = books.hold(self.state, keys)
+        return True
+
+    def insert(self) -> bool:
+        key = self.ledger.next_id + 7
+        if key in self.ledger.members:
+            return False
+        has = [next(self.strangers) for _ in range(3)]
+        self.ledger.insert(key, has)
+        self.state = books.insert(self.state, key, fill(self.prior, [self.rows[has]]))
+        return True
+
+    def drop(self) -> bool:
+        quiet = [key for key in self.ledger.members if not any(t.guests for t in self.ledger.tables_of(key))]
+        if not quiet or len(self.ledger.members) == len(quiet):
+            return False
+        slots = np.array([books.slot_of(self.state, key) for key in quiet])
+        self.ledger.drop(quiet)
+        self.state = books.drop(self.state, slots)
+        return True
+
+    def rename(self) -> bool:
+        key, now = self.key(), self.ledger.next_id
+        self.ledger.members = {now if k == key else k: seqs for k, seqs in self.ledger.members.items()}
+        self.ledger.held = {now if k == key else k for k in self.ledger.held}
+        for table in self.ledger.tables_of(key):
+            table.serves = now
+        self.ledger.next_id += 1
+        self.state = books.rename(self.state, key, now)._replace(next_id=self.ledger.next_id)
+        return True
+
+    def home(self, seq: int) -> int:
+        return next((key for key, seqs in self.ledger.members.items() if seq in seqs), -1)
+
+    def withdraw(self) -> bool:
+        """Take one out, and perhaps put it back where it sat."""
+        seq = int(self.rng.integers(MOST))
+        key, weight = self.home(seq), float(self.rng.uniform(0.0, 0.5))
+        if sum(len(seqs) for seqs in self.ledger.members.values()) == 1:
+            return False
+        seat = books.seat_of(self.state, seq, key, weight)
+        table = self.ledger.table_of(seq)
+        assert (seat.subclass, seat.live) == (key, table is not None)
+        if table is not None:
+            assert seat.weight == pytest.approx(table.guests[seq])
+            assert seat.alone == (table.mass == table.guests[seq])
+        self.ledger.withdraw(seq, key, weight)
+        self.state = books.withdraw(self.state, self.rows[seq], seq, key, weight, self.prior)
+        self.check()
+        there = seat.subclass in self.ledger.members if seat.subclass >= 0 else seat.j >= 0
+        if there and self.rng.random() < 0.7:
+            live = seat.live and self.rng.random() < 0.7
+            self.ledger.put_back(seq, seat.subclass, seat.j, seat.weight, live, seat.alone)
+            self.state = books.put_back(self.state, self.rows[seq], seq, seat, seat.weight, live, self.prior)
+        return bool(self.ledger.members)
+
+    def gather(self) -> bool:
+        self.hold_all()
+        seqs = self.rng.permutation(MOST)[:6].tolist()
+        homes = [self.home(seq) for seq in seqs]
+        lost = [homes.count(key) == len(own) for key, own in self.ledger.members.items()]
+        if any(lost):
+            return False
+        weights, has = self.rng.uniform(0.0, 0.5, len(seqs)), [next(self.strangers), next(self.strangers)]
+        self.ledger.gather(seqs, homes, weights.tolist(), has)
+        self.state = books.gather(
+            self.state,
+            fill(self.prior, [self.rows[has]]),
+            self.rows[seqs],
+            np.array(seqs),
+            np.array(homes),
+            weights,
+            self.prior,
+        )
+        return True
+
+    def adopt(self) -> bool:
+        """Give the tables of one subclass to a class, by other numbers."""
+        if len(self.ledger.members) < 2:
+            return False
+        key, j = self.key(), int(self.rng.integers(len(self.ledger.trained)))
+        number, held = np.arange(len(self.state.franchise.menu)), self.state.franchise.held.copy()
+        at = books.classes_of(self.state) + books.slot_of(self.state, key)
+        number[at], held[at] = j, 0.0
+        self.ledger.adopt([key], j)
+        self.state = books.renumber(self.state, number, held, np.array(self.ledger.trained))
+        return True
+
+    def refresh_classes(self) -> bool:
+        self.ledger.trained[0] += 1.0
+        if self.rng.random() < 0.5:
+            self.ledger.open_class(1.0)
+        self.state = books.refresh_classes(self.state, frozen(self.ledger.trained))
+        return True
+
+
+def frozen(trained: list[float]) -> Densities:
+    nothing: Any = np.zeros(0)
+    return Densities(Terms(*[nothing] * 6), nothing, np.array(trained))
+
+
+VERBS = ("merge", "split", "hold", "insert", "drop", "rename", "withdraw", "gather", "adopt", "refresh_classes")
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 100_000), verbs=st.lists(st.sampled_from(VERBS), max_size=8))
+def test_books_are_the_ledgers_after_every_verb(covariance: str, seed: int, verbs: list[str]) -> None:
+    pair = Pair(seed, covariance)
+    pair.check()
+    for verb in verbs:
+        if not pair.ledger.members:
+            break
+        before = [v.copy() for v in (*pair.state.franchise, *pair.state.window, pair.state.ids, *pair.state.dishes)]
+        old = pair.state
+        getattr(pair, verb)()
+        pair.check()
+        for value, was in zip((*old.franchise, *old.window, old.ids, *old.dishes), before, strict=True):
+            np.testing.assert_array_equal(value, was)  # a state is a value
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_tried(verb: str) -> None:
+    done = 0
+    for seed in range(12):
+        pair = Pair(seed)
+        if pair.ledger.members:
+            done += getattr(pair, verb)()
+            pair.check()
+    assert done >= 3
+
+
+def test_known_classes_are_seated_in_their_shares() -> None:
+    pair = Pair(0)
+    pair.ledger.adopt(list(pair.ledger.members), 0)
+    pair.ledger.tables.clear()
+    state = derive(pair.unbalanced(2), np.array([4.0, 2.0]))
+    seated = books.seat_classes(state, np.array([30.0, 20.0]))
+    pair.ledger.tables += [Table(-1, 30.0), Table(-2, 20.0)]
+    pair.state = seated
+    pair.check()
+    assert seated.franchise.menu.tolist() == [5.0, 3.0]
