@@ -21,7 +21,7 @@ _ROOMS = (
     (
         "stream_osr.hdp",
         "stream_osr.model",
-        "blas broad cocluster dishes elementwise franchise jit known location marginal naming parting prior "
+        "broad cocluster dishes elementwise franchise jit known location marginal naming parting prior "
         "restaurant scatter space terms training",
     ),
     ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
@@ -66,6 +66,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.engine.telling": "stream_osr.engine.announce",
     "stream_osr.engine.waiting": "stream_osr.engine.decisions",
     "stream_osr.hdp": "stream_osr.model",
+    "stream_osr.hdp.blas": "stream_osr.parallel",
     "stream_osr.hdp.gaussian_diagonal": "stream_osr.model.gaussian.diagonal",
     "stream_osr.hdp.gaussian_full": "stream_osr.model.gaussian.full",
     "stream_osr.hdp.gaussian_tied": "stream_osr.model.gaussian.tied",
@@ -75,6 +76,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
     "stream_osr.persistence": "stream_osr.archive",
     "stream_osr.report.command": "stream_osr.cli.report",
+    "stream_osr.selection": "stream_osr.engine.selection",
     "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",

@@ -1,12 +1,18 @@
-"""Independent work on several cores: the chains of a model, whose kernels let go of the interpreter."""
+"""Independent work on several cores: the chains of a model, whose kernels let go of the interpreter.
+
+Matrix products take one thread: they differ in the last bit between thread counts, and results must not.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from functools import cache, lru_cache
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,3 +50,22 @@ def each(function: Callable[[T], R], items: Sequence[T], n_jobs: int | None = No
 def _pool(threads: int, process: int) -> ThreadPoolExecutor:
     """One pool for each size; a forked process has none of its parent's threads and makes its own."""
     return ThreadPoolExecutor(threads, thread_name_prefix="stream-osr")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  (compiled kernels use its BLAS: it has to be there to be found)
+
+    return ThreadpoolController()
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread within a ``with`` block.
+
+    Examples
+    --------
+    >>> with one_thread():
+    ...     pass
+    """
+    limiter: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limiter

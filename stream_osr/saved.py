@@ -29,7 +29,7 @@ class Saved(Holder):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Load what :meth:`save` wrote. Nothing in the file is executed."""
-        return cls.from_state(read_archive(path, "recognizer"))
+        return cls.from_state(read_archive(path, "recognizer"), str(path))
 
     def as_state(self) -> dict[str, Any]:
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
@@ -54,7 +54,9 @@ class Saved(Holder):
         return {**self.as_state(), "trained": None, "fingerprint": self.value.running[0].fingerprint}
 
     @classmethod
-    def from_stream_state(cls, trained: TrainedModel, state: Mapping[str, Any]) -> Self:
+    def from_stream_state(
+        cls, trained: TrainedModel, state: Mapping[str, Any], name: str = "the saved recognizer"
+    ) -> Self:
         """Make the recognizer that :meth:`stream_state` described, over the trained model that it had.
 
         Raises
@@ -67,11 +69,11 @@ class Saved(Holder):
                 f"the saved stream belongs to the trained model {str(state.get('fingerprint'))[:12]}, and this is "
                 f"{trained.fingerprint[:12]}; give the model that it was saved with"
             )
-        return cls.from_state({**state, "trained": trained})
+        return cls.from_state({**state, "trained": trained}, name)
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Make the recognizer that :meth:`as_state` described.
+    def from_state(cls, state: Mapping[str, Any], name: str = "the saved recognizer") -> Self:
+        """Make the recognizer that :meth:`as_state` described; ``name`` is what an error calls it.
 
         Raises
         ------
@@ -80,7 +82,7 @@ class Saved(Holder):
         """
         try:
             model = cls(**state["arguments"])
-            check_recognizer(state, parameters(**model.arguments))
+            check_recognizer(state, parameters(**model.arguments), name)
             model.value = replace(
                 model.value,
                 training=None if state["training"] is None else TrainingSet.from_state(state["training"]),
@@ -95,7 +97,7 @@ class Saved(Holder):
         except (LookupError, TypeError, ValueError) as error:
             told = printable(str(error), 300)
             raise PersistenceError(
-                f"the saved recognizer cannot be used ({told}); was it saved by another version of stream-osr?"
+                f"{name} cannot be used ({told}); was it saved by another version of stream-osr?"
             ) from error
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()

@@ -16,14 +16,13 @@ from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.model.background import Background, fit_background
-from stream_osr.model.blas import one_thread
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.moves.base_measure import make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, fit_space, whiten
 from stream_osr.model.training import Training, summarize, train
-from stream_osr.parallel import each
+from stream_osr.parallel import each, one_thread
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do, promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 

@@ -10,9 +10,9 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
 from stream_osr.engine import trainer
+from stream_osr.engine.selection import select_by_validation
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.selection import select_by_validation
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
 PARAMETERS = Parameters(select="validation", training_sweeps=3, batch_size=32, sweeps=2, seed=1)

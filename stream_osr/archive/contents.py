@@ -59,8 +59,8 @@ RECOGNIZER = fields(
 )
 
 
-def check_recognizer(state: Mapping[str, Any], parameters: Parameters) -> None:
-    """Check what :meth:`stream_osr.OpenSetRecognizer.as_state` returns, or an archive holds of it.
+def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:
+    """Check what :meth:`stream_osr.OpenSetRecognizer.as_state` returns, or an archive of that name holds of it.
 
     Raises
     ------
@@ -73,9 +73,9 @@ def check_recognizer(state: Mapping[str, Any], parameters: Parameters) -> None:
         RECOGNIZER(form, "", Scope())
         _check_together(form, parameters)
     except Refused as refused:
-        raise PersistenceError(f"the saved recognizer cannot be used: {told(refused)}") from None
+        raise PersistenceError(f"{name} cannot be used: {told(refused)}") from None
     except (InvalidLabel, InvalidParameter) as error:
-        raise PersistenceError(f"the saved recognizer cannot be used: {error}; {REMEDY}") from None
+        raise PersistenceError(f"{name} cannot be used: {error}; {REMEDY}") from None
 
 
 def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
@@ -135,10 +135,6 @@ def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen
         need(count == parameters.chains, "Stream.chains", f"of {count}", f"{parameters.chains}: chains")
     count = len(stream["odds"]["excess"])
     need(count in (len(SHIFTS), len(MORE_SHIFTS)), "Odds.excess", f"of {count}", f"{len(SHIFTS)}, {len(MORE_SHIFTS)}")
-    window = len(stream["chains"][0]["state"]["window_seq"])
-    need(
-        window <= parameters.window, "StreamState.window_seq", f"of {window}", f"{parameters.window} at most: window"
-    )
     waiting = stream["waiting"]["decisions"]
     most = parameters.decision_delay
     need(len(waiting) <= most, "Waiting.decisions", f"of {len(waiting)}", f"{most} at most: decision_delay")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.archive.form import Form, Refused
-from stream_osr.archive.needs import ROUNDING, check_same
+from stream_osr.archive.needs import ROUNDING, check_same, need
 from stream_osr.model.dishes import log_constant
 from stream_osr.model.gaussian import diagonal, full
 from stream_osr.model.known import Known, densities
@@ -52,14 +52,17 @@ def check_statistics(statistics: Form, prior: Prior, where: str) -> None:
         raise Refused(f"{where}.matrix", f"of {matrix.shape[1:]} for each", f"{statistics_shape(prior)}")
     d = prior.n_features
     for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
-        at = f"{where}.matrix[{k}]"
+        at, r = f"{where}.matrix[{k}]", prior.beta + n
         if prior.covariance == FULL:
-            check_same(own[d:, d], np.array([prior.beta + n]), f"{at}[{d}]", "prior.beta + size")
+            check_same(own[d:, d], np.array([r]), f"{at}[{d}]", "prior.beta + size")
             factor(own, at)
+            least = float(np.linalg.eigvalsh(own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r)[0])
         elif prior.covariance == DIAGONAL:
-            least = own[0] ** 2 / (prior.beta + n)
-            if not (own[1] - least > -ROUNDING * own[1]).all() or not (own[1] > 0.0).all():
-                raise Refused(at, "without a positive scatter", "sums of squares as large as those of their means")
+            least = float((own[1] - own[0] ** 2 / r).min())
+        else:
+            continue
+        enough = least >= prior.psi * (1.0 - ROUNDING) - WORST * float(np.abs(own).max())
+        need(enough, at, f"of a scatter of {least:.6g}", f"the prior's at least, {prior.psi:.6g}: Prior.psi")
 
 
 def check_dishes(dishes: Form, prior: Prior, where: str) -> None:

@@ -6,13 +6,13 @@ type is all that is needed; else two functions turn one into the other.
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
-from stream_osr import engine
+from stream_osr import decision, engine, trained
 from stream_osr.archive.columns import OF, TO
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, literal, read_table
-from stream_osr.decision import Decision
 from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
 from stream_osr.model import (
     aside,
@@ -28,77 +28,46 @@ from stream_osr.model import (
     space,
     terms,
 )
-from stream_osr.trained import TrainedModel, TrainingReport
 from stream_osr.trust import balance, odds, recall, references
 
 FIRST, VERSION = 5, 6
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
 
-_TYPES: dict[str, type[Any]] = {
-    "Prior": prior.Prior,
-    "Dishes": dishes.Dishes,
-    "Franchise": franchise.Franchise,
-    "Guests": franchise.Guests,
-    "Location": location.Location,
-    "Known": known.Known,
-    "Densities": known.Densities,
-    "Space": space.Space,
-    "StreamState": restaurant.StreamState,
-    "Terms": terms.Terms,
-    "Statistics": marginal.Statistics,
-    "Aside": aside.Aside,
-    "Background": background.Background,
-    "References": references.References,
-    "TrainingReport": TrainingReport,
-    "TrainedModel": TrainedModel,
-    "Arrived": engine.Arrived,
-    "Evidence": engine.Evidence,
-    "Past": engine.Decided,
-    "Waiting": engine.Waiting,
-    "Chain": engine.Chain,
-    "Guard": engine.Guard,
-    "Books": balance.Books,
-    "Shares": balance.Shares,
-    "Called": recall.Called,
-    "Following": engine.Following,
-    "Telling": engine.Telling,
-    "Odds": odds.Odds,
-    "Drift": drift.Drift,
-    "UnknownRate": rate.UnknownRate,
-    "Signals": summaries.Signals,
-    "ExpectedRecall": recall.ExpectedRecall,
-    "Stream": engine.Stream,
-    "Labelling": engine.Labelling,
-    "Seat": books.Seat,
-    "Promotion": engine.Promotion,
-    "Muting": engine.Muting,
-    "Tables": engine.Tables,
-    "Moment": events.Moment,
-    "Member": life.Member,
-    "Reservoir": reservoir.Reservoir,
-    "Subclass": life.Subclass,
-    "Lifecycle": lives.Lifecycle,
-    "Decision": Decision,
-    "Explanation": events.Explanation,
-    "Movement": events.Movement,
-    "SubclassEmerged": events.SubclassEmerged,
-    "SubclassGrew": events.SubclassGrew,
-    "SubclassDormant": events.SubclassDormant,
-    "SubclassRecurred": events.SubclassRecurred,
-    "SubclassMuted": events.SubclassMuted,
-    "SubclassPromoted": events.SubclassPromoted,
-    "SubclassMerged": events.SubclassMerged,
-    "SubclassSplit": events.SubclassSplit,
-    "SubclassForgotten": events.SubclassForgotten,
-    "NewClassesChanged": events.NewClassesChanged,
-    "SubclassRefuted": events.SubclassRefuted,
-    "RecallDropped": events.RecallDropped,
-    "UnknownRateJumped": events.UnknownRateJumped,
-    "EventsSummed": events.EventsSummed,
-    "ClassDrifted": events.ClassDrifted,
-    "NamingUndone": events.NamingUndone,
-}
+_WHERE: tuple[tuple[ModuleType, str], ...] = (
+    (prior, "Prior"),
+    (dishes, "Dishes"),
+    (franchise, "Franchise Guests"),
+    (known, "Known Densities"),
+    (location, "Location"),
+    (space, "Space"),
+    (restaurant, "StreamState"),
+    (terms, "Terms"),
+    (marginal, "Statistics"),
+    (aside, "Aside"),
+    (books, "Seat"),
+    (background, "Background"),
+    (references, "References"),
+    (trained, "TrainingReport TrainedModel"),
+    (engine, "Arrived Evidence Waiting Chain Guard Following Telling Stream"),
+    (engine, "Labelling Promotion Muting Tables"),
+    (balance, "Books Shares"),
+    (recall, "Called ExpectedRecall"),
+    (odds, "Odds"),
+    (drift, "Drift"),
+    (rate, "UnknownRate"),
+    (summaries, "Signals"),
+    (life, "Member Subclass"),
+    (lives, "Lifecycle"),
+    (reservoir, "Reservoir"),
+    (decision, "Decision"),
+    (events, "Moment Explanation Movement SubclassEmerged SubclassGrew SubclassDormant SubclassRecurred"),
+    (events, "SubclassMuted SubclassPromoted SubclassMerged SubclassSplit SubclassForgotten SubclassRefuted"),
+    (events, "NewClassesChanged RecallDropped UnknownRateJumped EventsSummed ClassDrifted NamingUndone"),
+)
+TYPES: dict[str, type[Any]] = {name: getattr(module, name) for module, names in _WHERE for name in names.split()}
+TYPES["Past"] = engine.Decided
+"""What each record is in memory; one that has another name there than in archives is entered by itself."""
 
 _NAMED: dict[str, Any] = {"conjugate": location.CONJUGATE, "nothing told": engine.Telling()}
 """Defaults that are records."""
@@ -119,7 +88,7 @@ class Entry(Kind):
 
     def __init__(self, name: str, row: Row) -> None:
         since = {field: of.since for field, of in row.fields.items()}
-        super().__init__(name, _TYPES[name], since, TO.get(name), OF.get(name))
+        super().__init__(name, TYPES[name], since, TO.get(name), OF.get(name))
         self.letters = row.letters
         self.rules = {field: of.rule for field, of in row.fields.items()}
         given = {field: of.default for field, of in row.fields.items() if of.default is not None}

@@ -7,7 +7,7 @@ import numpy as np
 from stream_osr.engine.state import Stream
 from stream_osr.engine.watch import references_of
 from stream_osr.ensemble.views import Views
-from stream_osr.model.blas import one_thread
+from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.odds import shift_odds

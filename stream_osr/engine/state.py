@@ -20,9 +20,9 @@ from stream_osr.ensemble.actions import Action
 from stream_osr.ensemble.chain import Chains, open_chains
 from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
-from stream_osr.model.blas import one_thread
 from stream_osr.model.known import Known
 from stream_osr.model.restaurant import StreamState
+from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, start_odds
 from stream_osr.trust.recall import Called

@@ -14,9 +14,9 @@ from stream_osr.engine.state import Stream
 from stream_osr.ensemble.chain import led_by
 from stream_osr.ensemble.transfer import Earlier, made_since, take_over
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.blas import one_thread
 from stream_osr.model.prior import DIAGONAL
 from stream_osr.model.transfer import Passage, passage
+from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 
 _REMEDY = "train on the same features, or begin anew"

@@ -10,12 +10,12 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.engine import Evidence, expect_known, open_stream
+from stream_osr.engine.selection import select_by_validation
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.features import Features
 from stream_osr.labels import check_label
 from stream_osr.model.space import whiten
-from stream_osr.selection import select_by_validation
 from stream_osr.trained import TrainedModel, train_model
 from stream_osr.training_set import TrainingSet
 from stream_osr.trust.conformal import check_references

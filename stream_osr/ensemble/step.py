@@ -14,7 +14,7 @@ from stream_osr.ensemble.naming import let_go
 from stream_osr.ensemble.past import Decided, Past, follow_moves, relabel, remember
 from stream_osr.model import books
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import distances, nearby
+from stream_osr.model.cells import nearby
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
 
@@ -101,11 +101,12 @@ def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seate
 
 def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
     """Average what the chains say; the odds are not shifted yet."""
-    found = [nearby(one.before.known, one.result.log_density) for one in seated]
+    found = [
+        nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
+        for number, one in enumerate(seated)
+    ]
     raw = np.mean([one.result.probabilities for one in seated], axis=0)
-    leader, (nearest, rank) = seated[0].result, found[0]
-    distance = distances(seated[0].before.known, leader.responsible[np.arange(len(rows)), nearest], rows)
-    return Judged(rows, raw, raw, np.mean([each for _, each in found], axis=0), nearest, rank, distance, seated)
+    return Judged(rows, raw, raw, np.mean([one.rank for one in found], axis=0), *found[0], seated)
 
 
 def window_together(judged: Judged) -> np.ndarray:

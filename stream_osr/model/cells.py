@@ -138,18 +138,34 @@ def _normalize(weight: np.ndarray) -> None:
 
 
 class Nearby(NamedTuple):
-    """How usual rows are in the known class nearest to each: its number, the density rank there, shape (n,)."""
+    """The known class nearest to each of n rows.
+
+    Attributes
+    ----------
+    nearest, rank
+        Its number, and the density rank there, shape (n,).
+    distance
+        Mahalanobis distance from its most responsible subclass, shape (n,); of no row if none was asked for.
+    """
 
     nearest: np.ndarray
     rank: np.ndarray
+    distance: np.ndarray
 
 
-def nearby(known: Known, log_density: np.ndarray) -> Nearby:
-    """Find the known class that each row is densest in, by log densities of shape (n, J)."""
+def nearby(known: Known, log_density: np.ndarray, responsible: np.ndarray, rows: np.ndarray) -> Nearby:
+    """Find the known class that each row is densest in.
+
+    Parameters
+    ----------
+    known
+        The known classes.
+    log_density, responsible
+        Log density of each row under each class and the most responsible subclass of that, shape (n, J).
+    rows
+        Whitened rows whose distances are asked for, the first m of them, shape (m, d).
+    """
     nearest = log_density.argmax(axis=1)
-    return Nearby(nearest, density_rank(known, log_density[np.arange(len(nearest)), nearest], nearest))
-
-
-def distances(known: Known, subclass: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Mahalanobis distance of each whitened row, (n, d), from a known subclass (its position, (n,)); shape (n,)."""
-    return mahalanobis_each(known.dishes, subclass, homogeneous(rows), known.prior)
+    rank = density_rank(known, log_density[np.arange(len(nearest)), nearest], nearest)
+    subclass = responsible[np.arange(len(rows)), nearest[: len(rows)]]
+    return Nearby(nearest, rank, mahalanobis_each(known.dishes, subclass, homogeneous(rows), known.prior))

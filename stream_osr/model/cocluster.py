@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.blas import one_thread
 from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.space import fit_space, whiten
 from stream_osr.model.training import dish_of_guests, seat_by_groups, sweep
+from stream_osr.parallel import one_thread
 
 UNKNOWN = -1
 

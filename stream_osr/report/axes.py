@@ -102,27 +102,19 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
     views = [clouds]
     if len(slots):
         views.append([np.concatenate(clouds[:2]), *clouds[1:]])
+    ids, sizes = [*known.ids[kept].tolist(), *slots], [*known.dishes.size[kept], *stream.state.dishes.size[at]]
+    drawn = [*zip(means, covariances, strict=True), *zip(fresh_means, fresh_covariances, strict=True)]
+    names = [labels[j] for j in owner] + [None] * len(slots)
     out = []
     for cloud in views:
         axes = discriminants(cloud, within)
-        sizes = known.dishes.size[kept].tolist()
-        ids = known.ids[kept].tolist()
         spots = [
-            Spot(int(key), labels[j], int(size), *_ellipse(mean - middle, covariance, axes))
-            for key, j, size, mean, covariance in zip(ids, owner, sizes, means, covariances, strict=True)
+            Spot(key, name, int(size), *_ellipse(mean - middle, covariance, axes))
+            for key, name, size, (mean, covariance) in zip(ids, names, sizes, drawn, strict=True)
         ]
-        spots += [
-            Spot(key, None, int(stream.state.dishes.size[slot]), *_ellipse(mean - middle, covariance, axes))
-            for (key, slot), mean, covariance in zip(slots.items(), fresh_means, fresh_covariances, strict=True)
-        ]
-        out.append(
-            Plane(
-                spots=tuple(spots),
-                classes={labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)},
-                dots=(past.rows - middle) @ axes,
-                seats=np.where(np.isin(past.subclass, list(slots)), past.subclass, -1),
-            )
-        )
+        classes = {labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)}
+        seats = np.where(np.isin(past.subclass, list(slots)), past.subclass, -1)
+        out.append(Plane(tuple(spots), classes, (past.rows - middle) @ axes, seats))
     return tuple(out)
 
 

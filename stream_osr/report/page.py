@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stream_osr.evaluation.calibration import reliability_curve
-from stream_osr.report import charts
+from stream_osr.report.charts import plane, shifts, stream, truth
 from stream_osr.report.content import Content
 from stream_osr.report.timeline import subclass_name
 from stream_osr.showing import printable
@@ -40,21 +40,21 @@ AXES = (("of the known classes", "known"), ("of known classes and new subclasses
 def render(content: Content) -> str:
     """Write the page."""
     specs: dict[str, Any] = {}
-    for plane, (_, name) in zip(content.planes, AXES, strict=False):
-        specs[f"plane-{name}"] = charts.plane(plane)
+    for drawn, (_, name) in zip(content.planes, AXES, strict=False):
+        specs[f"plane-{name}"] = plane.plane(drawn)
     if content.timeline is not None:
-        specs["share"] = charts.unknown_share(content.timeline)
-        specs["arrivals"] = charts.arrivals(content.timeline)
+        specs["share"] = stream.unknown_share(content.timeline)
+        specs["arrivals"] = stream.arrivals(content.timeline)
         if content.timeline.estimates:
-            specs["estimates"] = charts.estimates(content.timeline)
+            specs["estimates"] = stream.estimates(content.timeline)
     shown = [subclass for subclass in content.emerged if subclass.shifts]
     for subclass in shown[:CARDS]:
-        specs[f"shifts-{subclass.id}"] = charts.shifts(subclass.shifts)
+        specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
     if content.judged is not None and content.told is not None:
         judged = content.told.judged
-        p, truth = content.told.p_unknown[judged], content.told.truly_unknown[judged]
-        specs["calibration"] = charts.calibration(reliability_curve(p, truth))
-        specs["spread"] = charts.spread(p, truth)
+        p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
+        specs["calibration"] = truth.calibration(reliability_curve(p, unknown))
+        specs["spread"] = truth.spread(p, unknown)
     style, draw = _template("page.css"), _template("page.js")
     return (
         _environment()
@@ -65,7 +65,7 @@ def render(content: Content) -> str:
             cards=shown[:CARDS],
             rest=shown[CARDS:],
             axes=AXES,
-            signs={} if content.timeline is None else charts.signs(content.timeline),
+            signs={} if content.timeline is None else stream.signs(content.timeline),
             name=subclass_name,
             style=Markup(style),
             scripts=[Markup(_libraries()), Markup(draw)],

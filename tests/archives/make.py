@@ -15,21 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import begin, step
-from stream_osr_connectors.kafka.settings import ServiceSettings
-from stream_osr_connectors.kafka.snapshots import Snapshots
-
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import save_trained
 from stream_osr_connectors import MemorySink
 from stream_osr_connectors.loop import Sinks, load_checkpoint, run
+from stream_osr_kafka.run.models import ModelFile
+from stream_osr_kafka.run.partition import begin, step
+from stream_osr_kafka.run.snapshots import Snapshots
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.boundaries import Boundary
 from tests.archives.story import (
     ARGUMENTS,
     DECODE,
     PLACE,
     TRAINED,
+    ask,
     drawn,
     go_on,
     go_on_serving,
@@ -99,16 +99,20 @@ def _checkpoint(temporary: Path, folder: Path) -> None:
 
 
 def _service(temporary: Path, folder: Path) -> None:
-    path, state, rows = temporary / "service.model", temporary / "state", _rows(140, 14, "named")
+    path, state, rows = temporary / "service.model", temporary / "state", _rows(140, 14, "named", "noise")
     trained(chains=2).save(path)
     model = ModelFile.load(ServiceSettings(model=path, brokers="b", input="in"))
     snapshots = Snapshots(state, keep=2)
     snapshots.open()
     model.keep(state)
     partition = begin(model.recognizer(*PLACE), Boundary(0))._replace(lineage=LINEAGE)
+    emerged: list[int] = []
     for first in range(0, 100, 20):
         batch = messages(rows[first : first + 20], first)
-        partition, _ = step(partition, PLACE, batch, (), Boundary(first + 20), DECODE)
+        if first == 80:
+            ask(partition.model, emerged)
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), DECODE)
+        emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
     written = snapshots.write(*PLACE, partition)
     expected = go_on_serving(partition, rows[100:], 100)
     _keep(folder, written, {"rows": rows[100:], "expected": expected, "model": f"{model.identity}.model"})

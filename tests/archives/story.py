@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from stream_osr_connectors.kafka.boundaries import Boundary
-from stream_osr_connectors.kafka.decoding import JsonDecoder
-from stream_osr_connectors.kafka.messages import Message
-from stream_osr_connectors.kafka.partition import Partition, step
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors import MemorySink, MemorySource
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.loop import Checkpoint, Sinks, run
+from stream_osr_kafka.run.partition import Partition, step
+from stream_osr_kafka.wire.boundaries import Boundary
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
 
 CENTRES = {
     "left": (0.0, 0.0),
@@ -170,6 +170,12 @@ def messages(rows: Sequence[Sequence[float]], begin: int) -> list[Message]:
         Message(*PLACE, at, 1000 * at, b"k%d" % at, json.dumps({"a": a, "b": b}).encode(), [("h", b"\xff\x00")])
         for at, (a, b) in enumerate(rows, start=begin)
     ]
+
+
+def ask(model: OpenSetRecognizer, emerged: Sequence[int]) -> None:
+    """Name what has emerged first, and label an instance that was decided."""
+    model.promote(emerged[:1], "named")
+    model.learn_label("k70", "left")
 
 
 def go_on_serving(partition: Partition, rows: Sequence[Sequence[float]], begin: int) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stream_osr_connectors.kafka.boundaries import Boundary, History
-from stream_osr_connectors.kafka.models import ModelFile
-from stream_osr_connectors.kafka.partition import Partition
-from stream_osr_connectors.kafka.snapshots import Snapshots, place_of
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import load_trained
 from stream_osr_connectors.loop import load_checkpoint
+from stream_osr_kafka.run.models import ModelFile
+from stream_osr_kafka.run.partition import Partition
+from stream_osr_kafka.run.snapshots import Snapshots, place_of
+from stream_osr_kafka.wire.boundaries import Boundary, History
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import (
     ARGUMENTS,
@@ -73,10 +73,10 @@ def test_the_recognizer(version: Path, name: str, tmp_path: Path) -> None:
 def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: Path) -> None:
     """Data that lost one case would still pass everything else."""
     model = OpenSetRecognizer.load(unpacked(version, "mid-stream.osr", tmp_path))
-    stream = model._stream
+    stream = model.value.stream
     assert stream is not None
     lives = stream.life.subclasses.values()
-    assert (len(model._buffer), len(stream.waiting.decisions), len(model._evidence)) == (9, 12, 3)
+    assert (len(model.value.buffer), len(stream.waiting.decisions), len(model.value.evidence)) == (9, 12, 3)
     assert {life.muted for life in lives} == {life.emerged for life in lives} == {True, False}
     assert len(stream.chains[0].aside.ids) == 1
     assert all(chain.known.named for chain in stream.chains)
@@ -106,8 +106,10 @@ def test_the_snapshot_of_the_service(version: Path, tmp_path: Path) -> None:
     model = ModelFile.kept(tmp_path, identity)
     snapshot = Snapshots(tmp_path, keep=2).read(*PLACE, place.lineage, place.at, model.trained)
     assert snapshot is not None
-    assert snapshot.model._stream is not None
-    shared = snapshot.model._stream.known.location is model.trained.draws[0].location
+    assert snapshot.model.value.stream is not None
+    assert len(snapshot.waiting) == ARGUMENTS["decision_delay"]
+    assert [type(action).__name__ for action in snapshot.model.value.stream.actions] == ["Promotion", "Labelling"]
+    shared = snapshot.model.value.stream.known.location is model.trained.draws[0].location
     assert shared, "what lies beside is not copied"
     partition = Partition(
         snapshot.model, snapshot.waiting, place.lineage, History(Boundary(0), fresh=True).to(place.at)

@@ -134,7 +134,8 @@ def test_a_field_that_came_later_does_not_change_what_old_numbers_mean() -> None
 
 def test_the_step_from_5_names_what_lies_beside() -> None:
     beside = (Form("Statistics", {"size": np.zeros(1), "matrix": np.zeros(2)}),)
-    content = {"tuple": [{"same": 1}, {"array": "a0", "number": 3}, {"same": 3}, {"same": 2}]}
+    muting = {"record": "Muting", "values": {"number": 1, "subclasses": {"tuple": []}}, "number": 4}
+    content = {"tuple": [{"same": 1}, {"array": "a0", "number": 3}, {"same": 3}, {"same": 2}, muting]}
     made = bring_up({"version": 5, "content": content}, 5, 6, beside)
     assert made["version"] == 6
     assert made["content"]["tuple"] == [
@@ -142,6 +143,7 @@ def test_the_step_from_5_names_what_lies_beside() -> None:
         {"array": "a0", "number": 0},
         {"same": 0},
         {"beside": "0"},
+        {**muting, "number": 1},
     ]
 
 

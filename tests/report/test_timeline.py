@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.report.charts import signs
+from stream_osr.report.charts.stream import signs
 from stream_osr.report.timeline import BINS, ROWS, lay_out
 from stream_osr.report.told import gather
 from tests.report.conftest import BEGINS, NEW, N

@@ -126,7 +126,7 @@ class Snapshots(NamedTuple):
         try:
             content = read_archive(path, _kind(trained), trained.shared)
             check_content(content, _CONTENT, str(path))
-            model = OpenSetRecognizer.from_stream_state(trained, content["model"])
+            model = OpenSetRecognizer.from_stream_state(trained, content["model"], str(path))
             return Snapshot(model, tuple(map(_origin, content["waiting"])))
         except PersistenceError as error:
             logger.warning("snapshot left aside: %s", error)

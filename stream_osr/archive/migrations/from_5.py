@@ -25,7 +25,7 @@ def _renumbered(tree: Any, paths: list[str]) -> Any:
     number = tree.get("same")
     if isinstance(number, int) and 0 <= number < len(paths):
         return {"beside": paths[number]}
-    return {
-        name: each - len(paths) if name in ("same", "number") else _renumbered(each, paths)
-        for name, each in tree.items()
-    }
+    out = {name: each - len(paths) if name in ("same", "number") else each for name, each in tree.items()}
+    if "record" in tree:  # its fields have names of their own
+        return {**out, "values": {name: _renumbered(each, paths) for name, each in tree["values"].items()}}
+    return {name: _renumbered(each, paths) for name, each in out.items()}

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import engine
 from stream_osr.config import Parameters
+from stream_osr.engine import Arrived, close_batch, open_stream
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
@@ -85,12 +85,12 @@ def _micro_f(
     trained: TrainedModel, parameters: Parameters, X: np.ndarray, truth: list[Any], number: dict[Any, int]
 ) -> float:
     """Run a stream and count."""
-    stream = engine.open_stream(trained, parameters)
+    stream = open_stream(trained, parameters)
     rows = whiten(trained.space, X)
     report = OpenSetReport(list(number.values()), UNKNOWN)
     for begin in range(0, len(rows), parameters.batch_size):
-        arrived = [engine.Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
-        stream, batch = engine.close_batch(trained, stream, arrived, [], parameters, release=True)
+        arrived = [Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]
+        stream, batch = close_batch(trained, stream, arrived, [], parameters, release=True)
         told = [number.get(label, UNKNOWN - 1) for label in truth[begin : begin + len(arrived)]]
         report.update_many(told, [d.label for d in batch.decisions])
     return report.micro_f

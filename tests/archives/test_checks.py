@@ -1,0 +1,83 @@
+"""Nothing that a stream comes to is refused: with far outliers, labels, names, mutes and what is taken back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.archive import check_recognizer, reading
+from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError
+from tests.archives.changes import found, places, read
+from tests.archives.golden import VERSIONS, unpacked
+
+STREAMS: list[dict[str, Any]] = [
+    {"follow_drift": True},
+    {"max_subclasses": 1, "max_dormant": 2, "half_life": 15.0},
+    {"covariance": "diagonal", "follow_drift": True},
+    {"covariance": "tied"},
+    {"chains": 1, "label_horizon": 0, "window": 20},
+    {"max_wait": 40.0, "references": 0, "max_classes": 5},
+]
+
+
+def ask(model: OpenSetRecognizer, what: float, at: int, emerged: list[int], rng: np.random.Generator) -> bool:
+    """Now and then ask something of the model; what cannot be is refused, and nothing has changed."""
+    try:
+        if what < 0.02:
+            model.learn_label(max(0, at - int(rng.integers(60))), f"c{rng.integers(4)}")
+        elif what < 0.03 and emerged:
+            model.promote([emerged.pop()], f"p{at % 2}")
+        elif what < 0.035 and emerged:
+            model.mute([emerged.pop()])
+        elif what < 0.05:
+            model.undo()
+    except (InvalidSubclass, NothingToUndo):
+        return False
+    return what < 0.05
+
+
+@pytest.mark.parametrize("arguments", STREAMS, ids=str)
+def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
+    rng, d = np.random.default_rng(STREAMS.index(arguments)), 3
+    centres, scale = rng.normal(size=(7, d)) * 8.0, 10.0 ** rng.integers(-6, 7, size=d)
+    settings = {"chains": 2, "batch_size": 32, "training_sweeps": 3, "decision_delay": 10, "half_life": 60.0}
+    model = OpenSetRecognizer(seed=1, **{**settings, **arguments})
+
+    def row(j: int, at: int) -> dict[str, float]:
+        x = centres[j] + 1e-3 * at * (j == 0) + rng.normal(size=d)
+        if rng.random() < 0.01:
+            x *= 10.0 ** rng.integers(1, 30)
+        return dict(zip("abc", (x * scale).tolist(), strict=True))
+
+    for at in range(150):
+        model.learn_one(row(at % 3, 0), f"c{at % 3}")
+    model.freeze()
+    emerged: list[int] = []
+    checked = 0
+    for at in range(800):
+        model.learn_one(row(int(rng.integers(3 + at // 200)), at), t=float(at), key=at)
+        emerged += [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+        if ask(model, rng.random(), at, emerged, rng) or at % 32 == 31:
+            check_recognizer(model.as_state(), model._parameters, "the state")
+            checked += 1
+    assert checked > 30
+
+
+def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = read(unpacked(VERSIONS[0], "mid-stream.osr", tmp_path))
+    (place,) = (each for each in places(archive) if str(each) == "Franchise.table_dish#0")
+    name = found(archive, place)["array"]
+    archive.arrays[name] = np.where(np.arange(len(archive.arrays[name])) == 3, 99, archive.arrays[name])
+    monkeypatch.setattr(reading, "open_archive", lambda path: archive)
+    told = (
+        "model.osr is damaged: Franchise.table_dish[3] is 99; expected whole numbers from 0 to 5 (Franchise.menu has "
+        "6); save it again, or go back to an earlier copy"
+    )
+    with pytest.raises(PersistenceError, match=re.escape(told)):
+        OpenSetRecognizer.load("model.osr")
+    assert told[:60] in (Path(__file__).parents[2] / "docs" / "archives.md").read_text()
