@@ -12,6 +12,7 @@ from stream_osr.archive.checking import check_records
 from stream_osr.archive.form import form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr.engine import Chain, Stream
+from stream_osr.ensemble.past import written
 from stream_osr.model.franchise import CLOSED, menu_weights
 from stream_osr.model.prior import FULL
 
@@ -87,7 +88,7 @@ def check_stream(stream: Stream) -> None:
     start = stream.state.seen - len(waiting.decisions)
     assert [d.seq for d in waiting.decisions] == list(range(start, stream.state.seen))
     assert sum(stream.decided) == start
-    assert all(past.subclass.shape == (len(stream.chains), len(past.keys)) for past in stream.past)
+    assert stream.past.subclass.shape == (len(stream.chains), len(stream.past.keys))
 
 
 def check_chain(chain: Chain, n_classes: int) -> None:
@@ -131,7 +132,7 @@ def check_chain(chain: Chain, n_classes: int) -> None:
 def members(stream: Stream, number: int = 0) -> dict[int, list[int]]:
     """Positions of the remembered instances that sit in each emerging subclass of a chain."""
     out: dict[int, list[int]] = {int(key): [] for key in stream.chains[number].state.ids}
-    for chunk in stream.past:
+    for chunk in written(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key in out:
                 out[key].append(chunk.seq + at)

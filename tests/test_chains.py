@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel, engine
+from stream_osr.ensemble.past import written
 from stream_osr.errors import InvalidParameter
 from stream_osr.model import step as sampler
 from stream_osr.trained import EXACT, MIXED
@@ -175,11 +176,11 @@ def test_late_labels_take_the_instance_out_of_every_chain(trained):
     # one that sits in an emerging subclass of every chain
     seq = next(
         past.seq + at
-        for past in before.past[::-1]
+        for past in written(before.past)[::-1]
         for at in range(len(past.keys))
         if (past.subclass[:, at] >= 0).all()
     )
-    past = next(p for p in before.past if p.seq <= seq < p.seq + len(p.keys))
+    past = next(p for p in written(before.past) if p.seq <= seq < p.seq + len(p.keys))
     homes = past.subclass[:, seq - past.seq]
     model.learn_label(f"k{seq}", "left")
     after, missing = engine.learn_evidence(before, model.value.evidence, model.value.parameters)
@@ -259,7 +260,7 @@ def test_the_subclass_of_a_late_decision_is_where_the_instance_sits_then(trained
     model = stream(recognizer(trained, decision_delay=40))
     waiting = model.value.stream.waiting
     assert len(waiting.decisions) == 40
-    past = {p.seq + at: int(p.subclass[0, at]) for p in model.value.stream.past for at in range(len(p.keys))}
+    past = {p.seq + at: int(p.subclass[0, at]) for p in written(model.value.stream.past) for at in range(len(p.keys))}
     assert waiting.subclass.tolist() == [past[d.seq] for d in waiting.decisions]
     moved = [d.seq for d, home in zip(waiting.decisions, waiting.subclass.tolist(), strict=True) if home >= 0]
     assert moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections import Counter
 from typing import Any
@@ -15,13 +16,12 @@ from stream_osr.engine import (
     Arrived,
     Batch,
     Evidence,
-    Past,
     Stream,
     close_batch,
     learn_evidence,
     open_stream,
 )
-from stream_osr.ensemble.past import recall, remember
+from stream_osr.ensemble.past import Decided, read, recall, remember, unshared, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members, stream_part
 
@@ -251,8 +251,7 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
     home, seq = next((key, seq) for key, inside in members(stream).items() for seq in inside if len(inside) > 20)
     following, _ = learn_evidence(stream, [Evidence("left", None, f"k{seq}")], PARAMETERS)
     slot, slot_after = stream.state.ids.tolist().index(home), following.state.ids.tolist().index(home)
-    chunk = next(past for past in stream.past if past.seq <= seq < past.seq + len(past.keys))
-    h = np.append(chunk.rows[seq - chunk.seq], 1.0)
+    h = np.append(stream.past.rows[seq - stream.past.seq], 1.0)
     expected = stream.state.dishes.matrix[slot] - np.outer(h, h)
     upper = np.triu_indices(len(h))  # kernels keep one triangle
     matrix = following.state.dishes.matrix[slot_after]
@@ -263,34 +262,50 @@ def test_a_late_label_leaves_statistics_as_if_the_instance_had_never_been_there(
 # What is remembered of the past
 
 
-def chunk(seq: int, *keys: Any) -> Past:
-    return Past(
-        np.zeros((len(keys), 2)), keys, (None,) * len(keys), seq, np.full((1, len(keys)), -1), np.zeros(len(keys))
-    )
+def chunk(seq: int, *keys: Any) -> Decided:
+    n = len(keys)
+    return Decided(np.full((n, 2), float(seq)), keys, (None,) * n, seq, np.full((1, n), -1), np.zeros(n))
 
 
 def test_the_latest_instance_of_a_key_is_recalled():
-    past = (chunk(0, "a", "b", "a"), chunk(3, "c", None, "b"))
-    assert recall(past, "a") == (0, 2)
-    assert recall(past, "b") == (1, 2)
-    assert recall(past, "d") is None
-    assert recall(past, None) is None
-    assert recall((), "a") is None
+    past = read((chunk(0, "a", "b", "a", ("a", "b")), chunk(4, "c", None, "b", 7)), 1, 2)
+    assert [recall(past, key) for key in ("a", "b", ("a", "b"), 7, 7.0, "d", None)] == [2, 6, 3, 7, 7, -1, -1]
+    assert recall(read((), 1, 2), "a") == -1
 
 
 def test_batches_wholly_beyond_the_horizon_are_dropped():
-    past: tuple[Past, ...] = ()
+    past = read((), 1, 2)
     for b in range(5):
         past = remember(past, chunk(4 * b, *"wxyz"), 8)
-        assert [each.seq for each in past] == [4 * b - 4, 4 * b][-(b + 1) :]
-    assert [each.seq for each in remember(past, chunk(20, *"wxyz"), 9)] == [12, 16, 20]
-    assert remember(past, chunk(20, *"wxyz"), 0) == ()
+        assert past.batches.tolist() == [4 * b - 4, 4 * b][-(b + 1) :]
+    assert remember(past, chunk(20, *"wxyz"), 9).batches.tolist() == [12, 16, 20]
+    gone = remember(past, chunk(20, *"wxyz"), 0)
+    assert (gone.seq, written(gone), gone.rows.shape, gone.subclass.shape) == (24, (), (0, 2), (1, 0))
+    assert remember(gone, chunk(24, *"wxyz"), 4).batches.tolist() == [24]
 
 
-def test_rows_take_no_more_room_than_the_horizon_needs(trained):
+def test_an_older_past_stays_what_it_was_whoever_goes_on_from_it():
+    pasts = [read((), 1, 2)]
+    for b in range(40):
+        pasts.append(remember(pasts[-1], chunk(4 * b, *"wxyz"), 30))
+    before = [repr(written(past)) for past in pasts]
+    for past in pasts:  # each goes on once more, as after a batch that failed, and another way
+        seq = past.seq + len(past.keys)
+        again = remember(past, chunk(seq, *"abcd"), 30)
+        assert written(again)[-1].keys == tuple("abcd")
+        assert repr(written(again)[:-1]) == repr(written(past)[-7:])
+        labelled = unshared(again)
+        labelled.keys[0], labelled.subclass[:, 0] = None, 7
+    assert [repr(written(past)) for past in pasts] == before
+    for copied in (copy.deepcopy(pasts[-1]), pickle.loads(pickle.dumps(pasts[-1]))):
+        assert repr(written(copied)) == before[-1]
+        assert len(copied.room.rows) == len(copied.keys)
+
+
+def test_rows_take_little_more_room_than_the_horizon_needs(trained):
     stream, _ = run(trained, 20)
-    assert [each.seq for each in stream.past] == [416, 448, 480, 512, 544, 576, 608]
-    assert all(each.rows.base is None for each in stream.past)
+    assert stream.past.batches.tolist() == [416, 448, 480, 512, 544, 576, 608]
+    assert len(stream.past.room.rows) <= 1.25 * (200 + 2 * 32)
 
 
 def test_new_class_is_seen(trained):

@@ -65,8 +65,8 @@ def pass_over(trained: TrainedModel, X: np.ndarray, chosen: Parameters) -> Passe
         arrived = [engine.Arrived(row, None, key) for key, row in enumerate(chunk, start=begin)]
         stream, batch = engine.close_batch(trained, stream, arrived, [], chosen)
         decisions += batch.decisions
-        for past in stream.past:  # the latest are re-seated, the oldest forgotten
-            seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
+        past = stream.past  # the latest are re-seated, the oldest forgotten
+        seat[past.seq : past.seq + len(past.keys)] = past.subclass[0]
         start = time.perf_counter()
         found, measured = engine.new_classes(stream, measured)
         spent.append(1e3 * (time.perf_counter() - start))

@@ -131,7 +131,7 @@ class Stream(Method):
             stream, batch = engine.close_batch(self.trained, stream, arrived, [], chosen)
             decisions.extend(batch.decisions)
         alive = {int(key): int(size) for key, size in zip(stream.state.ids, stream.state.dishes.size, strict=True)}
-        emerged = {key for key, life in stream.life.subclasses.items() if life.emerged}
+        emerged = set(stream.life.ids[stream.life.emerged].tolist())
         return decisions, self._discovery(alive, emerged, stream.life.delta, decisions)
 
     def _waiting(self, X: np.ndarray, batch_size: int | None, delay: int) -> tuple[list[Decision], dict[str, Any]]:

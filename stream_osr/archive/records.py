@@ -10,9 +10,10 @@ from types import ModuleType
 from typing import Any
 
 from stream_osr import decision, engine, trained
+from stream_osr.archive.columns import OF, TO
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, literal, read_table
-from stream_osr.discovery import drift, events, lifecycle, rate, reservoir, summaries
+from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
 from stream_osr.model import (
     aside,
     background,
@@ -48,7 +49,7 @@ _WHERE: tuple[tuple[ModuleType, str], ...] = (
     (background, "Background"),
     (references, "References"),
     (trained, "TrainingReport TrainedModel"),
-    (engine, "Arrived Evidence Past Waiting Chain Guard Following Telling Stream"),
+    (engine, "Arrived Evidence Waiting Chain Guard Following Telling Stream"),
     (engine, "Labelling Promotion Muting Tables"),
     (balance, "Books Shares"),
     (recall, "Called ExpectedRecall"),
@@ -56,7 +57,8 @@ _WHERE: tuple[tuple[ModuleType, str], ...] = (
     (drift, "Drift"),
     (rate, "UnknownRate"),
     (summaries, "Signals"),
-    (lifecycle, "Member Subclass Lifecycle"),
+    (life, "Member Subclass"),
+    (lives, "Lifecycle"),
     (reservoir, "Reservoir"),
     (decision, "Decision"),
     (events, "Moment Explanation Movement SubclassEmerged SubclassGrew SubclassDormant SubclassRecurred"),
@@ -64,6 +66,7 @@ _WHERE: tuple[tuple[ModuleType, str], ...] = (
     (events, "NewClassesChanged RecallDropped UnknownRateJumped EventsSummed ClassDrifted NamingUndone"),
 )
 TYPES: dict[str, type[Any]] = {name: getattr(module, name) for module, names in _WHERE for name in names.split()}
+TYPES["Past"] = engine.Decided
 """What each record is in memory; one that has another name there than in archives is entered by itself."""
 
 _NAMED: dict[str, Any] = {"conjugate": location.CONJUGATE, "nothing told": engine.Telling()}
@@ -84,7 +87,8 @@ class Entry(Kind):
     """
 
     def __init__(self, name: str, row: Row) -> None:
-        super().__init__(name, TYPES[name], {field: of.since for field, of in row.fields.items()})
+        since = {field: of.since for field, of in row.fields.items()}
+        super().__init__(name, TYPES[name], since, TO.get(name), OF.get(name))
         self.letters = row.letters
         self.rules = {field: of.rule for field, of in row.fields.items()}
         given = {field: of.default for field, of in row.fields.items() if of.default is not None}

@@ -11,7 +11,7 @@ from stream_osr.archive.derived import check_densities, check_dishes, check_stat
 from stream_osr.archive.form import Form, in_memory
 from stream_osr.archive.needs import ROUNDING, ascending, check_same, in_range, need, need_different
 from stream_osr.archive.records import RECORDS
-from stream_osr.discovery.lifecycle import RECENT
+from stream_osr.discovery.life import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
 from stream_osr.model.known import N_RANKS
 from stream_osr.model.prior import FULL

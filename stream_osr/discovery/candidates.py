@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple
@@ -20,7 +20,9 @@ from stream_osr.discovery.grouping import (
     learn_threshold,
     measure,
 )
-from stream_osr.discovery.lifecycle import EXEMPLARS, Lifecycle, Subclass, worth_telling
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
+from stream_osr.discovery.lives import Lifecycle, places_of
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import nearest_known
 from stream_osr.model.restaurant import StreamState
@@ -145,9 +147,9 @@ def find_new_classes(
         Labels of the known classes.
     """
     groups = [gather(one.emerging, one.threshold) for one in measured]
-    places = np.array([_places(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
+    at = np.array([places_of(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
     first = chains[0]
-    group = agree(groups, places)
+    group = agree(groups, at)
     told = _told(group, first)
     ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
@@ -171,19 +173,11 @@ def find_new_classes(
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
-def _places(ids: np.ndarray, seat: np.ndarray) -> np.ndarray:
-    """Turn identities into positions, -1 for those that are gone."""
-    order = np.argsort(ids)
-    at = np.searchsorted(ids[order], seat)
-    found = np.append(order, -1)[at]
-    return np.where(np.append(ids, -1)[found] == seat, found, -1)
-
-
 def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
     """Say which subclasses are in a group of which one has emerged, but for muted and owned ones, shape (K,)."""
-    lives, ids = chain.life.subclasses, chain.state.ids.tolist()
-    muted = np.array([key in lives and (lives[key].muted or lives[key].owned) for key in ids], bool)
-    emerged = np.isin(ids, worth_telling(chain.life))
+    life, ids = chain.life, chain.state.ids
+    muted = np.isin(ids, life.ids[life.muted | life.owned])
+    emerged = np.isin(ids, worth_telling(life))
     return np.asarray(np.isin(group, group[emerged]) & ~muted)
 
 
@@ -203,7 +197,7 @@ def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any,
     return tuple(key for key in turns if key is not nothing)[:EXEMPLARS]
 
 
-def _latest(subclass: Subclass) -> Sequence[Any]:
+def _latest(subclass: Subclass) -> Iterable[Any]:
     if not subclass.recent and subclass.kept is not None:
         return subclass.kept.keys
     return [member.moment.key for member in reversed(subclass.recent)]

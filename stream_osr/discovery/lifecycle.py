@@ -6,14 +6,14 @@ identity as long as it has one guest or one place on the menu.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.reservoir import Reservoir, offer, without
+from stream_osr.discovery.life import MOMENT, RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Subclass, faded
+from stream_osr.discovery.lives import NEVER, NOBODY, Lifecycle, joined, only, places_of, unborn, with_lives
+from stream_osr.discovery.reservoir import without
 
 EMERGES_WITH = 5
 """The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
@@ -26,85 +26,36 @@ BURST = 8
 """... if they came in more than one batch, or it has so many members."""
 WAKES_WITHIN = 640
 """The members that wake a dormant one came within so many instances."""
-RECENT = 16
-"""Members that are remembered one by one: some may leave."""
 HELD_WITH = 4
 """An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
 EXEMPLARS = 5
-TREND_HALF_LIFE = 300.0
-"""Instances after which an arrival counts half in the trend."""
-USUAL_HALF_LIFE = 4000.0
-"""Instances after which it counts half in the usual rate of its subclass."""
 NOTICED_BY = 256.0
 """What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
 RISES_ABOVE = 2.0
 """A subclass comes more often than usual if it does so many times as often."""
 
 
-class Member(NamedTuple):
-    """An instance of an emerging subclass: its place, its p_unknown at once, position of the first of its batch."""
+class Arrivals(NamedTuple):
+    """Instances that took a seat, in order: subclass of each, shape (n,), and members, shape (n,) of ``MEMBER``."""
 
-    moment: Moment
-    p_unknown: float
-    batch: int
-
-
-class Move(NamedTuple):
-    """A member that was re-seated: from one subclass to another, -1: to or from a known class."""
-
-    was: int
-    now: int
-    member: Member
+    key: np.ndarray
+    member: np.ndarray
 
 
-class Subclass(NamedTuple):
-    """What is remembered of an emerging subclass beside its statistics.
+class Moves(NamedTuple):
+    """Members that were re-seated, shape (n,): from which subclasses to which, -1: known classes; of ``MEMBER``."""
 
-    Attributes
-    ----------
-    first, last
-        First and latest member.
-    recent
-        The latest members, at most ``RECENT``; since it fell asleep, if it did.
-    arrivals
-        All that arrived in it, as of position ``last``, faded.
-    emerged
-        It has been announced.
-    dormant
-        All its seats have faded, and it has not been announced as back.
-    announced_size
-        Its size when it was last told of.
-    tried_size
-        Its size when it was last tried to part it.
-    kept
-        A sample of its rows, once it has emerged.
-    muted
-        Nothing is told of it any more: a person knows it and does not care.
-    owned
-        It describes a known class anew, and is not new.
-    usual
-        As ``arrivals``, but faded more slowly: how often it has come for long.
-    """
-
-    first: Moment
-    last: Moment
-    recent: tuple[Member, ...] = ()
-    arrivals: float = 0.0
-    emerged: bool = False
-    dormant: bool = False
-    announced_size: int = 0
-    tried_size: int = 0
-    kept: Reservoir | None = None
-    muted: bool = False
-    owned: bool = False
-    usual: float = 0.0
+    was: np.ndarray
+    now: np.ndarray
+    member: np.ndarray
 
 
-class Lifecycle(NamedTuple):
-    """All emerging subclasses by identity, and the latest estimate of the number of new classes."""
+class OnMenu(NamedTuple):
+    """Subclasses on the menu: identities, instances in each, whether a table serves them, shape (M,)."""
 
-    subclasses: Mapping[int, Subclass] = {}
-    delta: int = 0
+    ids: np.ndarray
+    size: np.ndarray
+    served: np.ndarray
 
 
 class Changes(NamedTuple):
@@ -118,11 +69,10 @@ class Changes(NamedTuple):
 
 def observe(
     life: Lifecycle,
-    arrivals: Sequence[tuple[int, Member]],
-    moves: Sequence[Move],
-    sizes: Mapping[int, int],
-    served: Collection[int],
-    stands_out: Callable[[int, Subclass], bool] = lambda key, subclass: True,
+    arrivals: Arrivals,
+    moves: Moves,
+    menu: OnMenu,
+    stands_out: Callable[[int, int], bool] = lambda key, first: True,
 ) -> tuple[Lifecycle, Changes]:
     """Follow one micro-batch.
 
@@ -131,102 +81,124 @@ def observe(
     life
         The lives so far; it does not change.
     arrivals
-        Subclass and instance, for each of the batch that took a seat in an emerging subclass, in order.
+        Instances of the batch.
     moves
         Earlier instances that the window re-seated.
-    sizes
-        Instances in each subclass that is on the menu after the batch.
-    served
-        Those of them that a table serves.
+    menu
+        The subclasses after the batch.
     stands_out
-        Asked of a candidate that has support: is it more than instances that resemble nothing?
+        Asked of a candidate that has support, by its identity and the position of its first member: is it more than
+        instances that resemble nothing?
     """
-    lives = dict(life.subclasses)
-    left: dict[int, set[int]] = {}
-    came: dict[int, list[Member]] = {}
-    arrived: dict[int, list[Member]] = {}
-    for move in moves:
-        left.setdefault(move.was, set()).add(move.member.moment.seq)
-        if move.now in sizes:
-            came.setdefault(move.now, []).append(move.member)
-    for key, member in arrivals:
-        came.setdefault(key, []).append(member)
-        arrived.setdefault(key, []).append(member)
-    for key in left.keys() & lives.keys():
-        stayed = tuple(m for m in lives[key].recent if m.moment.seq not in left[key])
-        lives[key] = lives[key]._replace(recent=stayed)
-    for key, members in came.items():
-        lives[key] = _take_in(lives.get(key), members, arrived.get(key, ()))
-    emerged, grew, dormant, recurred = [], [], [], []
-    for key, subclass in lives.items():
-        size = sizes.get(key, 0)
-        if subclass.muted or subclass.owned:
-            continue
-        if not subclass.emerged:
-            if _has_support(subclass.recent, size) and stands_out(key, subclass):
-                emerged.append(key)
-        elif subclass.dormant:
-            if _are_new(subclass.recent, HELD_WITH, WAKES_WITHIN):
-                recurred.append(key)
-        elif size and key not in served:
-            dormant.append(key)
-        elif size >= 2 * subclass.announced_size:
-            grew.append(key)
-    for key in emerged:
-        lives[key] = lives[key]._replace(emerged=True)
-    for key in (*emerged, *grew, *recurred):
-        size = max(sizes[key], lives[key].announced_size)
-        lives[key] = lives[key]._replace(dormant=False, announced_size=size)
-    for key in dormant:
-        lives[key] = lives[key]._replace(dormant=True, recent=())
-    return life._replace(subclasses=lives), Changes(tuple(emerged), tuple(grew), tuple(dormant), tuple(recurred))
+    keys, members = np.concatenate([moves.now, arrivals.key]), np.concatenate([moves.member, arrivals.member])
+    came = np.flatnonzero(places_of(menu.ids, keys) >= 0)
+    life, slot = _begun(life, keys[came])
+    _reseat(life, places_of(life.ids, moves.was), moves.member["seq"], slot, members[came])
+    _take_in(life, slot, members[came], came >= len(moves.now))
+    at = places_of(menu.ids, life.ids)
+    size, served = np.append(menu.size, 0)[at], np.append(menu.served, False)[at]
+    told = ~(life.muted | life.owned)
+    candidates = np.flatnonzero(told & ~life.emerged & (size >= EMERGES_WITH))
+    candidates = candidates[_have_support(life.recent[candidates], size[candidates])]
+    asked = zip(life.ids[candidates].tolist(), life.first["seq"][candidates].tolist(), strict=True)
+    emerged = candidates[np.array([stands_out(*one) for one in asked], bool)]
+    asleep = np.flatnonzero(told & life.emerged & life.dormant)
+    recurred = asleep[_are_new(life.recent[asleep], np.array([HELD_WITH]), np.array([WAKES_WITHIN]))]
+    awake = told & life.emerged & ~life.dormant
+    dormant = np.flatnonzero(awake & (size > 0) & ~served)
+    grew = np.flatnonzero(awake & ((size == 0) | served) & (size >= 2 * life.announced_size))
+    announced = np.concatenate([emerged, grew, recurred])
+    life.emerged[emerged] = True
+    life.dormant[announced] = False
+    life.announced_size[announced] = np.maximum(size, life.announced_size)[announced]
+    life.dormant[dormant] = True
+    life.recent[dormant] = NOBODY
+    return life, Changes(*(tuple(life.ids[slots].tolist()) for slots in (emerged, grew, dormant, recurred)))
 
 
-def _take_in(old: Subclass | None, came: Sequence[Member], arrived: Sequence[Member]) -> Subclass:
-    """Note new members, and which of them have just arrived."""
-    moments = [member.moment for member in came]
-    if old is None:
-        first = min(moments, key=_position)
-        old = Subclass(first, first)
-    last = max(old.last, *moments, key=_position)
-    ages = [last.seq - member.moment.seq for member in arrived]
-    count = old.arrivals * _faded(last.seq - old.last.seq) + sum(map(_faded, ages))
-    usual = old.usual * _slowly(last.seq - old.last.seq) + sum(map(_slowly, ages))
-    recent = sorted((*old.recent, *came), key=lambda member: member.moment.seq)
-    first = min(old.first, *moments, key=_position)
-    return old._replace(first=first, last=last, recent=tuple(recent[-RECENT:]), arrivals=count, usual=usual)
+def _begun(life: Lifecycle, keys: np.ndarray) -> tuple[Lifecycle, np.ndarray]:
+    """Begin the lives of subclasses that have none, in a copy that may be written to, and find the slots of all."""
+    slot = places_of(life.ids, keys)
+    fresh, first = np.unique(keys[slot < 0], return_index=True)
+    life = joined(life, unborn(fresh[np.argsort(first)], life.delta))
+    return life, places_of(life.ids, keys) if len(fresh) else slot
 
 
-def _position(moment: Moment) -> int:
-    return moment.seq
+def _reseat(life: Lifecycle, left: np.ndarray, seqs: np.ndarray, slot: np.ndarray, member: np.ndarray) -> None:
+    """Write who of the recent members of each life has left, -1: none, and who has come, in any order."""
+    recent = life.recent
+    left, seqs = left[left >= 0], seqs[left >= 0]
+    move, place = np.nonzero(recent["seq"][left] == seqs[:, None])
+    recent["seq"][left[move], place] = NEVER
+    touched = np.unique(np.concatenate([left[move], slot]))
+    there = recent[touched]
+    stayed = there["seq"] > NEVER
+    owner = np.concatenate([np.nonzero(stayed)[0], np.searchsorted(touched, slot)])
+    both = np.concatenate([there[stayed], member])
+    order = np.lexsort((both["seq"], owner))
+    owner = owner[order]
+    ago = np.searchsorted(owner, owner, "right") - 1 - np.arange(len(owner))
+    latest = ago < RECENT
+    there = NOBODY[np.zeros(len(there), np.int64)]
+    there[owner[latest], RECENT - 1 - ago[latest]] = both[order[latest]]
+    recent[touched] = there
 
 
-def _faded(instances: int) -> float:
-    return math.exp2(-instances / TREND_HALF_LIFE)
+def _take_in(life: Lifecycle, slot: np.ndarray, member: np.ndarray, arrived: np.ndarray) -> None:
+    """Note first and last members, and how often they come, of those in these slots; some have just arrived."""
+    order = np.lexsort((member["seq"], slot))
+    slot, member, arrived = slot[order], member[order], arrived[order]
+    begin = np.flatnonzero(np.diff(slot, prepend=-1))
+    end, touched = np.append(begin, len(slot))[1:], slot[begin]
+    before, moment = life.last["seq"][touched], member[list(MOMENT.names or ())]
+    earlier = member["seq"][begin] < life.first["seq"][touched]
+    life.first[touched[earlier]] = moment[begin[earlier]]
+    later = member["seq"][end - 1] > before
+    life.last[touched[later]] = moment[end[later] - 1]
+    gone, ages = life.last["seq"][touched] - before, life.last["seq"][slot] - member["seq"]
+    parts = list(zip(begin.tolist(), end.tolist(), strict=True))
+    for rate, half_life in ((life.arrivals, TREND_HALF_LIFE), (life.usual, USUAL_HALF_LIFE)):
+        came = np.where(arrived, _faded(ages, half_life), 0.0).tolist()
+        rate[touched] = rate[touched] * _faded(gone, half_life) + [sum(came[i:j]) for i, j in parts]
 
 
-def _slowly(instances: int) -> float:
-    return math.exp2(-instances / USUAL_HALF_LIFE)
+def _have_support(recent: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Say which candidates have members enough, shape (n,); of more than one batch, or many."""
+    batch = recent["batch"]
+    several = ((recent["seq"] > NEVER) & (batch != batch[:, -1:])).any(axis=1)
+    counts = np.arange(EMERGES_WITH, RECENT + 1)
+    return np.asarray(((size >= BURST) | several) & _are_new(recent, counts, EMERGES_WITHIN * counts**2))
 
 
-def trend(subclass: Subclass, seq: int) -> float:
-    """Arrivals per 1000 instances of the stream, lately, as of position ``seq``.
+def _are_new(recent: np.ndarray, counts: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Say of which lives the latest members, of one of the counts, came close together and were taken for unknown.
 
-    Examples
-    --------
-    One in four:
+    Parameters
+    ----------
+    recent
+        Members, shape (n, RECENT).
+    counts, within
+        How many, and within how many instances of the stream, shape (c,).
 
-    >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 40, 4)]
-    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came], [], {7: 10}, {7})
-    >>> round(trend(life.subclasses[7], 39))
-    249
+    Returns
+    -------
+    Shape (n,).
     """
-    weight = (1.0 - _faded(seq + 1 - subclass.first.seq)) / (1.0 - _faded(1))
-    return 1000.0 * subclass.arrivals * _faded(seq - subclass.last.seq) / max(weight, 1.0)
+    seq, p = recent["seq"], recent["p_unknown"]
+    oldest = seq[:, RECENT - counts]
+    close = (oldest > NEVER) & (seq[:, -1:] - oldest < within)
+    close &= p[:, ::-1].cumsum(axis=1)[:, counts - 1] > EMERGES_ABOVE * counts - 1e-6  # what a sum in order decides
+    return np.array(
+        [
+            any(sum(own[-count:]) >= EMERGES_ABOVE * count for count in counts[asked].tolist())
+            for own, asked in zip(p.tolist(), close, strict=True)
+        ],
+        bool,
+    )
 
 
-def comes_as_usual(subclass: Subclass, seq: int) -> bool:
-    """Say whether a subclass, as of position ``seq``, has come for long about as often as it does lately.
+def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
+    """Say which subclasses, as of position ``seq``, have come for long about as often as they do lately, shape (K,).
 
     Nothing is usual of one that has begun within the last ``USUAL_HALF_LIFE`` instances, unless it has brought
     ``NOTICED_BY`` since: a class whose place it had taken would have been missed by then.
@@ -235,69 +207,36 @@ def comes_as_usual(subclass: Subclass, seq: int) -> bool:
     --------
     One in four, since a while, and since long:
 
-    >>> came = [Member(Moment(i, None, None), 1.0, 0) for i in range(0, 8000, 4)]
-    >>> life, _ = observe(Lifecycle(), [(7, member) for member in came[:200]], [], {7: 200}, {7})
-    >>> comes_as_usual(life.subclasses[7], 800)
-    False
-    >>> life, _ = observe(life, [(7, member) for member in came[200:]], [], {7: 2000}, {7})
-    >>> comes_as_usual(life.subclasses[7], 8000)
-    True
+    >>> from stream_osr.discovery.life import MEMBER
+    >>> from stream_osr.discovery.lives import lifecycle
+    >>> def coming(life, begin, end):
+    ...     member = np.zeros((end - begin) // 4, MEMBER)
+    ...     member["seq"], key = np.arange(begin, end, 4), np.full(len(member), 7)
+    ...     nobody = Moves(key[:0], key[:0], member[:0])
+    ...     return observe(life, Arrivals(key, member), nobody, OnMenu(key[:1], np.array([99]), np.array([True])))[0]
+    >>> life = coming(lifecycle(), 0, 800)
+    >>> comes_as_usual(life, 800)
+    array([False])
+    >>> comes_as_usual(coming(life, 800, 8000), 8000)
+    array([ True])
     """
-    ago = seq - subclass.last.seq
-    lately, usual = subclass.arrivals * _faded(ago) / TREND_HALF_LIFE, subclass.usual * _slowly(ago)
-    weight = 1.0 - _slowly(seq - subclass.first.seq) if usual >= NOTICED_BY else 1.0
-    return lately * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE
+    ago = seq - life.last["seq"]
+    lately, usual = life.arrivals * _faded(ago, TREND_HALF_LIFE), life.usual * _faded(ago, USUAL_HALF_LIFE)
+    weight = np.where(usual >= NOTICED_BY, 1.0 - _faded(seq - life.first["seq"], USUAL_HALF_LIFE), 1.0)
+    return np.asarray(lately / TREND_HALF_LIFE * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE)
 
 
-def _has_support(recent: Sequence[Member], size: int) -> bool:
-    if size < EMERGES_WITH or (size < BURST and _in_batches(recent) < 2):
-        return False
-    return any(_are_new(recent, count, EMERGES_WITHIN * count**2) for count in range(EMERGES_WITH, RECENT + 1))
+def _faded(instances: np.ndarray, half_life: float) -> np.ndarray:
+    return np.array([faded(age, half_life) for age in instances.tolist()], float)  # numpy's differs from libm's
 
 
-def _in_batches(recent: Sequence[Member]) -> int:
-    return len({member.batch for member in recent})
-
-
-def _are_new(recent: Sequence[Member], count: int, within: int) -> bool:
-    """Say whether the latest so many members came close together and were taken for unknown."""
-    latest = recent[-count:]
-    return (
-        len(latest) == count
-        and latest[-1].moment.seq - latest[0].moment.seq < within
-        and sum(member.p_unknown for member in latest) >= EMERGES_ABOVE * count
-    )
-
-
-def begin_emerged(came: Sequence[Member]) -> Subclass:
-    """Begin the life of a subclass that is announced at once, with these instances."""
-    return _take_in(None, came, came)._replace(emerged=True, announced_size=len(came))
-
-
-def leave(subclass: Subclass, seqs: Collection[int]) -> Subclass:
-    """Forget the members at these positions: they are another's."""
-    recent = tuple(m for m in subclass.recent if m.moment.seq not in seqs)
-    kept = None if subclass.kept is None else without(subclass.kept, np.array(sorted(seqs)))
-    return subclass._replace(recent=recent, kept=kept)
-
-
-def unite(older: Subclass, younger: Subclass) -> Subclass:
-    """Make one life of those of two subclasses that have turned out to be one. It is announced if the older was."""
-    first = min(older.first, younger.first, key=_position)
-    last = max(older.last, younger.last, key=_position)
-    kept = older.kept
-    if older.kept is not None and younger.kept is not None:
-        kept = offer(older.kept, *younger.kept[:3])
-    return older._replace(
-        first=first,
-        last=last,
-        recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
-        arrivals=sum(one.arrivals * _faded(last.seq - one.last.seq) for one in (older, younger)),
-        usual=sum(one.usual * _slowly(last.seq - one.last.seq) for one in (older, younger)),
-        dormant=older.dormant and (younger.dormant or not younger.emerged),
-        kept=kept,
-        muted=older.muted,
-    )
+def begin_emerged(life: Lifecycle, key: int, came: np.ndarray) -> Lifecycle:
+    """Begin the life of a subclass that is announced at once, with these members."""
+    life, slot = _begun(life, np.full(len(came), key))
+    _reseat(life, slot[:0], slot[:0], slot, came)
+    _take_in(life, slot, came, np.ones(len(came), bool))
+    life.emerged[-1], life.announced_size[-1] = True, len(came)
+    return life
 
 
 def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
@@ -305,55 +244,47 @@ def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
     subclass = life.subclasses.get(key)
     if subclass is None or subclass.kept is None:
         return life
-    kept = without(subclass.kept, np.array([seq]))
-    return life._replace(subclasses={**life.subclasses, key: subclass._replace(kept=kept)})
+    return with_lives(life, {key: subclass._replace(kept=without(subclass.kept, np.array([seq])))})
 
 
 def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
     """Say which subclasses describe a known class anew. One that was announced is a candidate again, and returned."""
-    lives = dict(life.subclasses)
-    refuted = []
-    for key, subclass in life.subclasses.items():
-        owned = key in keys and not subclass.muted
-        if owned and subclass.emerged:
-            refuted.append(key)
-            lives[key] = subclass._replace(owned=True, emerged=False, dormant=False, recent=(), kept=None)
-        elif owned != subclass.owned:
-            lives[key] = subclass._replace(owned=owned)
-    return life._replace(subclasses=lives), tuple(refuted)
+    owned = np.array([key in keys for key in life.ids.tolist()], bool) & ~life.muted
+    refuted = owned & life.emerged
+    life = life._replace(owned=owned)
+    if refuted.any():
+        life = only(life, np.ones(len(owned), bool))
+        life.emerged[refuted] = life.dormant[refuted] = False
+        life.recent[refuted], life.kept[refuted] = NOBODY, None
+    return life, tuple(life.ids[refuted].tolist())
 
 
-def forget(life: Lifecycle, alive: Collection[int]) -> tuple[Lifecycle, dict[int, Subclass]]:
+def forget(life: Lifecycle, alive: np.ndarray) -> tuple[Lifecycle, dict[int, Subclass]]:
     """Drop the lives of subclasses that have left the model.
 
     Returns
     -------
     The lives of those alive, and the lives that ended of those that had been announced (and not muted since).
     """
-    kept = {key: subclass for key, subclass in life.subclasses.items() if key in alive}
-    ended = {key: s for key, s in life.subclasses.items() if key not in alive and s.emerged and not s.muted}
-    return life._replace(subclasses=kept), ended
+    gone = places_of(alive, life.ids) < 0
+    if not gone.any():
+        return life, {}
+    return only(life, ~gone), dict(only(life, gone & life.told_of).subclasses)
 
 
-def best_supported(
-    life: Lifecycle, keys: Collection[int], support: Mapping[int, float], sizes: Mapping[int, int], most: int
-) -> set[int]:
-    """Choose ``most`` of some subclasses: muted ones, those with most seats, the largest, those seen last.
+def best_supported(life: Lifecycle, keys: np.ndarray, support: np.ndarray, size: np.ndarray, most: int) -> set[int]:
+    """Choose ``most`` of n subclasses: muted ones, those with most seats, the largest, those seen last.
 
     Muted ones come first: off the menu they would come back as something new.
     """
-
-    def rank(key: int) -> tuple[bool, float, int, int, int]:
-        subclass = life.subclasses[key]
-        return subclass.muted, support.get(key, 0.0), sizes[key], subclass.last.seq, key
-
-    order = sorted(keys, key=rank)
-    return set(order[max(len(order) - most, 0) :])
+    at = places_of(life.ids, keys)
+    order = np.lexsort((keys, life.last["seq"][at], size, support, life.muted[at]))
+    return set(keys[order[max(len(order) - most, 0) :]].tolist())
 
 
 def worth_telling(life: Lifecycle) -> tuple[int, ...]:
     """Identities of the emerged subclasses that are not muted."""
-    return tuple(key for key, subclass in life.subclasses.items() if subclass.emerged and not subclass.muted)
+    return tuple(life.ids[life.told_of].tolist())
 
 
 def estimate_new_classes(n_emerged: int, n_known_subclasses: int, n_known_classes: int) -> int:

@@ -26,14 +26,14 @@ class Reservoir(NamedTuple):
     rows
         Whitened rows, shape (m, d).
     keys
-        Their keys.
+        Their keys, shape (m,).
     priority
         Their priorities, ascending, shape (m,).
     """
 
     seq: np.ndarray
     rows: np.ndarray
-    keys: tuple[Any, ...]
+    keys: np.ndarray
     priority: np.ndarray
 
 
@@ -45,11 +45,16 @@ def priority(seq: np.ndarray) -> np.ndarray:
     return np.asarray(z ^ (z >> np.uint64(31)))
 
 
-def keep(seq: np.ndarray, rows: np.ndarray, keys: Sequence[Any]) -> Reservoir:
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """Put values into a column as they are: a tuple is no row."""
+    return np.fromiter(values, object, len(values))
+
+
+def keep(seq: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> Reservoir:
     """Keep a sample of rows of shape (n, d) at distinct positions of shape (n,)."""
     mixed = priority(seq)
-    chosen = np.argsort(mixed, kind="stable")[: max(LEAST_ROOM, rows.shape[1])].tolist()
-    return Reservoir(seq[chosen], rows[chosen], tuple(keys[at] for at in chosen), mixed[chosen])
+    chosen = np.argsort(mixed, kind="stable")[: max(LEAST_ROOM, rows.shape[1])]
+    return Reservoir(seq[chosen], rows[chosen], keys[chosen], mixed[chosen])
 
 
 def among(some: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -64,24 +69,18 @@ def wanted(kept: Reservoir, mixed: np.ndarray) -> np.ndarray:
     return np.asarray(mixed < kept.priority[-1])
 
 
-def offer(kept: Reservoir, seq: np.ndarray, rows: np.ndarray, keys: Sequence[Any]) -> Reservoir:
+def offer(kept: Reservoir, seq: np.ndarray, rows: np.ndarray, keys: np.ndarray) -> Reservoir:
     """Let more rows in; those that are there already count once."""
-    fresh = np.flatnonzero(wanted(kept, priority(seq)) & ~among(seq, kept.seq)).tolist()
-    if not fresh:
+    fresh = wanted(kept, priority(seq)) & ~among(seq, kept.seq)
+    if not fresh.any():
         return kept
-    return keep(
-        np.concatenate([kept.seq, seq[fresh]]),
-        np.concatenate([kept.rows, rows[fresh]]),
-        (*kept.keys, *(keys[at] for at in fresh)),
-    )
+    more = (seq[fresh], rows[fresh], keys[fresh])
+    return keep(*(np.concatenate(both) for both in zip(kept[:3], more, strict=True)))
 
 
 def only(kept: Reservoir, inside: np.ndarray) -> Reservoir:
     """Keep the rows marked in a mask of shape (m,)."""
-    if inside.all():
-        return kept
-    keys = tuple(key for key, stays in zip(kept.keys, inside.tolist(), strict=True) if stays)
-    return Reservoir(kept.seq[inside], kept.rows[inside], keys, kept.priority[inside])
+    return kept if inside.all() else Reservoir(*(column[inside] for column in kept))
 
 
 def without(kept: Reservoir, seq: np.ndarray) -> Reservoir:

@@ -20,12 +20,13 @@ from stream_osr.engine.succession import carry_over, opened_since
 from stream_osr.engine.watch import expected_recall, references_of
 from stream_osr.ensemble.actions import Labelling, Muting, Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Guard
-from stream_osr.ensemble.past import Past
+from stream_osr.ensemble.past import Decided, Past
 
 __all__ = [
     "Arrived",
     "Batch",
     "Chain",
+    "Decided",
     "Evidence",
     "Following",
     "Glance",

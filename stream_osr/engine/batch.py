@@ -19,7 +19,7 @@ from stream_osr.engine.state import Arrived, Stream
 from stream_osr.engine.watch import follow_known, follow_recall, follow_unknown, references_of, tally
 from stream_osr.ensemble import guard, lives, step
 from stream_osr.ensemble.chain import Followed, led_by
-from stream_osr.ensemble.past import Past
+from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
@@ -67,7 +67,7 @@ def close_batch(
     limited
         Floods of events are summed up (:mod:`stream_osr.engine.announce`).
     """
-    announced = {key for key, life in stream.chains[0].life.subclasses.items() if life.emerged}
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
     unknown_keys: list[Any] = []
     events: list[ev.Event] = []
     with one_thread():
@@ -122,17 +122,17 @@ def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: 
 
 def settle_identities(
     stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters
-) -> tuple[Stream, Past]:
+) -> tuple[Stream, Decided]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
     _, times, keys = zip(*arrived, strict=True)
     seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived)), np.int64)
-    batch = Past(judged.rows, keys, times, seen, nowhere, judged.probabilities[:, -1])
+    batch = Decided(judged.rows, keys, times, seen, nowhere, judged.probabilities[:, -1])
     chains, past = step.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
 
 
 def follow(
-    trained: TrainedModel, stream: Stream, judged: Judged, batch: Past, parameters: Parameters
+    trained: TrainedModel, stream: Stream, judged: Judged, batch: Decided, parameters: Parameters
 ) -> tuple[Stream, Followed, list[ev.Event]]:
     """Follow the emerging subclasses, and the share of the stream that is unknown."""
     rate, jumped = follow_unknown(trained, stream, judged.probabilities)

@@ -13,7 +13,7 @@ from stream_osr.engine.state import Stream, widen
 from stream_osr.engine.watch import tally
 from stream_osr.ensemble.actions import Labelling, record
 from stream_osr.ensemble.labels import Earlier, Labelled, Taken, learn
-from stream_osr.ensemble.past import recall, rewrite
+from stream_osr.ensemble.past import began, recall, unshared
 from stream_osr.ensemble.step import count_left_behind
 
 
@@ -42,21 +42,19 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     """
     if not evidence:
         return stream, []
-    labels, past, decided = list(stream.labels), stream.past, list(stream.decided)
+    labels, past, decided = list(stream.labels), unshared(stream.past), list(stream.decided)
     unknown_keys = []
     rows: list[Labelled] = []
     for label, row, key, number in evidence:
         earlier = None
         if row is None:
-            found = recall(past, key)
-            if found is None:
+            at = recall(past, key)
+            if at < 0:
                 unknown_keys.append(key)
                 continue
-            chunk, at = found
-            old = past[chunk]
-            row = old.rows[at]
-            earlier = Earlier(key, old.seq + at, old.seq, old.subclass[:, at].copy())
-            past = rewrite(past, chunk, at, None, -1)  # a label counts once
+            row = past.rows[at].copy()
+            earlier = Earlier(key, past.seq + at, int(began(past, np.array(at))), past.subclass[:, at].copy())
+            past.keys[at], past.subclass[:, at] = None, -1  # a label counts once
         if label not in labels:
             labels.append(label)
             decided.insert(-1, 0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery import events as ev
+from stream_osr.discovery.lives import with_lives
 from stream_osr.engine.announce import about, describe, estimate_anew
 from stream_osr.engine.following import class_shifts, without_class
 from stream_osr.engine.opened import with_references
@@ -174,8 +175,8 @@ def _checked(stream: Stream, subclass_ids: Iterable[int], done: str) -> tuple[in
 
 def _describe(trained: TrainedModel, stream: Stream, key: int) -> dict[str, Any]:
     first = stream.chains[0]
-    lives = {**first.life.subclasses, key: naming.life_of(stream.chains, stream.past, 0, key)}
-    return describe(trained, stream.labels, first.after(first.state, lives), key)
+    life = with_lives(first.life, {key: naming.life_of(stream.chains, stream.past, 0, key)})
+    return describe(trained, stream.labels, first._replace(life=life), key)
 
 
 def _estimate(

@@ -44,19 +44,16 @@ def _places(group: np.ndarray) -> np.ndarray:
 
 
 def _members(trained: TrainedModel, stream: Stream) -> Members:
-    known, width = stream.known, trained.known.prior.n_features
+    known, past, width = stream.known, stream.past, trained.known.prior.n_features
     rows, group = [np.zeros((0, width))], [np.zeros(0, np.int64)]
     subclass = [np.zeros((len(stream.chains), 0), np.int64)]
     for j in range(len(trained.labels), len(stream.labels)):
         ids = known.ids[known.seated[j] > 0]
-        found = [np.flatnonzero(np.isin(chunk.subclass[0], ids)) for chunk in stream.past]
+        found = np.flatnonzero(np.isin(past.subclass[0], ids))
         told = [a for a in stream.actions if isinstance(a, Labelling) and a.label == stream.labels[j]]
-        theirs = [chunk.rows[at] for chunk, at in zip(stream.past, found, strict=True)]
-        theirs += [np.asarray(action.row)[None] for action in told]
-        seats = [chunk.subclass[:, at] for chunk, at in zip(stream.past, found, strict=True)]
-        seats += [np.array(action.into, np.int64)[:, None] for action in told]
-        if theirs:
-            rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
-            group.append(np.full(len(rows[-1]), j))
-            subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])
+        theirs = [past.rows[found], *(np.asarray(action.row)[None] for action in told)]
+        seats = [past.subclass[:, found], *(np.array(action.into, np.int64)[:, None] for action in told)]
+        rows.append(np.concatenate(theirs)[-MOST_OF_CLASS:])
+        group.append(np.full(len(rows[-1]), j))
+        subclass.append(np.concatenate(seats, axis=1)[:, -MOST_OF_CLASS:])
     return Members(np.concatenate(rows), np.concatenate(group), np.concatenate(subclass, axis=1))

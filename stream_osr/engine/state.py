@@ -12,13 +12,13 @@ from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.drift import Drift, start_drift
-from stream_osr.discovery.lifecycle import Lifecycle
+from stream_osr.discovery.lives import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import Telling
 from stream_osr.ensemble.actions import Action
 from stream_osr.ensemble.chain import Chains, open_chains
-from stream_osr.ensemble.past import Past
+from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
 from stream_osr.model.known import Known
 from stream_osr.model.restaurant import StreamState
@@ -147,7 +147,7 @@ class Stream(NamedTuple):
     labels: tuple[Label, ...]
     chains: Chains
     odds: Odds
-    past: tuple[Past, ...]
+    past: Past
     waiting: Waiting
     decided: tuple[int, ...]
     drift: Drift
@@ -172,8 +172,8 @@ class Stream(NamedTuple):
     @property
     def menu(self) -> Menu:
         """What there is to choose from."""
-        books, ids, lives = self.state.franchise, self.state.ids.tolist(), self.life.subclasses
-        active = sum(key in lives and lives[key].emerged and not lives[key].dormant for key in ids)
+        books, ids, life = self.state.franchise, self.state.ids, self.life
+        active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
         return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
 
     @property
@@ -202,7 +202,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=(),
+        past=read((), parameters.chains, trained.known.prior.n_features),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
@@ -218,7 +218,8 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     """
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
-    return stream._replace(chains=open_chains(trained, len(trained.draws), lasting))
+    chains = open_chains(trained, len(trained.draws), lasting)
+    return stream._replace(chains=chains, past=read((), len(chains), trained.known.prior.n_features))
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:

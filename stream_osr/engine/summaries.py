@@ -51,8 +51,8 @@ def emerged_statistics(stream: Stream) -> dict[int, Statistics]:
     own = chain.state.ids.tolist()
     found = {key: statistics_of(chain.state.dishes, np.array([slot])) for slot, key in enumerate(own)}
     found |= {key: of_slots(chain.aside.statistics, [at]) for at, key in enumerate(chain.aside.ids.tolist())}
-    lives = chain.life.subclasses
-    return {key: found[key] for key in sorted(found) if key in lives and (lives[key].emerged or lives[key].muted)}
+    said = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
+    return {key: found[key] for key in sorted(found) if key in said}
 
 
 def to_say(

@@ -53,7 +53,7 @@ def follow_known(
     leader, n_classes, usual = stream.chains[0], len(stream.labels), []
     known, state = leader.known, leader.state
     if trained.references is not None:
-        usual = [key for key, life in leader.life.subclasses.items() if comes_as_usual(life, state.seen)]
+        usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
     drift, alarms = follow(
         stream.drift,
         judged.nearest,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.lifecycle import Subclass
+from stream_osr.discovery.life import Subclass
 from stream_osr.model.books import Seat
 
 MOST = 100

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Changes, Lifecycle, Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import Changes
+from stream_osr.discovery.lives import Lifecycle, lifecycle
 from stream_osr.ensemble.past import Past, relabel, reseat
 from stream_osr.model import books
 from stream_osr.model import step as sampler
@@ -69,10 +71,6 @@ class Chain(NamedTuple):
     life: Lifecycle
     aside: Aside
     guard: Guard | None = None
-
-    def after(self, state: StreamState, lives: Mapping[int, Subclass]) -> Chain:
-        """Go on with another state, and other lives."""
-        return self._replace(state=state, life=self.life._replace(subclasses=lives))
 
 
 Chains = tuple[Chain, ...]
@@ -137,7 +135,7 @@ class Followed(NamedTuple):
     """
 
     chain: Chain
-    past: tuple[Past, ...]
+    past: Past
     identities: IdentityChanges
     changes: Changes
     ended: dict[int, Subclass]
@@ -165,7 +163,7 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 
 
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
-    chain = Chain(known, frozen, sampler.open_stream(known, frozen), Lifecycle(), nobody_aside(known.prior))
+    chain = Chain(known, frozen, sampler.open_stream(known, frozen), lifecycle(), nobody_aside(known.prior))
     return _seat_known(chain, lasting)
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.discovery.lifecycle import Subclass, begin_emerged, leave
+from stream_osr.discovery.life import leave
+from stream_osr.discovery.lifecycle import begin_emerged
+from stream_osr.discovery.lives import with_lives, without_lives
 from stream_osr.ensemble.chain import Chain, Followed, IdentityChanges, Parted, without
-from stream_osr.ensemble.past import Past, members, since
+from stream_osr.ensemble.past import Past, members, places, since
 from stream_osr.model.background import Background, is_broad
 from stream_osr.model.between import gather
 from stream_osr.model.strangers import Around, Strangers, find_group, outweighs_noise
@@ -37,20 +39,14 @@ def least_unknown(share: float) -> float:
 
 
 def stands_out(
-    key: int,
-    subclass: Subclass,
-    chain: Chain,
-    number: int,
-    past: tuple[Past, ...],
-    background: Background,
-    least: float,
+    key: int, first: int, chain: Chain, number: int, past: Past, background: Background, least: float
 ) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
     Parameters
     ----------
-    key, subclass
-        The candidate.
+    key, first
+        The candidate, and the position of its first member.
     chain, number
         The chain that it is in.
     past
@@ -60,12 +56,9 @@ def stands_out(
     least
         p_unknown of a stranger at least.
     """
-    settled = _settled(chain, background)
-    others = (
-        chunk.subclass[number, _of_chunk(chunk, number, settled, least)] != key
-        for chunk in since(past, subclass.first.seq)
-    )
-    return outweighs_noise(Around(chain.known, chain.state, background), key, sum(int(one.sum()) for one in others))
+    recent = since(past, first)
+    seats = recent.subclass[number, _strangers(recent, number, _settled(chain, background), least)]
+    return outweighs_noise(Around(chain.known, chain.state, background), key, int((seats != key).sum()))
 
 
 def find_core(followed: Followed, background: Background, least: float) -> Followed:
@@ -81,12 +74,12 @@ def find_core(followed: Followed, background: Background, least: float) -> Follo
         p_unknown of a stranger at least.
     """
     chain, past = followed.chain, followed.past
-    settled = _settled(chain, background)
-    if not past or not len(_of_chunk(past[-1], 0, settled, least)):
+    at = _strangers(past, 0, _settled(chain, background), least)[-MOST:]
+    arrived = np.flatnonzero(past.seq + at >= past.batches[-1:])[-ASKED:]
+    if not len(arrived):
         return followed
-    strangers = _strangers(past, settled, least)
-    arrived = np.flatnonzero(strangers.seqs >= past[-1].seq)[-ASKED:]
-    told = {key for key, life in chain.life.subclasses.items() if life.emerged or life.muted}
+    strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])
+    told = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
     core = find_group(strangers, arrived, Around(chain.known, chain.state, background), told)
     return followed if core is None else _announce(followed, Strangers(*(part[core] for part in strangers)))
 
@@ -96,47 +89,31 @@ def _settled(chain: Chain, background: Background) -> np.ndarray:
 
     One that noise has widened since it was announced is no home, and a muted one hides others.
     """
-    state, lives = chain.state, chain.life.subclasses.items()
-    broad = set(state.ids[is_broad(state.dishes, chain.known.prior, background)].tolist())
-    told = [key for key, one in lives if one.owned or (one.emerged and not one.muted and key not in broad)]
-    return np.array([*told, *chain.aside.ids.tolist()], np.int64)
+    state, life = chain.state, chain.life
+    broad = np.isin(life.ids, state.ids[is_broad(state.dishes, chain.known.prior, background)])
+    return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
 
 
-def _of_chunk(chunk: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
-    """Places of the strangers in a batch, as chain ``number`` sees them."""
-    seat = chunk.subclass[number]
-    unknown = np.flatnonzero((chunk.p_unknown >= least) & (seat >= 0))
-    return unknown[~np.isin(seat[unknown], settled)] if len(unknown) else unknown
-
-
-def _strangers(past: tuple[Past, ...], settled: np.ndarray, least: float) -> Strangers:
-    found: list[Strangers] = []
-    for chunk in reversed(past):
-        places = _of_chunk(chunk, 0, settled, least)
-        if len(places):
-            found.insert(0, Strangers(chunk.seq + places, chunk.rows[places], chunk.subclass[0, places]))
-            if sum(len(some.seqs) for some in found) >= MOST:
-                break
-    return Strangers(*(np.concatenate(part)[-MOST:] for part in zip(*found, strict=True)))
+def _strangers(past: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
+    """Places of the strangers among remembered instances, as chain ``number`` sees them."""
+    seat = past.subclass[number]
+    unknown = np.flatnonzero((past.p_unknown >= least) & (seat >= 0))
+    return unknown[~np.isin(seat[unknown], settled)]
 
 
 def _announce(followed: Followed, core: Strangers) -> Followed:
     """Make the core, and what else of the strangers is rather of it, a subclass that is announced."""
     chain = followed.chain
     state, new, absorbed, left = gather(chain.known, chain.state, core)
-    lives, most, largest = dict(chain.life.subclasses), -1, 0
-    for key in absorbed:
-        lives.pop(key, None)
+    life, most, largest = without_lives(chain.life, absorbed), -1, 0
     for key in left:
         own = core.seqs[core.seat == key]
-        lives[key] = leave(lives[key], own.tolist())
+        life = with_lives(life, {key: leave(life.subclasses[key], own.tolist())})
         if len(own) > largest:
             most, largest = key, len(own)
-    came = [member for member in members(followed.past, core.seqs) if member is not None]
-    lives[new] = begin_emerged(came)
-    followed = followed.then(
-        IdentityChanges(dict.fromkeys(absorbed, new), {new: Parted(most, core.seqs)}), chain.after(state, lives)
-    )
+    life = begin_emerged(life, new, members(followed.past, places(followed.past, core.seqs)))
+    identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: Parted(most, core.seqs)})
+    followed = followed.then(identities, chain._replace(state=state, life=life))
     changes = without(followed.changes, followed.identities.joined)
     return followed._replace(
         changes=changes._replace(emerged=(*changes.emerged, new)),

@@ -11,7 +11,7 @@ from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
-from stream_osr.ensemble.past import Past, at_position, rewrite
+from stream_osr.ensemble.past import Past, places, unshared
 from stream_osr.model import books, naming
 from stream_osr.model.aside import withdraw_aside
 from stream_osr.model.books import Seat
@@ -103,16 +103,16 @@ def _unlearn(chain: Chain, into: int, row: np.ndarray, j: int, opened: bool) -> 
 
 
 def seat_again(
-    chains: Chains, past: tuple[Past, ...], action: Labelling, labels: Sequence[Label], parameters: Parameters
-) -> tuple[Chains, tuple[Past, ...]]:
+    chains: Chains, past: Past, action: Labelling, labels: Sequence[Label], parameters: Parameters
+) -> tuple[Chains, Past]:
     """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
     state = chains[0].state
-    places = [_place(chain, number, action, labels) for number, chain in enumerate(chains)]
+    seats = [_place(chain, number, action, labels) for number, chain in enumerate(chains)]
     first = min([state.seen - parameters.window, *state.window_seq[:1].tolist()])
-    live = action.seq >= first and all(place is not None and place.live for place in places)
+    live = action.seq >= first and all(seat is not None and seat.live for seat in seats)
     share = 0.5 ** ((state.seen - action.seen) / parameters.half_life)
     back = []
-    for chain, place, home in zip(chains, places, action.subclass, strict=True):
+    for chain, place, home in zip(chains, seats, action.subclass, strict=True):
         if place is not None:
             if home in chain.known.ids:  # it was named
                 owner = naming.owner_of(chain.known, home)
@@ -122,10 +122,9 @@ def seat_again(
             state = books.put_back(chain.state, action.row, action.seq, place, weight, live, prior)
             chain = chain._replace(state=state)
         back.append(chain)
-    found = at_position(past, action.seq)
-    if found is not None:
-        homes = zip(action.subclass, places, strict=True)
-        past = rewrite(past, *found, action.key, [-1 if place is None else key for key, place in homes])
+    if (at := int(places(past, np.array(action.seq)))) >= 0:
+        past, homes = unshared(past), zip(action.subclass, seats, strict=True)
+        past.keys[at], past.subclass[:, at] = action.key, [-1 if seat is None else key for key, seat in homes]
     return tuple(back), past
 
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.discovery import lifecycle
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lifecycle import HELD_WITH, Lifecycle, Member, Move, Subclass
-from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, only, priority, wanted, without
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lifecycle import HELD_WITH, Arrivals, Moves, OnMenu
+from stream_osr.discovery.lives import Lifecycle, places_of, united, with_lives
+from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
 from stream_osr.ensemble import guard
 from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
 from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
-from stream_osr.ensemble.past import Past, members, remembered, since
+from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.aside import only_aside
 from stream_osr.model.background import Background
@@ -45,9 +45,7 @@ class Terms(NamedTuple):
     unknown_share: float = 0.0
 
 
-def follow(
-    chains: Chains, judged: Judged, past: tuple[Past, ...], batch: Past, terms: Terms
-) -> tuple[Chains, tuple[Past, ...], Followed]:
+def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Terms) -> tuple[Chains, Past, Followed]:
     """Follow the emerging subclasses of every chain through a batch.
 
     Those of the leader are told of: samples of their rows are kept, they are joined, parted and set aside. In the
@@ -71,8 +69,9 @@ def follow(
     The chains and what is remembered then, and what happened to the leader's subclasses.
     """
     after, told = [], []
+    came = members(read((batch,), 0, batch.rows.shape[1]), np.arange(len(batch.rows)))
     for number, (chain, one) in enumerate(zip(chains, judged.seated, strict=True)):
-        followed = _follow(chain, number, one, past, batch, terms)
+        followed = _follow(chain, number, one, past, came, terms)
         if chain.guard is not None:
             chain = followed.chain
             chain = chain._replace(guard=follow_identities(chain.guard, followed.identities))
@@ -83,38 +82,29 @@ def follow(
     return tuple(after), past, told[0]
 
 
-def _follow(chain: Chain, number: int, seated: Seated, past: tuple[Past, ...], batch: Past, terms: Terms) -> Followed:
+def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndarray, terms: Terms) -> Followed:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
-    lives = dict(chain.life.subclasses)
+    life, state = chain.life, chain.state
     for younger, older in joined.items():
-        _unite(lives, older, younger)
-    sizes = sizes_of(chain.state)
-    told = zip(result.subclass.tolist(), batch.times, batch.keys, batch.p_unknown.tolist(), strict=True)
-    arrivals = [
-        (key, Member(Moment(batch.seq + at, t, name), p_unknown, batch.seq))
-        for at, (key, t, name, p_unknown) in enumerate(told)
-        if key in sizes
-    ]
-    latest = since(past, int(result.moved.min())) if len(result.moved) else past[-1:]
-    moved = zip(result.moved_from.tolist(), result.moved_to.tolist(), members(latest, result.moved), strict=True)
-    moves = [Move(was, now, member) for was, now, member in moved if member is not None]
+        life = united(life, older, younger)
+    at = places(past, result.moved)
+    there = at >= 0
+    moves = Moves(result.moved_from[there], result.moved_to[there], members(past, at[there]))
+    menu = OnMenu(state.ids, state.dishes.size, np.isin(state.ids, served(state)))
     background, least = terms.background, least_unknown(terms.unknown_share)
 
-    def is_class(key: int, subclass: Subclass) -> bool:
-        return background is None or stands_out(key, subclass, chain, number, past, background, least)
+    def is_class(key: int, first: int) -> bool:
+        return background is None or stands_out(key, first, chain, number, past, background, least)
 
-    life, changes = lifecycle.observe(
-        chain.life._replace(subclasses=lives), arrivals, moves, sizes, set(served(chain.state)), is_class
-    )
-    followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, chain.state)
+    life, changes = lifecycle.observe(life, Arrivals(result.subclass, came), moves, menu, is_class)
+    followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
     if background is not None:
         followed = find_core(followed, background, least)
-        latest = since(followed.past, latest[0].seq) if latest else latest
     chain = followed.chain
-    followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, latest, result)))
+    followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
     for key in (*followed.changes.emerged, *followed.changes.grew):
         followed = _join_same(followed, key)
     for key in _to_try(followed.chain):
@@ -122,32 +112,22 @@ def _follow(chain: Chain, number: int, seated: Seated, past: tuple[Past, ...], b
     return _keep_within_bounds(followed, terms.most, terms.most_aside)
 
 
-def _unite(lives: dict[int, Subclass], older: int, younger: int) -> None:
-    """Let one life go on for two; either may be unknown here as yet."""
-    second = lives.pop(younger, None)
-    if second is not None:
-        first = lives.get(older) or Subclass(second.first, second.last)
-        lives[older] = lifecycle.unite(first, second)
-
-
-def _sample(life: Lifecycle, followed: Followed, latest: tuple[Past, ...], result: BatchResult) -> Lifecycle:
+def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
-    lives, emerged = dict(life.subclasses), followed.changes.emerged
-    for key in emerged:
-        lives[key] = lives[key]._replace(kept=keep(*remembered(followed.past, 0, key)))
-    if not latest:
-        return life._replace(subclasses=lives)
-    seat = np.concatenate([chunk.subclass[0] for chunk in latest])
-    mixed = priority(latest[0].seq + np.arange(len(seat)))
-    touched = {*result.subclass.tolist(), *result.moved_from.tolist(), *result.moved_to.tolist()}
-    for key in sorted((touched - set(emerged)) & lives.keys()):
-        kept = lives[key].kept
-        if kept is not None:
-            kept = without(kept, result.moved[result.moved_from == key])
-            if wanted(kept, mixed[seat == key]).any():
-                kept = offer(kept, *remembered(latest, 0, key))
-            lives[key] = lives[key]._replace(kept=kept)
-    return life._replace(subclasses=lives)
+    past, kept, fresh = followed.past, life.kept.copy(), np.isin(life.ids, followed.changes.emerged)
+    for at in np.flatnonzero(fresh):
+        kept[at] = keep(*sampled(past, remembered(past, 0, life.ids[at])))
+    if len(past.keys):
+        latest = since(past, int(min([past.batches[-1], *result.moved])))
+        seat = latest.subclass[0]
+        mixed = priority(latest.seq + np.arange(len(seat)))
+        touched = np.isin(life.ids, np.concatenate([result.subclass, result.moved_from, result.moved_to]))
+        for at in np.flatnonzero(touched & ~fresh & (life.kept != np.array(None))):
+            sample = without(kept[at], result.moved[result.moved_from == life.ids[at]])
+            if wanted(sample, mixed[seat == life.ids[at]]).any():
+                sample = offer(sample, *sampled(latest, remembered(latest, 0, life.ids[at])))
+            kept[at] = sample
+    return life._replace(kept=kept)
 
 
 def _join_same(followed: Followed, key: int) -> Followed:
@@ -156,63 +136,59 @@ def _join_same(followed: Followed, key: int) -> Followed:
     One that comes anew may be a dormant one, if that has as many instances as there are dimensions. Otherwise both
     must have so many: with fewer nearly everything looks alike.
     """
-    chain = followed.chain
-    lives = chain.life.subclasses
-    if key not in lives or key not in chain.state.ids:
+    chain, life = followed.chain, followed.chain.life
+    if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
+    emerged, dormant = (set(life.ids[flag].tolist()) for flag in (life.emerged | life.muted, life.dormant))
 
     def may_be(other: int, size: int, large: bool) -> bool:
-        return size >= chain.known.prior.n_features and _emerged(lives, other) and (large or lives[other].dormant)
+        return other in emerged and (large or other in dormant)
 
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
         return followed
     state, aside, other = found
     older, younger = min(key, other), max(key, other)
-    united = dict(lives)
-    _unite(united, older, younger)
-    united[older] = united[older]._replace(dormant=False)
+    life = united(life, older, younger)
+    life = life._replace(dormant=life.dormant & (life.ids != older))
     changes = left_out(followed.changes, {younger})
-    if lives[older].dormant and not lives[older].muted:
+    if older in dormant and not chain.life.subclasses[older].muted:
         changes = changes._replace(recurred=(*changes.recurred, older))
-    chain = chain.after(state, united)._replace(aside=aside)
+    chain = chain._replace(state=state, aside=aside, life=life)
     return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
-
-
-def _emerged(lives: Mapping[int, Subclass], key: int) -> bool:
-    return key in lives and (lives[key].emerged or lives[key].muted)
 
 
 def _to_try(chain: Chain) -> list[int]:
     """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
-    lives, sizes, told = chain.life.subclasses, sizes_of(chain.state), lifecycle.worth_telling(chain.life)
-    least = {key: max(2 * LEAST_PART, TRIED_AGAIN * lives[key].tried_size) for key in told}
-    return [key for key in sorted(sizes.keys() & least) if sizes[key] >= least[key]]
+    life, state = chain.life, chain.state
+    size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.tried_size)
+    return sorted(life.ids[life.told_of & (size >= least)].tolist())
 
 
 def _part(followed: Followed, key: int) -> Followed:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain = followed.chain
-    lives, new = dict(chain.life.subclasses), chain.state.next_id
-    life = lives[key]
-    seqs, rows, keys = remembered(followed.past, 0, key)
+    life, new = chain.life.subclasses[key], chain.state.next_id
+    seqs, rows, keys = sampled(followed.past, remembered(followed.past, 0, key))
     if life.kept is not None:
         more = ~among(life.kept.seq, seqs)
         seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
-        keys = (*keys, *only(life.kept, more).keys)
+        keys = np.concatenate([keys, life.kept.keys[more]])
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
-        lives[key] = life._replace(tried_size=sizes_of(chain.state)[key])
-        return followed._replace(chain=chain.after(chain.state, lives))
+        tried = np.where(chain.life.ids == key, sizes_of(chain.state)[key], chain.life.tried_size)
+        return followed._replace(chain=chain._replace(life=chain.life._replace(tried_size=tried)))
     state, smaller = found
     sizes = sizes_of(state)
     whole = sizes[key] + sizes[new]
-    own, rest = (
-        keep(seqs[side], rows[side], [keys[at] for at in np.flatnonzero(side)]) for side in (smaller, ~smaller)
-    )
-    lives[new] = _of_part(life, sizes[new] / whole, sizes[new], own)._replace(recent=())
-    lives[key] = _of_part(life, sizes[key] / whole, sizes[key], rest)
-    followed = followed.then(IdentityChanges({}, {new: Parted(key, seqs[smaller])}), chain.after(state, lives))
+    own, rest = (keep(seqs[side], rows[side], keys[side]) for side in (smaller, ~smaller))
+    parts = {
+        new: _of_part(life, sizes[new] / whole, sizes[new], own)._replace(recent=()),
+        key: _of_part(life, sizes[key] / whole, sizes[key], rest),
+    }
+    chain = chain._replace(state=state, life=with_lives(chain.life, parts))
+    followed = followed.then(IdentityChanges({}, {new: Parted(key, seqs[smaller])}), chain)
     grew = tuple(one for one in followed.changes.grew if one != key)
     return followed._replace(changes=followed.changes._replace(grew=grew))
 
@@ -226,16 +202,17 @@ def _of_part(life: Subclass, share: float, size: int, kept: Reservoir) -> Subcla
 def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Followed:
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
-    lives, state, sizes = chain.life.subclasses, chain.state, sizes_of(chain.state)
+    life, state, sizes = chain.life, chain.state, chain.state.dishes.size
+    at = places_of(life.ids, state.ids)
+    muted, told = (np.append(flag, False)[at] for flag in (life.muted, life.emerged))
+    held = np.flatnonzero(muted | (told & (sizes >= HELD_WITH)))
     seats = state.franchise.seated[0, len(chain.known.size) :]
-    support = dict(zip(state.ids.tolist(), seats.tolist(), strict=True))
-    emerged = {key for key in sizes if _emerged(lives, key) and (lives[key].muted or sizes[key] >= HELD_WITH)}
-    active = lifecycle.best_supported(chain.life, emerged, support, sizes, most)
-    state, aside = bound(chain.known, state, chain.aside, emerged, active)
+    active = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
+    state, aside = bound(chain.known, state, chain.aside, {*state.ids[held].tolist()}, active)
     if len(aside.ids) > most_aside:
-        kept = dict(zip(aside.ids.tolist(), aside.statistics.size.tolist(), strict=True))
-        aside = only_aside(aside, lifecycle.best_supported(chain.life, kept, {}, kept, most_aside))
-    life, ended = lifecycle.forget(chain.life, {*state.ids.tolist(), *aside.ids.tolist()})
+        sizes = aside.statistics.size
+        aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
+    life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
     return followed._replace(
         chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
     )

@@ -12,10 +12,11 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lifecycle import Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.ensemble.actions import Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
-from stream_osr.ensemble.past import Past, all_seats, at_position, rewrite
+from stream_osr.ensemble.past import Past, began, places, remembered, unshared
 from stream_osr.model import books, naming
 from stream_osr.model.dishes import log_predictives, means_and_scales
 from stream_osr.model.known import log_densities
@@ -26,13 +27,13 @@ Keys = Sequence[Sequence[int]]
 """Identities in each chain."""
 
 
-def counterparts(chains: Chains, past: tuple[Past, ...], keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def counterparts(chains: Chains, past: Past, keys: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Find in every chain the emerging subclasses that stand for the same instances as these of the leader.
 
     Those of whose remembered instances more than half sit in them in the leader; of one without a remembered
     instance the place of its mean decides. There may be none.
     """
-    seats = all_seats(past, len(chains))
+    seats = past.subclass
     found = [tuple(keys)]
     for chain, own in zip(chains[1:], seats[1:], strict=True):
         stand = _standing(chain.state.ids, own, np.isin(seats[0], keys))
@@ -62,8 +63,8 @@ def _nearest(first: Chain, chain: Chain, slot: int) -> int:
 
 
 def with_counterparts(
-    chains: Chains, past: tuple[Past, ...], keys: Sequence[int], half_life: float
-) -> tuple[Chains, tuple[Past, ...], tuple[tuple[int, ...], ...]]:
+    chains: Chains, past: Past, keys: Sequence[int], half_life: float
+) -> tuple[Chains, Past, tuple[tuple[int, ...], ...]]:
     """Find the counterparts; a chain without any gets subclasses like those of the leader."""
     subclasses, out = list(counterparts(chains, past, keys)), list(chains)
     for number in range(1, len(chains)):
@@ -75,31 +76,22 @@ def with_counterparts(
     return tuple(out), past, tuple(subclasses)
 
 
-def _split_off(
-    first: Chain, chain: Chain, number: int, past: tuple[Past, ...], key: int, half_life: float
-) -> tuple[Chain, tuple[Past, ...]]:
+def _split_off(first: Chain, chain: Chain, number: int, past: Past, key: int, half_life: float) -> tuple[Chain, Past]:
     """Gather the instances of a subclass of the leader, wherever another chain seats them."""
     state, slot = first.state, int(naming.slots_of(first.state.ids, [key])[0])
     dishes = naming.restated(state.dishes, slot, first.known.prior, chain.known.prior)
-    rows, seq, home, weight = [np.zeros((0, chain.known.prior.n_features))], [], [], []
-    after = []
-    for chunk in past:
-        at = np.flatnonzero((chunk.subclass[0] == key) & ~np.isin(chunk.subclass[number], chain.known.ids))
-        subclass = chunk.subclass.copy()
-        rows.append(chunk.rows[at])
-        seq.extend((chunk.seq + at).tolist())
-        home.extend(subclass[number, at].tolist())
-        weight.extend([0.5 ** ((state.seen - chunk.seq) / half_life)] * len(at))
-        subclass[number, at] = chain.state.next_id
-        after.append(chunk._replace(subclass=subclass))
-    places = np.array(seq, dtype=np.int64), np.array(home, dtype=np.int64), np.array(weight, dtype=float)
-    moved = books.gather(chain.state, dishes, np.concatenate(rows), *places, chain.known.prior)
-    return chain._replace(state=moved), tuple(after)
+    at = np.flatnonzero((past.subclass[0] == key) & ~np.isin(past.subclass[number], chain.known.ids))
+    weight = np.array([0.5 ** ((state.seen - first) / half_life) for first in began(past, at).tolist()], float)
+    home, prior = past.subclass[number, at], chain.known.prior
+    moved = books.gather(chain.state, dishes, past.rows[at], past.seq + at, home, weight, prior)
+    past = unshared(past)
+    past.subclass[number, at] = chain.state.next_id
+    return chain._replace(state=moved), past
 
 
-def wake(chains: Chains, past: tuple[Past, ...], keys: Sequence[int]) -> Chains:
+def wake(chains: Chains, past: Past, keys: Sequence[int]) -> Chains:
     """Put those that are set aside on the menu again, and in the followers what stands for them."""
-    seats = all_seats(past, len(chains))
+    seats = past.subclass
     inside = np.isin(seats[0], keys)
     woken = [awake(chains[0], keys)]
     for chain, own in zip(chains[1:], seats[1:], strict=True):
@@ -109,26 +101,26 @@ def wake(chains: Chains, past: tuple[Past, ...], keys: Sequence[int]) -> Chains:
     return tuple(woken)
 
 
-def life_of(chains: Chains, past: tuple[Past, ...], number: int, key: int) -> Subclass:
+def life_of(chains: Chains, past: Past, number: int, key: int) -> Subclass:
     """Life of a subclass; made of the remembered instances where nothing has arrived in it."""
     known = chains[number].life.subclasses.get(key)
     if known is not None:
         return known
-    moments = [
-        Moment(chunk.seq + int(at), chunk.times[at], chunk.keys[at])
-        for chunk in past
-        for at in np.flatnonzero(chunk.subclass[number] == key)
-    ] or [Moment(chains[0].state.seen - 1, None, None)]
-    return Subclass(moments[0], moments[-1])
+    at = remembered(past, number, key)
+    if not len(at):
+        now = Moment(chains[0].state.seen - 1, None, None)
+        return Subclass(now, now)
+    first, last = (Moment(past.seq + end, past.times[end], past.keys[end]) for end in at[[0, -1]].tolist())
+    return Subclass(first, last)
 
 
-def set_muted(chains: Chains, past: tuple[Past, ...], subclasses: Keys, *, muted: bool) -> Chains:
+def set_muted(chains: Chains, past: Past, subclasses: Keys, *, muted: bool) -> Chains:
     """Tell nothing more of these subclasses, or something again."""
     out = []
     for number, (chain, keys) in enumerate(zip(chains, subclasses, strict=True)):
         there = [key for key in keys if key in chain.state.ids]
         changed = {key: life_of(chains, past, number, key)._replace(muted=muted) for key in there}
-        out.append(chain.after(chain.state, {**chain.life.subclasses, **changed}))
+        out.append(chain._replace(life=with_lives(chain.life, changed)))
     return tuple(out)
 
 
@@ -158,28 +150,24 @@ def _tables(chain: Chain, keys: Sequence[int]) -> Tables:
     return Tables(at, subclass[at], franchise.table_mass[at], state.window_seq[guests], held_by)
 
 
-def adopt(chains: Chains, past: tuple[Past, ...], subclasses: Keys, j: int) -> Chains:
+def adopt(chains: Chains, past: Past, subclasses: Keys, j: int) -> Chains:
     """Make these emerging subclasses of every chain subclasses of class j, perhaps a new one."""
     own = enumerate(zip(chains, subclasses, strict=True))
     return tuple(_adopt(chain, past, number, keys, j) for number, (chain, keys) in own)
 
 
-def _adopt(chain: Chain, past: tuple[Past, ...], number: int, keys: Sequence[int], j: int) -> Chain:
+def _adopt(chain: Chain, past: Past, number: int, keys: Sequence[int], j: int) -> Chain:
     before = chain.known.size[j] if j < len(chain.known.size) else 0.0
-    rows, held_by = [np.zeros((0, chain.known.prior.n_features))], [np.zeros(0, np.int64)]
-    for chunk in past:
-        own = np.isin(chunk.subclass[number], keys)
-        rows.append(chunk.rows[own])
-        held_by.append(chunk.subclass[number][own])
-    inside = np.concatenate(rows)
-    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, inside)
+    own = np.isin(past.subclass[number], keys)
+    rows, held_by = past.rows[own], past.subclass[number, own]
+    known, frozen, state = naming.adopt(chain.known, chain.state, keys, j, rows)
     ranks, new = known.ranks.copy(), float(known.size[j] - before)
-    ranks[j] = naming.rank_levels(known, frozen, j, inside, np.concatenate(held_by), new)
-    lives = {key: life for key, life in chain.life.subclasses.items() if key not in keys}
-    return chain._replace(known=known._replace(ranks=ranks), frozen=frozen).after(state, lives)
+    ranks[j] = naming.rank_levels(known, frozen, j, rows, held_by, new)
+    life = without_lives(chain.life, keys)
+    return chain._replace(known=known._replace(ranks=ranks), frozen=frozen, state=state, life=life)
 
 
-def give_back(chains: Chains, past: tuple[Past, ...], action: Promotion, j: int) -> tuple[Chains, tuple[Past, ...]]:
+def give_back(chains: Chains, past: Past, action: Promotion, j: int) -> tuple[Chains, Past]:
     """Give subclasses that were named back in every chain; guests at their tables go with them."""
     out = []
     for number, chain in enumerate(chains):
@@ -188,32 +176,21 @@ def give_back(chains: Chains, past: tuple[Past, ...], action: Promotion, j: int)
     return tuple(out), past
 
 
-def _give_back(
-    chain: Chain, number: int, past: tuple[Past, ...], action: Promotion, j: int
-) -> tuple[Chain, tuple[Past, ...]]:
+def _give_back(chain: Chain, number: int, past: Past, action: Promotion, j: int) -> tuple[Chain, Past]:
     known, state, window = chain.known, chain.state, chain.state.window
     keys = [key for key in action.subclasses[number] if key in known.ids]
-    places = [at_position(past, seq) for seq in state.window_seq.tolist()]
-    tables = action.tables[number]
+    at, tables = places(past, state.window_seq), action.tables[number]
     sat = dict(zip(tables.seq.tolist(), tables.held_by.tolist(), strict=True))
-    sits = np.array(
-        [
-            sat.get(seq, -1) if place is None else past[place[0]].subclass[number, place[1]]
-            for seq, place in zip(state.window_seq.tolist(), places, strict=True)
-        ],
-        dtype=np.int64,
-    )
+    then = np.array([sat.get(seq, -1) for seq in state.window_seq.tolist()], np.int64)
+    sits = np.where(at < 0, then, np.append(past.subclass[number], -1)[at])
     home = _homes(chain, tables, keys, sits, j)
     goes = home[window.table]
     member = sits == goes
     for i in np.flatnonzero(np.isin(sits, keys) & ~member):  # it has sat down elsewhere since
         known = naming.take_out(known, int(sits[i]), window.rows[i, :-1], j)
-    for i in np.flatnonzero((np.isin(sits, keys) | (goes >= 0)) & ~member):
-        if (place := places[i]) is not None:
-            chunk, at = place
-            subclass = past[chunk].subclass[:, at].copy()
-            subclass[number] = goes[i]
-            past = rewrite(past, chunk, at, past[chunk].keys[at], subclass)
+    changed = (np.isin(sits, keys) | (goes >= 0)) & ~member & (at >= 0)
+    past = unshared(past)
+    past.subclass[number, at[changed]] = goes[changed]
     size = known.dishes.size[naming.slots_of(known.ids, keys)]
     empty = [key for key, n in zip(keys, size.tolist(), strict=True) if not n and key not in goes]
     if empty:
@@ -228,7 +205,8 @@ def _give_back(
         known = known._replace(ranks=ranks)
     moved = naming.give_back(known, state, keys, home, member, held)
     both = sorted({**chain.life.subclasses, **lives}.items(), key=lambda item: item[1].first.seq)
-    return chain._replace(known=moved.known, frozen=moved.frozen).after(moved.state, dict(both)), past
+    life = lifecycle(dict(both), chain.life.delta)
+    return chain._replace(known=moved.known, frozen=moved.frozen, state=moved.state, life=life), past
 
 
 def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, j: int) -> np.ndarray:
@@ -259,7 +237,7 @@ def _homes(chain: Chain, tables: Tables, keys: Sequence[int], sits: np.ndarray, 
     return home
 
 
-def let_go(past: tuple[Past, ...], chains: Chains, results: Sequence[BatchResult]) -> Chains:
+def let_go(past: Past, chains: Chains, results: Sequence[BatchResult]) -> Chains:
     """Take instances that have left a named subclass for an emerging one out of its statistics: each counts once.
 
     Parameters
@@ -274,12 +252,10 @@ def let_go(past: tuple[Past, ...], chains: Chains, results: Sequence[BatchResult
     out = []
     for number, (chain, result) in enumerate(zip(chains, results, strict=True)):
         known = chain.known
-        for seq in result.moved.tolist() if known.named else ():
-            if (place := at_position(past, seq)) is not None:
-                chunk, at = place
-                key = int(past[chunk].subclass[number, at])
-                if key in known.named:
-                    known = naming.take_out(known, key, past[chunk].rows[at], naming.owner_of(known, key))
+        for at in places(past, result.moved).tolist() if known.named else ():
+            key = int(past.subclass[number, at]) if at >= 0 else -1
+            if key in known.named:
+                known = naming.take_out(known, key, past.rows[at], naming.owner_of(known, key))
         out.append(chain if known is chain.known else refreshed(chain, known))
     return tuple(out)
 

@@ -1,159 +1,233 @@
-"""The latest decided instances, remembered for labels that come late."""
+"""The latest decided instances, remembered for labels that come late: one value of columns over them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.events import Moment
-from stream_osr.discovery.lifecycle import Member
+from stream_osr.discovery.life import MEMBER
+from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
+_CLAIMING = Lock()
 
-class Past(NamedTuple):
-    """A decided batch, kept for labels that come late.
+
+class Room:
+    """Columns that never change once they are written, shared by successive values: each sees a range of its own.
+
+    Who sees all that is taken may go on behind it, once; whoever else goes on moves to a room of its own.
+
+    Parameters
+    ----------
+    capacity, width
+        Instances that it is for, and numbers in a row.
+    """
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self.rows = np.empty((capacity, width))
+        self.times = np.empty(capacity, object)
+        self.p_unknown = np.empty(capacity)
+        self.taken = 0
+
+    def claim(self, start: int, count: int) -> bool:
+        """Take the next ``count`` places, if they begin with this one and are there."""
+        with _CLAIMING:
+            free = start == self.taken and start + count <= len(self.rows)
+            self.taken += count if free else 0
+            return free
+
+    def write(
+        self, at: int, rows: np.ndarray, times: Sequence[float | None] | np.ndarray, p_unknown: np.ndarray
+    ) -> None:
+        """Fill places that have been claimed."""
+        till = at + len(rows)
+        self.rows[at:till], self.times[at:till], self.p_unknown[at:till] = rows, times, p_unknown
+
+
+class Decided(NamedTuple):
+    """A decided batch.
 
     Rows of shape (b, d), keys, times, first position in the stream, subclass ids in each of R chains, (R, b), and
     p_unknown as it was at once, (b,).
     """
 
     rows: np.ndarray
-    keys: tuple[Any, ...]
-    times: tuple[float | None, ...]
+    keys: Sequence[Any]
+    times: Sequence[float | None]
     seq: int
     subclass: np.ndarray
     p_unknown: np.ndarray
 
 
-def follow_moves(past: tuple[Past, ...], results: Sequence[sampler.BatchResult]) -> tuple[Past, ...]:
-    """Note where window instances have moved to."""
-    moved = [result.moved for result in results if len(result.moved)]
-    if not moved:
-        return past
-    earliest = min(int(positions.min()) for positions in moved)
-    out = list(past)
-    for at in range(len(past) - 1, -1, -1):
-        chunk = past[at]
-        if chunk.seq + len(chunk.keys) <= earliest:
-            break
-        subclass = chunk.subclass.copy()
-        for number, result in enumerate(results):
-            inside = (result.moved >= chunk.seq) & (result.moved < chunk.seq + len(chunk.keys))
-            subclass[number, result.moved[inside] - chunk.seq] = result.moved_to[inside]
-        out[at] = chunk._replace(subclass=subclass)
-    return tuple(out)
+class Past(NamedTuple):
+    """Instances of whole batches, one after the other, n of them.
+
+    Attributes
+    ----------
+    seq
+        Position of the first in the stream.
+    batches
+        Positions of the first of each batch.
+    keys
+        Keys, ``None`` once a label has come, shape (n,).
+    subclass
+        Subclass that each sits in, -1: none, in each of R chains, shape (R, n).
+    room, start
+        Where rows, times and p_unknown are, and from which place on.
+    """
+
+    seq: int
+    batches: np.ndarray
+    keys: np.ndarray
+    subclass: np.ndarray
+    room: Room
+    start: int
+
+    def __repr__(self) -> str:
+        return f"Past{written(self)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read, (written(self), self.subclass.shape[0], self.rows.shape[1])  # a room holds what others see
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Whitened rows, shape (n, d)."""
+        return self.room.rows[self.start : self.start + len(self.keys)]
+
+    @property
+    def times(self) -> np.ndarray:
+        """Times or None, shape (n,)."""
+        return self.room.times[self.start : self.start + len(self.keys)]
+
+    @property
+    def p_unknown(self) -> np.ndarray:
+        """How probable it was at once that each is unknown, shape (n,)."""
+        return self.room.p_unknown[self.start : self.start + len(self.keys)]
 
 
-def remember(past: tuple[Past, ...], chunk: Past, horizon: int) -> tuple[Past, ...]:
-    """Append a batch and drop those that lie wholly beyond the horizon."""
-    past = (*past, chunk)
-    total = sum(len(p.keys) for p in past)
-    while past and total - len(past[0].keys) >= horizon:
-        total -= len(past[0].keys)
-        past = past[1:]
+def written(past: Past) -> tuple[Decided, ...]:
+    """Cut what is remembered into batches, as archives hold it."""
+    ends = [*past.batches.tolist(), past.seq + len(past.keys)]
+    cut = [(first, slice(first - past.seq, last - past.seq)) for first, last in pairwise(ends)]
+    return tuple(
+        Decided(
+            past.rows[at].copy(),
+            tuple(past.keys[at].tolist()),
+            tuple(past.times[at].tolist()),
+            first,
+            past.subclass[:, at].copy(),
+            past.p_unknown[at].copy(),
+        )
+        for first, at in cut
+    )
+
+
+def read(batches: Sequence[Decided], n_chains: int, width: int) -> Past:
+    """Remember batches that :func:`written` has made; their rows are of this width."""
+    first = np.array([batch.seq for batch in batches], np.int64)
+    keys = objects([key for batch in batches for key in batch.keys])
+    subclass = np.concatenate([np.zeros((n_chains, 0), np.int64), *(batch.subclass for batch in batches)], axis=1)
+    past = Past(int(first[0]) if batches else 0, first, keys, subclass, Room(len(keys), width), 0)
+    past.room.claim(0, len(keys))
+    for batch in batches:
+        past.room.write(batch.seq - past.seq, batch.rows, batch.times, batch.p_unknown)
     return past
 
 
-def since(past: tuple[Past, ...], seq: int) -> tuple[Past, ...]:
+def remember(past: Past, batch: Decided, horizon: int) -> Past:
+    """Append a batch and drop those that lie wholly beyond the horizon."""
+    n, count = len(past.keys), len(batch.keys)
+    room, at = past.room, past.start + n
+    if not room.claim(at, count):
+        room, at = Room(n + count + (n + count) // 4, past.rows.shape[1]), n
+        room.claim(0, n + count)
+        room.write(0, past.rows, past.times, past.p_unknown)
+    room.write(at, batch.rows, batch.times, batch.p_unknown)
+    batches, end = np.append(past.batches, batch.seq), batch.seq + count
+    keys, subclass = np.append(past.keys, objects(batch.keys)), np.append(past.subclass, batch.subclass, axis=1)
+    longer = Past(int(batches[0]), batches, keys, subclass, room, at - n)
+    ends = np.append(batches[1:], end)
+    return since(longer, int(np.append(batches, end)[(end - ends >= horizon).sum()]))
+
+
+def since(past: Past, seq: int) -> Past:
     """Return the batches from that of position ``seq`` on."""
-    at = len(past)
-    while at and past[at - 1].seq + len(past[at - 1].keys) > seq:
-        at -= 1
-    return past[at:]
+    kept = past.batches[max(int(np.searchsorted(past.batches, seq, "right")) - 1, 0) :]
+    end = past.seq + len(past.keys)
+    first = int(kept[0]) if len(kept) and seq < end else end
+    at = first - past.seq
+    return Past(
+        first, kept if seq < end else kept[:0], past.keys[at:], past.subclass[:, at:], past.room, past.start + at
+    )
 
 
-def members(past: Sequence[Past], seqs: np.ndarray) -> list[Member | None]:
-    """Recall instances by their positions, ascending; ``None`` for those that are forgotten."""
-    out: list[Member | None] = []
-    chunks = iter(past)
-    chunk = next(chunks, None)
-    for seq in seqs.tolist():
-        while chunk is not None and chunk.seq + len(chunk.keys) <= seq:
-            chunk = next(chunks, None)
-        if chunk is None or seq < chunk.seq:
-            out.append(None)
-        else:
-            at = seq - chunk.seq
-            out.append(Member(Moment(seq, chunk.times[at], chunk.keys[at]), float(chunk.p_unknown[at]), chunk.seq))
+def places(past: Past, seqs: np.ndarray) -> np.ndarray:
+    """Place of each position of the stream, -1: it is forgotten, shape (n,)."""
+    at = seqs - past.seq
+    return np.where((at >= 0) & (at < len(past.keys)), at, -1)
+
+
+def began(past: Past, at: np.ndarray) -> np.ndarray:
+    """Position of the first of the batch of each place, shape (n,)."""
+    return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
+
+
+def members(past: Past, at: np.ndarray) -> np.ndarray:
+    """Say of the instances at these places what lives remember of them, shape (n,) of ``MEMBER``."""
+    out = np.zeros(len(at), MEMBER)
+    out["seq"], out["t"], out["key"] = past.seq + at, past.times[at], past.keys[at]
+    out["p_unknown"], out["batch"] = past.p_unknown[at], began(past, at)
     return out
 
 
-def relabel(past: tuple[Past, ...], number: int, names: Mapping[int, int]) -> tuple[Past, ...]:
+def follow_moves(past: Past, results: Sequence[sampler.BatchResult]) -> Past:
+    """Note where window instances have moved to."""
+    if not any(len(result.moved) for result in results):
+        return past
+    past = unshared(past)
+    for number, result in enumerate(results):
+        at = places(past, result.moved)
+        past.subclass[number, at[at >= 0]] = result.moved_to[at >= 0]
+    return past
+
+
+def relabel(past: Past, number: int, names: Mapping[int, int]) -> Past:
     """Write other identities for some subclasses of chain ``number``."""
     if not names:
         return past
-    out = []
-    for chunk in past:
-        subclass = chunk.subclass.copy()
-        for was, now in names.items():
-            subclass[number, chunk.subclass[number] == was] = now
-        out.append(chunk._replace(subclass=subclass))
-    return tuple(out)
+    before, past = past.subclass[number], unshared(past)
+    for was, now in names.items():
+        past.subclass[number, before == was] = now
+    return past
 
 
-def reseat(past: tuple[Past, ...], number: int, seqs: np.ndarray, key: int) -> tuple[Past, ...]:
+def reseat(past: Past, number: int, seqs: np.ndarray, key: int) -> Past:
     """Write that the instances at these positions sit in subclass ``key`` of chain ``number``."""
-    out = []
-    for chunk in past:
-        subclass = chunk.subclass
-        inside = seqs[(seqs >= chunk.seq) & (seqs < chunk.seq + len(chunk.keys))] - chunk.seq
-        if len(inside):
-            subclass = subclass.copy()
-            subclass[number, inside] = key
-        out.append(chunk._replace(subclass=subclass))
-    return tuple(out)
+    at, past = places(past, seqs), unshared(past)
+    past.subclass[number, at[at >= 0]] = key
+    return past
 
 
-def remembered(past: Sequence[Past], number: int, key: int) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...]]:
-    """Find the remembered instances of a subclass of chain ``number``.
-
-    Returns
-    -------
-    Their positions in the stream, shape (n,), whitened rows, shape (n, d), and keys.
-    """
-    seqs, rows, keys = [], [], []
-    for chunk in past:
-        inside = np.flatnonzero(chunk.subclass[number] == key)
-        if len(inside):
-            seqs.append(chunk.seq + inside)
-            rows.append(chunk.rows[inside])
-            keys += [chunk.keys[at] for at in inside]
-    if not seqs:
-        width = past[0].rows.shape[1] if past else 0
-        return np.zeros(0, np.int64), np.zeros((0, width)), ()
-    return np.concatenate(seqs), np.concatenate(rows), tuple(keys)
+def remembered(past: Past, number: int, key: int) -> np.ndarray:
+    """Find the remembered instances of a subclass of chain ``number``: their places, shape (n,)."""
+    return np.flatnonzero(past.subclass[number] == key)
 
 
-def recall(past: Sequence[Past], key: Any) -> tuple[int, int] | None:
-    """Find the latest instance of a key: its batch and its place in it."""
-    for chunk in range(len(past) - 1, -1, -1):
-        keys = past[chunk].keys
-        for at in range(len(keys) - 1, -1, -1):
-            if keys[at] is not None and keys[at] == key:
-                return chunk, at
-    return None
+def sampled(past: Past, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Positions, rows and keys of the instances at these places."""
+    return past.seq + at, past.rows[at], past.keys[at]
 
 
-def at_position(past: Sequence[Past], seq: int) -> tuple[int, int] | None:
-    """Find the instance of a position in the stream: its batch and its place in it."""
-    for chunk in range(len(past) - 1, -1, -1):
-        at = seq - past[chunk].seq
-        if 0 <= at < len(past[chunk].keys):
-            return chunk, at
-    return None
+def recall(past: Past, key: Any) -> int:
+    """Find the latest instance of a key: its place, -1: it is forgotten."""
+    same = np.flatnonzero(past.keys == objects([key]))
+    return int(same[-1]) if len(same) and key is not None else -1
 
 
-def rewrite(past: tuple[Past, ...], chunk: int, at: int, key: Any, subclass: Any) -> tuple[Past, ...]:
-    """Give a remembered instance another key and other subclasses, one for each chain."""
-    old = past[chunk]
-    seats, keys = old.subclass.copy(), list(old.keys)
-    seats[:, at], keys[at] = subclass, key
-    return (*past[:chunk], old._replace(subclass=seats, keys=tuple(keys)), *past[chunk + 1 :])
-
-
-def all_seats(past: Sequence[Past], n_chains: int) -> np.ndarray:
-    """Subclass of every remembered instance in each chain, shape (R, n)."""
-    nobody = np.zeros((n_chains, 0), np.int64)
-    return np.concatenate([nobody, *(chunk.subclass for chunk in past)], axis=1)
+def unshared(past: Past) -> Past:
+    """Copy what may change, keys and subclasses, so that it can be written to."""
+    return past._replace(keys=past.keys.copy(), subclass=past.subclass.copy())

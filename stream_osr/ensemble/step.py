@@ -11,7 +11,7 @@ from stream_osr.config import Parameters
 from stream_osr.discovery.lifecycle import HELD_WITH
 from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.ensemble.naming import let_go
-from stream_osr.ensemble.past import Past, follow_moves, relabel, remember
+from stream_osr.ensemble.past import Decided, Past, follow_moves, relabel, remember
 from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import nearby
@@ -114,7 +114,7 @@ def window_together(judged: Judged) -> np.ndarray:
     return np.asarray(np.mean([one.result.window_probabilities for one in judged.seated], axis=0))
 
 
-def settle(judged: Judged, past: tuple[Past, ...], batch: Past, horizon: int) -> tuple[Chains, tuple[Past, ...]]:
+def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Chains, Past]:
     """Write down where everybody sits now: identities that were joined, instances that moved, those of the batch.
 
     Parameters
@@ -150,9 +150,9 @@ def _keep_identities(seated: Seated) -> Seated:
     """
     chain, state, result, changes = seated[:4]
     sizes, before = sizes_of(state), sizes_of(chain.state)
+    announced = set(chain.life.ids[chain.life.emerged].tolist())
     for key in np.unique(result.moved_from).tolist():
-        life = chain.life.subclasses.get(key)
-        if life is None or not life.emerged or sizes.get(key, 0) >= HELD_WITH:
+        if key not in announced or sizes.get(key, 0) >= HELD_WITH:
             continue
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:
@@ -218,8 +218,8 @@ def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]
 
 def _never_emerged(chain: Chain, more: set[int], after: StreamState) -> set[int]:
     """Choose the subclasses of a chain, and some more, that are gone and were never announced."""
-    lives, gone = chain.life.subclasses, ({*chain.state.ids.tolist()} | more) - {*after.ids.tolist()}
-    return {key for key in gone if key >= 0 and not (key in lives and lives[key].emerged)}
+    gone = ({*chain.state.ids.tolist()} | more) - {*after.ids.tolist()}
+    return {key for key in gone - set(chain.life.ids[chain.life.emerged].tolist()) if key >= 0}
 
 
 def _size(state: StreamState, ids: set[int]) -> int:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.discovery.lifecycle import Subclass
+from stream_osr.discovery.life import Subclass
+from stream_osr.discovery.lives import lifecycle
 from stream_osr.ensemble.chain import Chain, Chains
-from stream_osr.ensemble.past import Past, remembered
+from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.model.aside import Aside, nobody_aside, only_aside
 from stream_osr.model.dishes import empty_dishes, means_and_scales
 from stream_osr.model.franchise import CLOSED
@@ -32,7 +33,7 @@ class Earlier(NamedTuple):
     trained: TrainedModel
     labels: tuple[Label, ...]
     chains: Chains
-    past: tuple[Past, ...]
+    past: Past
 
 
 class Taken(NamedTuple):
@@ -51,7 +52,7 @@ class Taken(NamedTuple):
     """
 
     chains: Chains
-    past: tuple[Past, ...]
+    past: Past
     named: list[list[list[int]]]
     left: list[int]
 
@@ -73,14 +74,14 @@ def take_over(
         Classes that people have made in the earlier stream, and that the model does not know.
     """
     count = len(chains)
-    past = tuple(
-        chunk._replace(
-            rows=chunk.rows @ way.matrix + way.offset,
-            subclass=chunk.subclass[np.arange(count) % len(chunk.subclass)],
+    batches = [
+        batch._replace(
+            rows=batch.rows @ way.matrix + way.offset,
+            subclass=batch.subclass[np.arange(count) % len(batch.subclass)],
         )
-        for chunk in earlier.past
-    )
-    earlier = earlier._replace(past=past)
+        for batch in written(earlier.past)
+    ]
+    earlier = earlier._replace(past=read(batches, count, trained.known.prior.n_features))
     taken = [_take_over(number, earlier, trained, chain, way, opened) for number, chain in enumerate(chains)]
     alive = [
         [*chain.state.ids.tolist(), *chain.aside.ids.tolist(), *(key for keys in named for key in keys)]
@@ -88,7 +89,7 @@ def take_over(
     ]
     return Taken(
         tuple(chain for chain, _, _ in taken),
-        tuple(_only(chunk, alive) for chunk in past),
+        _only(earlier.past, alive),
         [[named[at] for _, named, _ in taken] for at in range(len(opened))],
         taken[0][2],
     )
@@ -107,10 +108,10 @@ def made_since(earlier: Earlier, number: int, j: int) -> np.ndarray:
     return np.asarray(slots[made])
 
 
-def _only(chunk: Past, alive: Sequence[Sequence[int]]) -> Past:
+def _only(past: Past, alive: Sequence[Sequence[int]]) -> Past:
     """Forget the seats in subclasses that were left behind."""
-    there = np.array([np.isin(own, keys) for own, keys in zip(chunk.subclass, alive, strict=True)])
-    return chunk._replace(subclass=np.where(there, chunk.subclass, -1))
+    there = np.array([np.isin(own, keys) for own, keys in zip(past.subclass, alive, strict=True)])
+    return past._replace(subclass=np.where(there, past.subclass, -1))
 
 
 def _take_over(
@@ -159,7 +160,7 @@ def _take_over(
     held = np.append(old.state.franchise.held[len(labels) + kept], np.ones(len(slots)))
     state = move_in(known, fresh.frozen, fresh.state, old.state, dish, ids, statistics, held)
     there = {*old.state.ids[kept].tolist(), *aside.ids.tolist()}
-    life = old.life._replace(subclasses={key: life for key, life in lives.items() if key in there})
+    life = lifecycle({key: life for key, life in lives.items() if key in there}, old.life.delta)
     chain = fresh._replace(known=known, state=state, life=life, aside=aside)
     return chain, [old.known.ids[own].tolist() for own in made], list(left)
 
@@ -171,11 +172,11 @@ def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
     return life._replace(kept=life.kept._replace(rows=life.kept.rows @ way.matrix + way.offset))
 
 
-def _rows_of(key: int, number: int, life: Subclass | None, past: Sequence[Past]) -> np.ndarray:
+def _rows_of(key: int, number: int, life: Subclass | None, past: Past) -> np.ndarray:
     """Rows of a subclass that are there, in the new coordinates: the sample, or the latest that are remembered."""
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)
-    return np.ascontiguousarray(remembered(past, number, key)[1][-MOST_ROWS:])
+    return np.asarray(past.rows[remembered(past, number, key)[-MOST_ROWS:]])
 
 
 def _mean_of(statistics: Statistics, prior: Prior) -> np.ndarray:

@@ -12,7 +12,7 @@ from stream_osr.config import Label
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.guard import balance, in_classes, model_of, shares_of
-from stream_osr.ensemble.past import Past, all_seats
+from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
 from stream_osr.model.broad import add_broad
 from stream_osr.model.cells import cells_of, log_seats_of
@@ -91,13 +91,13 @@ def _mean(found: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def find_classes(
-    chains: Chains, past: tuple[Past, ...], labels: Sequence[Label], before: Sequence[Measured] | None = None
+    chains: Chains, past: Past, labels: Sequence[Label], before: Sequence[Measured] | None = None
 ) -> tuple[NewClasses, tuple[Measured, ...]]:
     """Find candidate new classes by what all chains say, with the distances in each (``before``: earlier ones)."""
     known = repeat(None) if before is None else before
     measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
     views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
-    return find_new_classes(views, measured, all_seats(past, len(chains)), labels), measured
+    return find_new_classes(views, measured, past.subclass, labels), measured
 
 
 class Members(NamedTuple):

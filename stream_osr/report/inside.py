@@ -32,7 +32,7 @@ def look_inside(model: OpenSetRecognizer) -> Inside:
 
 def emerged_slots(stream: Stream) -> dict[int, int]:
     """Return the place in the sampler's tables of each subclass that has been announced, by its id."""
-    announced = {key for key, subclass in stream.life.subclasses.items() if subclass.emerged}
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
     return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
 
 
@@ -53,9 +53,6 @@ class Remembered(NamedTuple):
 
 def remembered(stream: Stream, most: int) -> Remembered:
     """Return instances that the model still holds, spread evenly over what it holds, at most so many."""
-    if not stream.past:
-        return Remembered(np.zeros((0, stream.known.prior.n_features)), np.zeros(0, dtype=np.int64))
-    rows = np.concatenate([chunk.rows for chunk in stream.past])
-    subclass = np.concatenate([chunk.subclass[0] for chunk in stream.past])
-    chosen = np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(np.int64))
-    return Remembered(rows[chosen], subclass[chosen])
+    count = len(stream.past.keys)
+    chosen = np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
+    return Remembered(stream.past.rows[chosen], stream.past.subclass[0, chosen])

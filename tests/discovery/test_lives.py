@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import compress
 
 import numpy as np
 import pytest
@@ -21,11 +20,12 @@ from stream_osr import (
 )
 from stream_osr.discovery.explain import exemplars
 from stream_osr.discovery.lifecycle import Changes
+from stream_osr.discovery.lives import lifecycle, with_lives, without_lives
 from stream_osr.discovery.reservoir import keep
 from stream_osr.engine import Chain, Stream
 from stream_osr.ensemble.chain import Followed, IdentityChanges
 from stream_osr.ensemble.lives import _join_same
-from stream_osr.ensemble.past import relabel, remembered, reseat
+from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
 from stream_osr.model import aside as aside_room
 from stream_osr.model import books
 from stream_osr.model.marginal import both, statistics_of
@@ -57,7 +57,7 @@ def run(model: OpenSetRecognizer, parts: list[tuple[int, list[Point]]], seed: in
 def seats(stream: Stream, number: int) -> dict[int, list[tuple[int, np.ndarray]]]:
     """Position and row of each remembered instance, by the emerging subclass that it sits in."""
     out: dict[int, list[tuple[int, np.ndarray]]] = {}
-    for chunk in stream.past:
+    for chunk in written(stream.past):
         for at, key in enumerate(chunk.subclass[number].tolist()):
             if key >= 0:
                 out.setdefault(key, []).append((chunk.seq + at, chunk.rows[at]))
@@ -205,8 +205,7 @@ def test_joined_and_parted_again(two):
     older, younger = largest(two)
     prior, n_classes = two.known.prior, len(two.known.size)
     state = books.merge(two.state, older, younger, prior)
-    lives = {key: life for key, life in two.life.subclasses.items() if key != younger}
-    joined = two._replace(state=state, life=two.life._replace(subclasses=lives))
+    joined = two._replace(state=state, life=without_lives(two.life, [younger]))
     check_chain(joined, n_classes)
     sizes, before = (as_dict(chain, lambda s: s.dishes.size) for chain in (joined, two))
     seated, seated_before = (as_dict(c, lambda s: s.franchise.seated[0, n_classes:]) for c in (joined, two))
@@ -251,7 +250,7 @@ def test_set_aside_and_brought_back(two):
     assert books.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
-    check_chain(two._replace(state=alone._replace(next_id=901), life=two.life._replace(subclasses={})), n_classes)
+    check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
     away, kept = aside_room.set_aside(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
@@ -293,18 +292,15 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     stream = model.value.stream
     chain = stream.chains[0]
     key = int(chain.state.ids[np.argmax(chain.state.dishes.size)])
-    seqs, rows, keys = remembered(stream.past, 0, key)
+    seqs, rows, keys = sampled(stream.past, remembered(stream.past, 0, key))
     half = np.arange(len(seqs)) % 2 == 0
     state = books.split(chain.state, key, rows[half], seqs[half], chain.known.prior)  # as if it were two
     new, life = chain.state.next_id, chain.life.subclasses[key]
     parts = {
-        one: life._replace(
-            announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], list(compress(keys, mine)))
-        )
+        one: life._replace(announced_size=int(mine.sum()), kept=keep(seqs[mine], rows[mine], keys[mine]))
         for one, mine in ((key, ~half), (new, half))
     }
-    lives = {**chain.life.subclasses, **parts}
-    apart = chain._replace(state=state, life=chain.life._replace(subclasses=lives))
+    apart = chain._replace(state=state, life=with_lives(chain.life, parts))
     past = reseat(stream.past, 0, seqs[half], new)
     check_statistics(stream._replace(chains=(apart,), past=past))
     grown = Changes((), (new,), (), ())
@@ -332,9 +328,8 @@ def test_a_subclass_that_turns_out_to_be_two_is_parted():
     chain = stream.chains[0]
     older, younger = largest(chain)
     state = books.merge(chain.state, older, younger, chain.known.prior)  # as if both had been taken for one
-    lives = {key: life for key, life in chain.life.subclasses.items() if key != younger}
     stream = stream._replace(
-        chains=(chain._replace(state=state, life=chain.life._replace(subclasses=lives)),),
+        chains=(chain._replace(state=state, life=without_lives(chain.life, [younger])),),
         past=relabel(stream.past, 0, {younger: older}),
     )
     model.value = replace(model.value, stream=stream)

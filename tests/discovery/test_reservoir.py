@@ -7,21 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, keep, offer, priority, without
+from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, keep, objects, offer, priority, without
 
 
 def rows_at(seq: np.ndarray, d: int = 3) -> np.ndarray:
     return np.asarray(seq, float)[:, None] + np.arange(d) / 10
 
 
+def names(seq: np.ndarray) -> np.ndarray:
+    return objects([f"k{at}" for at in seq])
+
+
 def sample(seq: np.ndarray, d: int = 3) -> Reservoir:
-    return keep(seq, rows_at(seq, d), [f"k{at}" for at in seq])
+    return keep(seq, rows_at(seq, d), names(seq))
 
 
 def check(kept: Reservoir) -> None:
     assert len(set(kept.seq.tolist())) == len(kept.seq)
     np.testing.assert_array_equal(kept.rows, rows_at(kept.seq, kept.rows.shape[1]))
-    assert kept.keys == tuple(f"k{at}" for at in kept.seq)
+    assert kept.keys.tolist() == names(kept.seq).tolist()
     assert (np.diff(priority(kept.seq).astype(object)) > 0).all()
 
 
@@ -41,7 +45,7 @@ def test_the_sample_does_not_depend_on_the_order_or_the_batches(positions, rando
     while order:
         part = np.array([order.pop() for _ in range(min(len(order), random.randint(1, 20)))])
         again = np.concatenate([part, kept.seq[:3]])  # one that is there counts once
-        kept = offer(kept, again, rows_at(again), [f"k{at}" for at in again])
+        kept = offer(kept, again, rows_at(again), names(again))
         check(kept)
     np.testing.assert_array_equal(kept.seq, whole.seq)
 

@@ -18,6 +18,7 @@ from stream_osr import ClassDrifted, OpenSetRecognizer, RecallDropped, Signals, 
 from stream_osr.archive import read_archive, write_archive
 from stream_osr.config import Parameters
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch, open_stream
+from stream_osr.ensemble.past import recall, written
 from stream_osr.model.space import whiten
 from tests.blobs import KNOWN, fitted, stream_part
 
@@ -56,7 +57,7 @@ class Books:
         evidence = [Evidence(label, None, key) for key, label in labels]
         seat = {
             key: at
-            for chunk in self.stream.past
+            for chunk in written(self.stream.past)
             for key, at in zip(chunk.keys, chunk.subclass[0].tolist(), strict=True)
         }
         there = {-1, *self.stream.state.ids.tolist(), *self.emerged}
@@ -67,7 +68,7 @@ class Books:
 
     def check(self) -> None:
         """Every remembered instance sits with a known class, or in a subclass that is there, or was; which?"""
-        seats = Counter(key for chunk in self.stream.past for key in chunk.subclass[0].tolist() if key >= 0)
+        seats = Counter(key for chunk in written(self.stream.past) for key in chunk.subclass[0].tolist() if key >= 0)
         alive = dict(zip(self.stream.state.ids.tolist(), self.stream.state.dishes.size.tolist(), strict=True))
         for key, size in alive.items():
             assert seats[key] == size
@@ -85,9 +86,7 @@ def test_single_instances_become_outliers_once_their_seats_have_faded(trained):
             known = scattered(32, 0.0, 100 * number + begin)
             books.close([far, *known[1:]] if begin == 0 else known)
             counts.append(books.stream.signals.outliers)
-            (seat,) = [
-                c.subclass[0, c.keys.index(1024 * number)] for c in books.stream.past if 1024 * number in c.keys
-            ]
+            seat = books.stream.past.subclass[0, recall(books.stream.past, 1024 * number)]
             gone = seat not in books.stream.state.ids
             assert gone == (begin >= 864)  # 4.3 half-lives: until then it may gather company
         assert counts[-1] > counts[0]
@@ -130,7 +129,7 @@ def test_counts_agree_with_where_everybody_sits(trained, batches, window, half_l
         books.close(scattered(n, share, number), labels)
         if not late:
             books.check()
-    for chunk in books.stream.past:  # those that labels took out sit nowhere
+    for chunk in written(books.stream.past):  # those that labels took out sit nowhere
         assert all(chunk.subclass[0, at] == -1 for at, key in enumerate(chunk.keys) if key is None)
     books.check()
 

@@ -20,6 +20,7 @@ from stream_osr import (
     SubclassGrew,
 )
 from stream_osr.discovery.lifecycle import estimate_new_classes
+from stream_osr.ensemble.past import written
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 
 APPEARS, LENGTH = 300, 1500
@@ -228,7 +229,7 @@ def test_statistics_of_a_subclass_are_of_its_own_instances():
             stream = model.value.stream
             sums = defaultdict(lambda: np.zeros(2))
             count = Counter()
-            for chunk in stream.past:
+            for chunk in written(stream.past):
                 for row, key in zip(chunk.rows, chunk.subclass[0].tolist(), strict=True):
                     sums[key] += row
                     count[key] += 1
