@@ -386,4 +386,5 @@ def refresh_classes(state: StreamState, frozen: Densities) -> StreamState:
     count, added = classes_of(state), len(frozen.menu) - classes_of(state)
     number = np.arange(len(state.franchise.menu))
     held = np.insert(state.franchise.held, [count] * added, 1.0)
-    return renumber(state, np.where(number < count, number, number + added), held, frozen.menu)
+    number[count:] += added
+    return renumber(state, number, held, frozen.menu)._replace(ids=state.ids)  # nobody goes
