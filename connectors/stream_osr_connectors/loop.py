@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import check_content, read_archive, write_archive
-from stream_osr.archive.rules import anything, fields, many, mapping, maybe, plain, text, whole
+from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
 from stream_osr.unlike import check_features
 
@@ -64,7 +64,7 @@ def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> Non
     write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
 
 
-_PLACE = maybe(mapping(text(), plain))
+_PLACE = maybe(mapping(text(), anything))
 _CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
 
 
