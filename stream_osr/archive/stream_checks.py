@@ -63,10 +63,8 @@ def _chain(form: Form) -> None:
     off = np.flatnonzero(np.maximum(books["menu"], books["held"]) == 0.0)
     need(not len(off), f"Franchise.menu{off[:1].tolist()}", 0.0, "a table, or held")
     check_dishes(state["dishes"], prior, "StreamState.dishes")
-    need((state["dishes"]["size"] > 0).all(), "StreamState.dishes.size", 0, "an instance at least")
     _without_window(state, prior, n_classes)
     check_statistics(aside["statistics"], prior, "Aside.statistics")
-    need((aside["statistics"]["size"] > 0).all(), "Aside.statistics.size", 0, "an instance at least")
     ids = [*known["ids"].tolist(), *emerging.tolist(), *aside["ids"].tolist()]
     need_different(ids, "the identities of a chain")
     need(
