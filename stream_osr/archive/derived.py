@@ -18,6 +18,10 @@ from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
 WORST = 1e-11
 """What a unit of the condition number adds to it."""
 
+LEAST_SCATTER = 0.01
+"""Of that of the base measure. An instance that leaves a subclass may take somewhat more than it brought: known classes
+that follow their instances have moved meanwhile (``follow_drift``; .985 was seen)."""
+
 
 def prior_of(form: Form) -> Prior:
     """Make the base measure of a record that has been checked."""
@@ -61,8 +65,9 @@ def check_statistics(statistics: Form, prior: Prior, where: str) -> None:
             least = float((own[1] - own[0] ** 2 / r).min())
         else:
             continue
-        enough = least >= prior.psi * (1.0 - ROUNDING) - WORST * float(np.abs(own).max())
-        need(enough, at, f"of a scatter of {least:.6g}", f"the prior's at least, {prior.psi:.6g}: Prior.psi")
+        enough = least >= LEAST_SCATTER * prior.psi - WORST * float(np.abs(own).max())
+        expected = f"{LEAST_SCATTER} of the prior's at least, which is {prior.psi:.6g}: Prior.psi"
+        need(enough, at, f"of a scatter of {least:.6g}", expected)
 
 
 def check_dishes(dishes: Form, prior: Prior, where: str) -> None:
