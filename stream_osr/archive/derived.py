@@ -19,8 +19,8 @@ WORST = 1e-11
 """What a unit of the condition number adds to it."""
 
 LEAST_SCATTER = 0.01
-"""Of that of the base measure. An instance that leaves a subclass may take somewhat more than it brought: known classes
-that follow their instances have moved meanwhile (``follow_drift``; .985 was seen)."""
+"""Of that of the base measure. An instance that leaves a subclass may take more than it brought: known classes that
+follow their instances have moved meanwhile (``follow_drift``; .985 was seen)."""
 
 
 def prior_of(form: Form) -> Prior:
