@@ -80,7 +80,7 @@ def kept_in(folder: Path) -> list[Path]:
 
 def test_compiling_is_announced_once_and_not_again_on_the_same_machine(package):
     place, said = run(package)
-    assert Path(place) == package / "hdp" / "__pycache__"
+    assert Path(place) == package / "model" / "__pycache__"
     assert said.splitlines() == [ONCE]
     kept = kept_in(package)
     assert len(kept) > 1  # the kernel and the one that it calls

@@ -90,7 +90,7 @@ def trend(subclass: Subclass, seq: int) -> float:
 
     >>> lately = Subclass(Moment(0, None, None), Moment(5, None, None), arrivals=3.0)
     >>> round(trend(lately, 8))
-    332
+    334
     """
     weight = (1.0 - faded(seq + 1 - subclass.first.seq, TREND_HALF_LIFE)) / (1.0 - faded(1, TREND_HALF_LIFE))
     return 1000.0 * subclass.arrivals * faded(seq - subclass.last.seq, TREND_HALF_LIFE) / max(weight, 1.0)

@@ -63,7 +63,7 @@ def test_no_state_of_a_stream_is_refused(arguments: dict[str, Any]) -> None:
         model.learn_one(row(int(rng.integers(3 + at // 200)), at), t=float(at), key=at)
         emerged += [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
         if ask(model, rng.random(), at, emerged, rng) or at % 32 == 31:
-            check_recognizer(model.as_state(), model._parameters, "the state")
+            check_recognizer(model.as_state(), model.value.parameters, "the state")
             checked += 1
     assert checked > 30
 
