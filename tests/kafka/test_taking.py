@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.archive.form import form_of
+from stream_osr.archive.form import Form, form_of
 from stream_osr.archive.records import BY_TYPE
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
@@ -59,6 +59,8 @@ def bits(value: Any) -> Any:
         return [type(value).__name__, *map(bits, value)]
     if isinstance(value, np.generic):
         return value.dtype.str, value.tobytes()
+    if isinstance(value, Form):
+        return [value.name, bits(value.values)]
     if is_dataclass(value):
         return [type(value).__name__, *(bits(getattr(value, field.name)) for field in fields_of(value))]
     return value if isinstance(value, str | bytes | int | None) else (type(value).__name__, bits(vars(value)))
