@@ -26,7 +26,8 @@ jars() {
 }
 alive() { [ -f "$PIDF" ] && kill -0 "$(cat "$PIDF")" 2>/dev/null; }
 prepare() {
-  [ -d "$LIBS" ] || jars
+  mkdir -p "$(dirname "$LIBS")"
+  ( flock 9; [ -d "$LIBS" ] || jars ) 9> "$LIBS.lock"   # two test processes may want them at the same time
   mkdir -p "$DATA"
   sed -e "s#@PORT@#$PORT#g" -e "s#@CONTROLLER_PORT@#$CONTROLLER_PORT#g" -e "s#@DATA@#$DATA#g" "$here/server.properties.in" > "$PROPS"
   if [ -n "${EXTRA:-}" ]; then cat "$EXTRA" >> "$PROPS"; fi   # what is said later wins
