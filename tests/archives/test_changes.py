@@ -52,8 +52,8 @@ _FREE = {
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
         Known.tables Odds.excess Odds.seen Prior.psi Seat.weight Shares.kappa Stream.following Stream.past
-        Stream.unknown_rate Subclass.announced_size Subclass.dormant TrainedModel.background UnknownRate.down
-        UnknownRate.of UnknownRate.up UnknownRate.usual
+        Stream.unknown_rate Subclass.announced_size Subclass.dormant Subclass.emerged TrainedModel.background
+        UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
         Arrived.row Background.mean Evidence.row Known.broad References.rows Space.center Statistics.matrix
