@@ -17,7 +17,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.model.background import Background, fit_background
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.location import CONJUGATE, FLAT_BETA, fit_location
 from stream_osr.model.moves.base_measure import make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, fit_space, whiten
@@ -169,11 +169,6 @@ class TrainedModel:
     def prior(self) -> Prior:
         """Base measure of the subclasses that events are told from."""
         return self.known.prior
-
-    @property
-    def location(self) -> Location:
-        """Where new ones of them are expected."""
-        return self.known.location
 
     @cached_property
     def features(self) -> Features:
