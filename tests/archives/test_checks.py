@@ -11,7 +11,10 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import check_recognizer, reading
+from stream_osr.archive.derived import check_statistics
+from stream_osr.archive.form import Form, Refused
 from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError
+from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places, read
 from tests.archives.golden import VERSIONS, unpacked
 
@@ -81,3 +84,16 @@ def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monke
     with pytest.raises(PersistenceError, match=re.escape(told)):
         OpenSetRecognizer.load("model.osr")
     assert told[:60] in (Path(__file__).parents[2] / "docs" / "archives.md").read_text()
+
+
+@pytest.mark.parametrize(("share", "refused"), [(1.0, False), (0.985, False), (0.001, True), (-1.0, True)])
+def test_a_scatter_may_be_somewhat_below_that_of_the_base_measure(share: float, refused: bool) -> None:
+    """As where instances left a subclass after its class had moved with its instances."""
+    prior = make_prior("diagonal", 3, nu=6.0, scale=0.5, beta=0.1)
+    sums = np.array([[[0.0, 0.0, 0.0], [share * prior.psi, 2.0, 3.0]]])
+    statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums})
+    if not refused:
+        check_statistics(statistics, prior, "here")
+        return
+    with pytest.raises(Refused, match=r"here.matrix\[0\]"):
+        check_statistics(statistics, prior, "here")
