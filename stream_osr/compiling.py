@@ -10,9 +10,9 @@ from numba.core import event
 
 logger = logging.getLogger("stream_osr")
 
-ONCE = "compiling the sampler: up to three minutes, once for each installation (`stream-osr warmup` does it ahead)"
+ONCE = "compiling the sampler: one or two minutes, once for each installation (`stream-osr warmup` does it ahead)"
 EVERY_TIME = (
-    "compiling the sampler: up to three minutes in every process, for want of a folder to keep it in "
+    "compiling the sampler: one or two minutes in every process, for want of a folder to keep it in "
     "(set NUMBA_CACHE_DIR to one that can be written)"
 )
 
@@ -29,7 +29,8 @@ class _Notice(event.Listener):
     def on_start(self, event: Any) -> None:
         _Notice.latest = time.monotonic()
         dispatcher = event.data["dispatcher"]
-        if self.said or dispatcher.py_func.__module__.partition(".")[0] != "stream_osr":
+        others = dispatcher.py_func.__module__.partition(".")[0] != "stream_osr"
+        if self.said or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
             return
         self.said = True
         logger.warning(EVERY_TIME if dispatcher.stats.cache_path is None else ONCE)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
+from numba.core.registry import CPUDispatcher
+
+from stream_osr.model.within import within
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -68,10 +70,24 @@ def fused_borrowing_kernel(function: F) -> F:
     return _compile(function, fastmath={"contract"}, counts_references=False)
 
 
+class Kernel(CPUDispatcher):
+    """A compiled function; other kernels that call it have it compiled :mod:`~stream_osr.model.within` themselves."""
+
+    @cached_property
+    def within(self) -> Any:
+        """What other kernels call."""
+        return within(self.py_func, self.targetoptions)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.within._numba_type_
+
+
 def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
-    options: dict[str, Any] = {"_nrt": counts_references, "forceinline": not counts_references}
-    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    options = {"_nrt": counts_references, "forceinline": not counts_references, "fastmath": fastmath}
+    always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
+    dispatcher: Any = Kernel(function, targetoptions={**always, **options})
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process
     with suppress(RuntimeError):
         dispatcher.enable_caching()
