@@ -42,6 +42,7 @@ demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
 test: $(VENV)/.dev   ## run the tests (those marked long excepted)
+	$(BIN)/stream-osr warmup
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not long'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes

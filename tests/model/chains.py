@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log_prior_predictives
 from stream_osr.model.franchise import Franchise, Guests
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
 from stream_osr.model.moves.redishing import redish_tables
 from stream_osr.model.moves.seating import visit
@@ -25,7 +25,7 @@ ROOM = 16
 """Tables, and dishes, that a recorded state may number."""
 
 
-@numba.njit
+@kernel
 def encode(guests: Guests, franchise: Franchise) -> int:
     code = 0
     for i in range(guests.table.shape[0]):
@@ -64,7 +64,7 @@ class Record(NamedTuple):
 # Drawing parameters and rows: not the library's business, so written here from the definitions
 
 
-@numba.njit
+@kernel
 def draw_factor(rng: np.random.Generator, covariance: int, nu: float, factor: np.ndarray) -> None:
     """Bartlett's lower triangle A: ``A A'`` is Wishart with nu degrees of freedom and unit scale.
 
@@ -83,7 +83,7 @@ def draw_factor(rng: np.random.Generator, covariance: int, nu: float, factor: np
             factor[a, a] = 1.0
 
 
-@numba.njit
+@kernel
 def draw_normal(
     rng: np.random.Generator, factor: np.ndarray, lower: np.ndarray, shrink: float, out: np.ndarray
 ) -> None:
@@ -109,7 +109,7 @@ class Sources(NamedTuple):
     r: np.ndarray
 
 
-@numba.njit
+@kernel
 def draw_blocks(
     rng: np.random.Generator, rows: np.ndarray, slot: np.ndarray, covariance: int, sources: Sources
 ) -> None:
@@ -138,7 +138,7 @@ def draw_blocks(
 # Training
 
 
-@numba.njit
+@kernel
 def training_loop(
     rng: np.random.Generator,
     sweeps: int,
@@ -235,7 +235,7 @@ class Settled(NamedTuple):
     slot: np.ndarray
 
 
-@numba.njit
+@kernel
 def draw_known(
     rng: np.random.Generator, guests: Guests, franchise: Franchise, frozen: Frozen, covariance: int
 ) -> None:
@@ -258,7 +258,7 @@ def draw_known(
             draw_normal(rng, factor, frozen.sources.lower[k], 1.0, guests.rows[i, :d])
 
 
-@numba.njit
+@kernel
 def stream_loop(
     rng: np.random.Generator,
     steps: int,

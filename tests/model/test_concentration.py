@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 from scipy import stats
 
 from stream_osr.model.franchise import empty_franchise, join
+from stream_osr.model.jit import kernel
 from stream_osr.model.moves import concentration as library
 from tests.model import chains
 from tests.oracles import concentration as oracle
@@ -15,7 +15,7 @@ from tests.oracles import concentration as oracle
 LARGEST = 4.5
 
 
-@numba.njit
+@kernel
 def resample_often(rng, value, shape, rate, clusters, sizes, times):
     out = np.empty(times)
     for s in range(times):
@@ -24,7 +24,7 @@ def resample_often(rng, value, shape, rate, clusters, sizes, times):
     return out
 
 
-@numba.njit
+@kernel
 def resample_alpha_often(rng, franchise, shape, rate, fading, times):
     out = np.empty(times)
     for s in range(times):
@@ -33,7 +33,7 @@ def resample_alpha_often(rng, franchise, shape, rate, fading, times):
     return out
 
 
-@numba.njit
+@kernel
 def resample_gamma_often(rng, franchise, shape, rate, times):
     out = np.empty(times)
     for s in range(times):

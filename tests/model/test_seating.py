@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numba
 import numpy as np
 import pytest
 from scipy import stats
 
 from stream_osr.model.dishes import add, empty_dish, log_block_predictive, log_prior_predictives
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
+from stream_osr.model.jit import kernel
 from stream_osr.model.moves import redishing
 from stream_osr.model.moves import seating as library
 from stream_osr.model.prior import homogeneous
@@ -112,7 +112,7 @@ def test_dish_weights_are_equation_10_added_up(seed, covariance, kind):
         assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
 
 
-@numba.njit
+@kernel
 def visit_often(rng, times, i, guests, log_frozen, log_new, franchise, dishes, prior, weights):
     """Where guest i goes: table, and its dish, over many visits with everybody else in place."""
     tables = np.empty(times, np.int64)
@@ -170,7 +170,7 @@ def check_frequencies(seen, probabilities):
     assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-4
 
 
-@numba.njit
+@kernel
 def draw_often(rng, times, weights):
     out = np.empty(times, np.int64)
     for s in range(times):
@@ -232,7 +232,7 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
         check_books(problem, trained, exclusive)
 
 
-@numba.njit
+@kernel
 def redish_often(rng, times, table, members, guests, log_frozen, franchise, dishes, prior, weights):
     out, block, empty = np.empty(times, np.int64), guests.rows[members], empty_dish(prior)
     for s in range(times):
