@@ -76,6 +76,7 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
     "stream_osr.persistence": "stream_osr.archive",
     "stream_osr.report.command": "stream_osr.cli.report",
+    "stream_osr.report.inside": "stream_osr.report.emerged",
     "stream_osr.selection": "stream_osr.engine.selection",
     "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",

@@ -50,7 +50,7 @@ def render(content: Content) -> str:
     shown = [subclass for subclass in content.emerged if subclass.shifts]
     for subclass in shown[:CARDS]:
         specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
-    if content.judged is not None and content.told is not None:
+    if content.judged is not None:
         judged = content.told.judged
         p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
         specs["calibration"] = truth.calibration(reliability_curve(p, unknown))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.report.records import reading, real, whole
 from stream_osr.showing import shown
 
 NO_SUBCLASS = -1
@@ -95,14 +95,12 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     seq, label, unknown, subclass, p_unknown, true, truly, keys = columns
     known: list[str] = []
     for number, decision in enumerate(decisions):
-        try:
+        with reading(decision, "decision", number):
             *classes, other = _classes(decision["probabilities"])
             place, p = whole(decision["seq"], "seq"), _probability(decision["p_unknown"])
             text, key = str(decision["label"]), hash(str(decision.get("key")))
             seat = decision["subclass_id"]
             seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
-        except UNUSABLE as error:
-            raise unreadable(decision, f"record {number + 1}", "decision", error) from None
         told = truth(decision.get("key"), number) if truth is not None else None
         seq.append(place)
         label.append(codes.setdefault(text, len(codes)))
