@@ -69,9 +69,7 @@ class Features:
     def __init__(self, names: Iterable[Name]) -> None:
         self.names: tuple[Name, ...] = _in_order(names)
         self._expected = frozenset(self.names)
-        self._get: Any = None
-        if len(self.names) > 1:
-            self._get = itemgetter(*self.names)
+        self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
 
     def joined(self, names: Iterable[Name]) -> Features:
         """Return these features and the given ones; itself when there is nothing new among them."""
@@ -124,15 +122,10 @@ class Features:
         else:
             values = np.array([number_of(name, v, number) for name, v in zip(self.names, found, strict=True)], float)
         with np.errstate(invalid="ignore"):
-            usable = np.abs(values) <= LARGEST
-        missing = 0
-        if not usable.all():
-            for at in np.flatnonzero(~usable):
-                if math.isnan(values[at]):
-                    missing += 1
-                else:
-                    number_of(self.names[at], found[at], number)
-        return Row(values, missing, extra)
+            beyond = np.abs(values) > LARGEST
+        for at in np.flatnonzero(beyond):
+            number_of(self.names[at], found[at], number)
+        return Row(values, int(np.isnan(values).sum()), extra)
 
 
 def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
@@ -279,11 +272,8 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """
     if values is None:
         return [None] * n
-    out = values
-    for method in ("to_list", "to_pylist", "tolist"):  # pandas and polars, pyarrow, numpy
-        if hasattr(values, method):
-            out = getattr(values, method)()
-            break
+    methods = ("to_list", "to_pylist", "tolist")  # pandas and polars, pyarrow, numpy
+    out = next((getattr(values, name)() for name in methods if hasattr(values, name)), values)
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
         raise InvalidInstance(
             f"{name} is {typed(values)}; expected a series, array or list with one entry for each of the {n} rows"
