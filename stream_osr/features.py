@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.limits import check_key, fits_as_key
@@ -194,8 +195,6 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     InvalidInstance
         If it is no data frame.
     """
-    from river.utils.dataframe import into_frame
-
     try:
         frame = into_frame(X)
     except TypeError:
@@ -218,8 +217,6 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     -------
     Rows of shape (n, p) in the order of the features, and how many columns are no features.
     """
-    from river.utils.dataframe import into_frame
-
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
@@ -227,8 +224,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
     if not features.names or any(name not in place for name in features.names):
         return None
-    at = [place[name] for name in features.names]
-    columns: list[np.ndarray] = [np.asarray(frame[:, number].to_numpy()) for number in at]
+    columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):
         return None
     rows = np.column_stack(columns).astype(np.float64)

@@ -103,14 +103,14 @@ def planes(stream: Stream) -> tuple[Plane, ...]:
     clouds = [points - middle for points in (class_means[whole], fresh_means, means)]
     views = [clouds, [np.concatenate(clouds[:2]), *clouds[1:]]][: 2 if slots else 1]
     ids, sizes = [*known.ids[kept].tolist(), *slots], [*known.dishes.size[kept], *stream.state.dishes.size[at]]
-    drawn = [*zip(means, covariances, strict=True), *zip(fresh_means, fresh_covariances, strict=True)]
+    centres, shapes = np.concatenate([means, fresh_means]) - middle, np.concatenate([covariances, fresh_covariances])
     names = [labels[j] for j in owner] + [None] * len(slots)
     out = []
     for cloud in views:
         axes = discriminants(cloud, within)
         spots = [
-            Spot(key, name, int(size), *_ellipse(mean - middle, covariance, axes))
-            for key, name, size, (mean, covariance) in zip(ids, names, sizes, drawn, strict=True)
+            Spot(key, name, int(size), *_ellipse(centre, covariance, axes))
+            for key, name, size, centre, covariance in zip(ids, names, sizes, centres, shapes, strict=True)
         ]
         classes = {labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)}
         out.append(Plane(tuple(spots), classes, dots @ axes, seats))

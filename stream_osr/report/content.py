@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
@@ -132,6 +132,8 @@ def collect(
         n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
     if len(told.seq):
         n, share = len(told.seq), float(told.unknown.mean())
+    repeated = {"decisions": told.repeated, "events": happened.repeated}
+    again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
         n=n,
@@ -148,12 +150,5 @@ def collect(
         held=held,
         summed=summed,
         happened=happened,
-        notes=(*notes, *_repeated(told, happened)),
+        notes=(*notes, *again),
     )
-
-
-def _repeated(told: Decided, happened: Happened) -> Iterator[str]:
-    if told.repeated:
-        yield f"decisions that came more than once count once: {told.repeated:,} are left out"
-    if happened.repeated:
-        yield f"events that came more than once count once: {happened.repeated:,} are left out"

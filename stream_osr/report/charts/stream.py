@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Any
 
 import altair as alt
@@ -28,7 +28,7 @@ def arrivals(timeline: Timeline) -> Spec:
     cells = [
         {"row": row.name, "kind": "new" if row.new else "known", "n": int(n), "from": int(a), "to": int(b)}
         for row in timeline.rows
-        for n, a, b in zip(row.arrivals, timeline.edges[:-1], timeline.edges[1:], strict=True)
+        for n, (a, b) in zip(row.arrivals, pairwise(timeline.edges), strict=True)
         if n
     ]
     order = [row.name for row in timeline.rows]
@@ -70,17 +70,11 @@ def signs(timeline: Timeline) -> dict[str, tuple[str, str]]:
 def unknown_share(timeline: Timeline) -> Spec:
     """Draw the share of the decisions that are unknown along the stream, and the true share where it is known."""
     values: Values = []
-    spans = zip(timeline.edges[:-1], timeline.edges[1:], strict=True)
-    for k, (begin, end) in enumerate(spans):
+    for k, ends in enumerate(pairwise(timeline.edges.tolist())):
         counts = [(timeline.unknown[k], timeline.total[k]), (timeline.truly_unknown[k], timeline.judged[k])]
-        values += [
-            {"from": int(place), "line": line, "share": float(part / whole)}
-            for line, (part, whole) in zip(LINES, counts, strict=True)
-            for place in (begin, end)
-            if whole
-        ]
-    for number, value in enumerate(values):
-        value["order"] = number
+        for line, (part, whole) in zip(LINES, counts, strict=True):
+            for place in ends if whole else ():
+                values.append({"from": place, "line": line, "share": float(part / whole), "order": len(values)})
     lines = marks(values, "line", strokeWidth=1.8, tooltip=None).encode(
         x=_along(timeline),
         y=alt.Y("share:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=_left(format="%", tickCount=3)),
