@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from inspect import cleandoc
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -220,7 +219,9 @@ def parameters(**values: object) -> Parameters:
         Naming the parameter, what was found and what was expected.
     """
     try:
-        return Parameters.model_validate(_numbers(values))
+        # numpy's scalars are taken for Python's: a parameter often comes out of a grid
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        return Parameters.model_validate(plain)
     except ValidationError as error:
         errors = error.errors()
         first = errors[0]
@@ -232,8 +233,3 @@ def parameters(**values: object) -> Parameters:
         if choices:  # none of the types that it may have
             message = f"input should be of type {' or '.join(choices)}"
         raise InvalidParameter(f"{name} is {first['input']!r}: {message[:1].lower()}{message[1:]}") from None
-
-
-def _numbers(values: Mapping[str, object]) -> dict[str, object]:
-    """Take numpy's scalars for Python's: a parameter often comes out of a grid."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.limits import check_key, fits_as_key
@@ -69,9 +70,7 @@ class Features:
     def __init__(self, names: Iterable[Name]) -> None:
         self.names: tuple[Name, ...] = _in_order(names)
         self._expected = frozenset(self.names)
-        self._get: Any = None
-        if len(self.names) > 1:
-            self._get = itemgetter(*self.names)
+        self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
 
     def joined(self, names: Iterable[Name]) -> Features:
         """Return these features and the given ones; itself when there is nothing new among them."""
@@ -124,15 +123,10 @@ class Features:
         else:
             values = np.array([number_of(name, v, number) for name, v in zip(self.names, found, strict=True)], float)
         with np.errstate(invalid="ignore"):
-            usable = np.abs(values) <= LARGEST
-        missing = 0
-        if not usable.all():
-            for at in np.flatnonzero(~usable):
-                if math.isnan(values[at]):
-                    missing += 1
-                else:
-                    number_of(self.names[at], found[at], number)
-        return Row(values, missing, extra)
+            beyond = np.abs(values) > LARGEST
+        for at in np.flatnonzero(beyond):
+            number_of(self.names[at], found[at], number)
+        return Row(values, int(np.isnan(values).sum()), extra)
 
 
 def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
@@ -201,8 +195,6 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     InvalidInstance
         If it is no data frame.
     """
-    from river.utils.dataframe import into_frame
-
     try:
         frame = into_frame(X)
     except TypeError:
@@ -225,8 +217,6 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     -------
     Rows of shape (n, p) in the order of the features, and how many columns are no features.
     """
-    from river.utils.dataframe import into_frame
-
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
@@ -234,8 +224,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
     if not features.names or any(name not in place for name in features.names):
         return None
-    at = [place[name] for name in features.names]
-    columns: list[np.ndarray] = [np.asarray(frame[:, number].to_numpy()) for number in at]
+    columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):
         return None
     rows = np.column_stack(columns).astype(np.float64)
@@ -279,11 +268,8 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """
     if values is None:
         return [None] * n
-    out = values
-    for method in ("to_list", "to_pylist", "tolist"):  # pandas and polars, pyarrow, numpy
-        if hasattr(values, method):
-            out = getattr(values, method)()
-            break
+    methods = ("to_list", "to_pylist", "tolist")  # pandas and polars, pyarrow, numpy
+    out = next((getattr(values, name)() for name in methods if hasattr(values, name)), values)
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):
         raise InvalidInstance(
             f"{name} is {typed(values)}; expected a series, array or list with one entry for each of the {n} rows"

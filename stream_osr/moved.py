@@ -14,47 +14,33 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-_ROOMS = (
-    ("stream_osr", "stream_osr.cli", "demo warmup"),
-    ("stream_osr", "stream_osr.model", "background"),
-    ("stream_osr", "stream_osr.trust", "balance conformal odds recall references"),
-    (
-        "stream_osr.hdp",
-        "stream_osr.model",
-        "broad cocluster dishes elementwise franchise jit known location marginal naming parting prior "
-        "restaurant scatter space terms training",
-    ),
-    ("stream_osr.hdp", "stream_osr.model.moves", "base_measure concentration likelihood seating splitting sweeps"),
-    ("stream_osr.engine", "stream_osr.ensemble", "actions cores guard past"),
-    (
-        "stream_osr_connectors.kafka",
-        "stream_osr_kafka",
-        "client exits figures patience setting_names settings sink source",
-    ),
-    (
-        "stream_osr_connectors.kafka.client",
-        "stream_osr_kafka.client",
-        "admin explaining group kinds making options plain producer seam unpacking",
-    ),
-    ("stream_osr_connectors.kafka", "stream_osr_kafka.commands", "asking commands label_log labelling"),
-    (
-        "stream_osr_connectors.kafka",
-        "stream_osr_kafka.ops",
-        "command logs metrics monitor port slots topic_setup watchdog workers",
-    ),
-    (
-        "stream_osr_connectors.kafka",
-        "stream_osr_kafka.run",
-        "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
-        "orphans owned partition publishing reading recovery service snapshots standing streams taking "
-        "telling topics transactions watching",
-    ),
-    (
-        "stream_osr_connectors.kafka",
-        "stream_osr_kafka.wire",
-        "boundaries decoding messages outcome publisher subclasses timestamps",
-    ),
-)
+_ROOMS = """
+stream_osr                          stream_osr.cli             demo warmup
+stream_osr                          stream_osr.model           background
+stream_osr                          stream_osr.trust           balance conformal odds recall references
+stream_osr.engine                   stream_osr.ensemble        actions cores guard past
+stream_osr.hdp                      stream_osr.model           broad cocluster dishes elementwise franchise jit
+stream_osr.hdp                      stream_osr.model           known location marginal naming parting prior
+stream_osr.hdp                      stream_osr.model           restaurant scatter space terms training
+stream_osr.hdp                      stream_osr.model.moves     base_measure concentration likelihood seating
+stream_osr.hdp                      stream_osr.model.moves     splitting sweeps
+stream_osr_connectors.kafka         stream_osr_kafka           client exits figures patience setting_names settings
+stream_osr_connectors.kafka         stream_osr_kafka           sink source
+stream_osr_connectors.kafka         stream_osr_kafka.commands  asking commands label_log labelling
+stream_osr_connectors.kafka         stream_osr_kafka.ops       command logs metrics monitor port slots topic_setup
+stream_osr_connectors.kafka         stream_osr_kafka.ops       watchdog workers
+stream_osr_connectors.kafka         stream_osr_kafka.run       accounting closing current_model cutting incarnations
+stream_osr_connectors.kafka         stream_osr_kafka.run       job joining keeping leaving loading loop models
+stream_osr_connectors.kafka         stream_osr_kafka.run       orphans owned partition publishing reading recovery
+stream_osr_connectors.kafka         stream_osr_kafka.run       service snapshots standing streams taking telling
+stream_osr_connectors.kafka         stream_osr_kafka.run       topics transactions watching
+stream_osr_connectors.kafka         stream_osr_kafka.wire      boundaries decoding messages outcome publisher
+stream_osr_connectors.kafka         stream_osr_kafka.wire      subclasses timestamps
+stream_osr_connectors.kafka.client  stream_osr_kafka.client    admin explaining group kinds making options plain
+stream_osr_connectors.kafka.client  stream_osr_kafka.client    producer seam unpacking
+"""
+"""Where modules were, where they are, and their names, which they kept."""
+
 MOVED: Final[dict[str, str]] = {
     "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
     "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
@@ -76,11 +62,16 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.hdp.succession": "stream_osr.model.transfer",
     "stream_osr.persistence": "stream_osr.archive",
     "stream_osr.report.command": "stream_osr.cli.report",
+    "stream_osr.report.inside": "stream_osr.report.emerged",
     "stream_osr.selection": "stream_osr.engine.selection",
     "stream_osr.service_commands": "stream_osr.cli.service",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
-    **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
+    **{
+        f"{was}.{name}": f"{now}.{name}"
+        for was, now, *names in map(str.split, _ROOMS.split("\n")[1:-1])
+        for name in names
+    },
 }
 """Where each is now."""
 

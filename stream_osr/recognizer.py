@@ -329,10 +329,8 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
 
     def flush(self) -> None:
         """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
-        value = self.value
-        if value.stream is None:
-            return
-        if value.buffer or value.evidence or value.stream.waiting.decisions or value.stream.telling.counts:
+        value, stream = self.value, self.value.stream
+        if stream and (value.buffer or value.evidence or stream.waiting.decisions or stream.telling.counts):
             self._close(release=True)
             if self.value.evidence:
                 self._close(release=True)

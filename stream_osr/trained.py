@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
 from stream_osr.model.background import Background, fit_background
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, fit_location
-from stream_osr.model.moves.base_measure import make_grid
+from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, fit_space, whiten
 from stream_osr.model.training import Training, summarize, train
@@ -280,6 +280,7 @@ def train_model(
     with one_thread():
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
+        swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
 
         def tell(_: int) -> None:
@@ -290,21 +291,22 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            training = _train_member(member, rows, group, space, p, rng, sweeps, tell)
-            if training.location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
-                training = _train_member(Member(member.drawn, placed=False), rows, group, space, p, rng, sweeps, None)
+            prior, grid, location = _base_measure(member, rows, group, p)
+            training = swept(prior, rng, grid=grid, location=location, progress=tell)
+            if location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
+                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, p)
+                training = swept(prior, rng, grid=grid, location=location)
             return training
 
         trainings = each(fit, range(count), p.n_jobs)
         if kinds is MIXED and np.median(np.bincount(group)) < rows.shape[1] + COARSE_NU_ABOVE_DIMENSION:
             trainings[:2] = reversed(trainings[:2])
         summaries = [summarize(training, p.epsilon, p.broad) for training in trainings]
-        for known, _ in summaries:
-            if not len(known.ids):
-                raise InvalidParameter(
-                    f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "
-                    "be known; lower it (the default is 0.01)"
-                )
+        if not all(len(known.ids) for known, _ in summaries):
+            raise InvalidParameter(
+                f"epsilon is {p.epsilon:g}, and every subclass holds a smaller share of its class: nothing would "
+                "be known; lower it (the default is 0.01)"
+            )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
         references = None
@@ -316,8 +318,8 @@ def train_model(
         promised = promise(log_density, group)
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
-        instances={label: int(n) for label, n in zip(labels, counts, strict=True)},
-        subclasses={label: int((known.seated[j] > 0).sum()) for j, label in enumerate(labels)},
+        instances=dict(zip(labels, counts.tolist(), strict=True)),
+        subclasses=dict(zip(labels, (draws_of[-1].seated > 0).sum(axis=1).tolist(), strict=True)),
         known_recall=promised.recall,
         recall_interval=(promised.low, promised.high),
         references=0 if references is None else len(references.group),
@@ -337,41 +339,16 @@ def _described(training: Training, epsilon: float) -> float:
     return float(seated[kept].sum() / seated.sum())
 
 
-def _train_member(
-    member: Member,
-    rows: np.ndarray,
-    group: np.ndarray,
-    space: Space,
-    p: Parameters,
-    rng: np.random.Generator,
-    sweeps: int,
-    progress: Callable[[int], None] | None,
-) -> Training:
-    """Sweep the training groups under one kind of model; parameters that the user has set hold in every kind."""
+def _base_measure(
+    member: Member, rows: np.ndarray, group: np.ndarray, p: Parameters
+) -> tuple[Prior, Grid | None, Location]:
+    """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
     d = rows.shape[1]
     location = fit_location(rows, group) if member.placed else CONJUGATE
-    beta = p.beta
-    if beta is None and location.freedom > 0.0:
-        beta = FLAT_BETA
-    prior = make_prior(
-        p.covariance,
-        d,
-        nu=d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu,
-        scale=COARSE_SCALE if p.scale is None else p.scale,
-        beta=COARSE_BETA if beta is None else beta,
-    )
-    free = None in (p.nu, p.scale, beta)
-    drawn = member.drawn and free and p.covariance != "tied"
+    beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
+    drawn = member.drawn and None in (p.nu, p.scale, beta) and p.covariance != "tied"
     grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
-    return train(
-        rows,
-        group,
-        space,
-        prior,
-        rng,
-        sweeps=sweeps,
-        exclusive=p.exclusive,
-        grid=grid,
-        location=location,
-        progress=progress,
-    )
+    nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
+    scale = COARSE_SCALE if p.scale is None else p.scale
+    prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
+    return prior, grid, location

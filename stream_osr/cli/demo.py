@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,9 +52,8 @@ def demo(
         report = model.freeze()
         bar.remove_task(task)
         out.say(*str(report).split("\n"), "")
-        task = bar.add_task("streaming", total=len(stream))
         with open_sink(decided) as decisions, open_sink(told) as events:
-            for seq, segment in enumerate(stream):
+            for seq, segment in enumerate(bar.track(stream, description="streaming")):
                 model.learn_one(segment.features, key=seq)
                 if seq == len(stream) - 1:
                     model.flush()
@@ -63,7 +63,6 @@ def demo(
                 for event in model.drain_events():
                     tally.happened(event)
                     events.write(event.as_dict())
-                bar.advance(task)
     model.save(saved)
     show(tally, model, out)
     out.say("", f"Every decision is in {decided}, every event in {told}.")
@@ -106,12 +105,8 @@ class Tally:
     """What is counted while the demonstration runs."""
 
     def __init__(self, stream: list[Segment]) -> None:
-        self.stream = stream
-        self.report = OpenSetReport(KNOWN, "unknown")
+        self.stream, self.report = stream, OpenSetReport(KNOWN, "unknown")
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.first: dict[str, int] = {}
-        for seq, segment in enumerate(stream):
-            self.first.setdefault(segment.label, seq)
         self.announced: list[tuple[SubclassEmerged, str]] = []
 
     def decided(self, decision: Decision) -> None:
@@ -138,8 +133,8 @@ def show(tally: Tally, model: OpenSetRecognizer, console: Terminal) -> None:
     for label in NEW:
         console.print(_first_told(tally, label))
 
-    columns = (*KNOWN, "unknown")
     console.print()
+    columns = (*KNOWN, "unknown")
     decisions = _table("Decisions", "truth", *columns, right=range(1, len(columns) + 1))
     for truth in (*KNOWN, *NEW):
         name = truth if truth in KNOWN else f"{truth} (new)"
@@ -149,7 +144,7 @@ def show(tally: Tally, model: OpenSetRecognizer, console: Terminal) -> None:
     report = tally.report
     confusion = _table("Known or unknown", "truth", "called known", "called unknown", right=(1, 2))
     for truth, row in zip(("known", "unknown"), report.confusion, strict=True):
-        confusion.add_row(truth, *(str(int(v)) for v in row))
+        confusion.add_row(truth, *map(str, row))
     console.print(confusion)
     console.print(f"micro-F over the known classes  {report.micro_f:.3f}")
     console.print(f"recall of the unknown           {report.unknown_recall:.3f}")
@@ -166,12 +161,10 @@ def _table(title: str, *headings: str, right: Iterable[int]) -> Table:
 
 
 def _first_told(tally: Tally, label: str) -> str:
-    first = tally.first[label]
-    told = [event.seq for event, truth in tally.announced if truth == label]
-    if not told:
-        return f"{label}: first instance at {first}, never announced"
-    arrived = sum(segment.label == label for segment in tally.stream[: told[0] + 1])
-    return f"{label}: first instance at {first}, announced at {told[0]}, when {arrived} of it had come"
+    came = [seq for seq, segment in enumerate(tally.stream) if segment.label == label]
+    told = next((event.seq for event, truth in tally.announced if truth == label), None)
+    when = "never announced" if told is None else f"announced at {told}, when {bisect(came, told)} of it had come"
+    return f"{label}: first instance at {came[0]}, {when}"
 
 
 def make_recognizer(**arguments: Any) -> OpenSetRecognizer:

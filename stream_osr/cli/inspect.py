@@ -11,9 +11,7 @@ from stream_osr.terminal import Terminal
 from stream_osr_connectors.loop import load_model
 
 
-def inspect(
-    model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")],
-) -> None:
+def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")]) -> None:
     """Print the discovery table of a model: its classes, their subclasses, and what has emerged.
 
     Example: stream-osr inspect decisions.jsonl.checkpoint

@@ -7,12 +7,7 @@ For streams, ``prequential`` runs a recognizer and scores it with metrics that w
 ``novelty`` (known or novel), ``patterns`` (what the emerging subclasses are), ``detection`` (how soon).
 """
 
-from stream_osr.evaluation.calibration import (
-    ReliabilityCurve,
-    auroc,
-    expected_calibration_error,
-    reliability_curve,
-)
+from stream_osr.evaluation.calibration import ReliabilityCurve, auroc, expected_calibration_error, reliability_curve
 from stream_osr.evaluation.datasets import (
     KNOWN_CLASSES,
     NAMES,

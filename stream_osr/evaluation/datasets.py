@@ -23,13 +23,7 @@ DATA_VARIABLE = "STREAM_OSR_DATA"
 KNOWN_CLASSES = {"LETTER": 10, "PENDIGITS": 5, "USPS": 5, "COIL20": 10, "YALEB": 10}
 """Number of known classes in the paper's experiments."""
 
-UNKNOWN_CLASSES = {
-    "LETTER": (10, 16),
-    "PENDIGITS": (3, 5),
-    "USPS": (3, 5),
-    "COIL20": (6, 10),
-    "YALEB": (10, 28),
-}
+UNKNOWN_CLASSES = {"LETTER": (10, 16), "PENDIGITS": (3, 5), "USPS": (3, 5), "COIL20": (6, 10), "YALEB": (10, 28)}
 """Number of unknown classes at the paper's medium and at its highest openness."""
 
 PCA_DIMENSIONS = {"USPS": 39, "COIL20": 55, "YALEB": 69}

@@ -6,7 +6,7 @@ import math
 import statistics
 from array import array
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
@@ -82,8 +82,8 @@ class TimeToDetection:
         self._positions: dict[Hashable, array[int]] = {}
         self._announced: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
-        self._before: dict[int, Counter[Hashable]] = {}
-        self._after: dict[int, Counter[Hashable]] = {}
+        self._before: defaultdict[int, Counter[Hashable]] = defaultdict(Counter)
+        self._after: defaultdict[int, Counter[Hashable]] = defaultdict(Counter)
 
     def __repr__(self) -> str:
         return f"TimeToDetection(median={self.median:g}, classes={len(self._positions)})"
@@ -99,7 +99,7 @@ class TimeToDetection:
         number = decision.subclass_id
         if number is not None:
             early = decision.seq <= self._announced.get(number, decision.seq)
-            (self._before if early else self._after).setdefault(number, Counter())[y_true] += 1
+            (self._before if early else self._after)[number][y_true] += 1
 
     def happened(self, event: Event) -> None:
         """Note an event; only announcements matter."""
@@ -115,10 +115,8 @@ class TimeToDetection:
         return {number: members.most_common(1)[0][0] for number, members in found.items() if members}
 
     def _members(self, number: int) -> Counter[Hashable]:
-        before = self._before.get(number, Counter[Hashable]())
-        if 2 * before.total() >= self._sizes[number]:
-            return before
-        return before + self._after.get(number, Counter[Hashable]())
+        before = self._before[number]
+        return before if 2 * before.total() >= self._sizes[number] else before + self._after[number]
 
     @property
     def detections(self) -> dict[Hashable, Detection]:
@@ -127,10 +125,8 @@ class TimeToDetection:
         for number, label in self.classes.items():
             told.setdefault(label, self._announced[number])
         return {
-            label: Detection(positions[0], told[label], bisect_right(positions, told[label]))
-            if label in told
-            else Detection(positions[0], None, math.inf)
-            for label, positions in self._positions.items()
+            label: Detection(at[0], told.get(label), bisect_right(at, told[label]) if label in told else math.inf)
+            for label, at in self._positions.items()
         }
 
     @property

@@ -292,13 +292,6 @@ class AUROC(ClassificationMetric):
         InvalidParameter
             If a probability is nan or the weight no whole number.
         """
-        self._count(y_true, y_pred, w)
-
-    def revert(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
-        """Take an answer back that was counted."""
-        self._count(y_true, y_pred, -w)
-
-    def _count(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float) -> None:
         if isinstance(y_pred, Mapping):
             novel = math.fsum(p for label, p in y_pred.items() if label not in self.known)
         else:
@@ -309,9 +302,12 @@ class AUROC(ClassificationMetric):
             raise InvalidParameter(f"the weight is {w}: expected a whole number of answers")
         self._answers[novel, y_true not in self.known] += int(w)
 
+    def revert(self, y_true: Hashable, y_pred: float | Mapping[Any, float], w: float = 1.0) -> None:
+        """Take an answer back that was counted."""
+        self.update(y_true, y_pred, -w)
+
     def get(self) -> float:
         """Return the area so far, in [0, 1]; nan unless there are both known and novel instances."""
-        answers = list(self._answers)
-        times = np.array([self._answers[answer] for answer in answers], dtype=np.int64)
-        score, novel = np.array(answers, dtype=np.float64).reshape(-1, 2).T
+        times = np.array(list(self._answers.values()), dtype=np.int64)
+        score, novel = np.array(list(self._answers), dtype=np.float64).reshape(-1, 2).T
         return auroc(np.repeat(score, times), np.repeat(novel > 0, times))

@@ -168,10 +168,20 @@ def _divide(
     train_share: float,
     given: Sequence[Hashable] | None = None,
 ) -> Split:
-    X = np.asarray(X)
-    y = np.asarray(y)
+    X, y = np.asarray(X), np.asarray(y)
     classes = np.unique(y)
-    _check(X, y, len(classes), n_known, n_unknown, train_share)
+    if X.ndim != 2 or y.ndim != 1 or len(X) != len(y):
+        raise InvalidParameter(f"X is of shape {X.shape} and y of shape {y.shape}: expected (n, n_features) and (n,)")
+    if not 0 < train_share < 1:
+        raise InvalidParameter(f"train_share is {train_share}: expected a share between 0 and 1, both excluded")
+    if n_known < 1:
+        raise InvalidParameter(f"n_known is {n_known}: at least one class must be known")
+    if n_unknown < 0:
+        raise InvalidParameter(f"n_unknown is {n_unknown}: expected 0 or more")
+    if n_known + n_unknown > len(classes):
+        raise InvalidParameter(
+            f"{n_known} known and {n_unknown} unknown classes were asked for, but y has {len(classes)} classes"
+        )
 
     order = rng.permutation(classes)
     if given is not None:
@@ -199,20 +209,3 @@ def _training_rows(
             "to train on: raise train_share or leave the class out"
         )
     return rng.permutation(rows)[:n_train]
-
-
-def _check(
-    X: NDArray[Any], y: NDArray[Any], n_classes: int, n_known: int, n_unknown: int, train_share: float
-) -> None:
-    if X.ndim != 2 or y.ndim != 1 or len(X) != len(y):
-        raise InvalidParameter(f"X is of shape {X.shape} and y of shape {y.shape}: expected (n, n_features) and (n,)")
-    if not 0 < train_share < 1:
-        raise InvalidParameter(f"train_share is {train_share}: expected a share between 0 and 1, both excluded")
-    if n_known < 1:
-        raise InvalidParameter(f"n_known is {n_known}: at least one class must be known")
-    if n_unknown < 0:
-        raise InvalidParameter(f"n_unknown is {n_unknown}: expected 0 or more")
-    if n_known + n_unknown > n_classes:
-        raise InvalidParameter(
-            f"{n_known} known and {n_unknown} unknown classes were asked for, but y has {n_classes} classes"
-        )

@@ -1,6 +1,6 @@
 """A run in pictures: one page that a browser shows without a network (extra ``plot``).
 
-``records``, ``told``, ``happened``, ``inside`` and ``files`` read; ``axes``, ``timeline``, ``emerged`` and ``tables``
+``records``, ``told``, ``happened`` and ``files`` read; ``axes``, ``timeline``, ``emerged`` and ``tables``
 work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
 """
 

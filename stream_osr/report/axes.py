@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.stats import chi2
 
+from stream_osr.engine import Stream
 from stream_osr.model.dishes import means_and_scales
-from stream_osr.report.inside import Inside, emerged_slots, remembered
+from stream_osr.report.emerged import emerged_slots
 
 HELD = 0.9
 """Share of a subclass that its ellipse holds."""
@@ -69,7 +70,7 @@ class Plane(NamedTuple):
     seats: NDArray[np.int64]
 
 
-def planes(inside: Inside) -> tuple[Plane, ...]:
+def planes(stream: Stream) -> tuple[Plane, ...]:
     """Draw the model in the plane of its known classes, and in that of known classes and new subclasses.
 
     Returns
@@ -77,7 +78,6 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
     tuple of Plane
         None with a single feature; without the second if nothing has emerged.
     """
-    stream = inside.stream
     known = stream.known
     if known.prior.n_features < 2:
         return ()
@@ -94,27 +94,26 @@ def planes(inside: Inside) -> tuple[Plane, ...]:
     owner = seated.argmax(axis=0)
     weight, off = seated.max(axis=0), means - class_means[owner]
     within = np.einsum("k,kab->ab", weight, covariances) + np.einsum("k,ka,kb->ab", weight, off, off)
-    within = np.asarray(within / weight.sum())
+    within /= weight.sum()
     middle = means[weight > 0].mean(axis=0)
-    past = remembered(stream, DOTS)
+    past = np.unique(np.linspace(0, len(stream.past.keys) - 1, min(DOTS, len(stream.past.keys))).astype(np.int64))
+    dots, seats = stream.past.rows[past] - middle, stream.past.subclass[0, past]
+    seats = np.where(np.isin(seats, list(slots)), seats, -1)
     labels = [str(label) for label in stream.labels]
     clouds = [points - middle for points in (class_means[whole], fresh_means, means)]
-    views = [clouds]
-    if len(slots):
-        views.append([np.concatenate(clouds[:2]), *clouds[1:]])
+    views = [clouds, [np.concatenate(clouds[:2]), *clouds[1:]]][: 2 if slots else 1]
     ids, sizes = [*known.ids[kept].tolist(), *slots], [*known.dishes.size[kept], *stream.state.dishes.size[at]]
-    drawn = [*zip(means, covariances, strict=True), *zip(fresh_means, fresh_covariances, strict=True)]
+    centres, shapes = np.concatenate([means, fresh_means]) - middle, np.concatenate([covariances, fresh_covariances])
     names = [labels[j] for j in owner] + [None] * len(slots)
     out = []
     for cloud in views:
         axes = discriminants(cloud, within)
         spots = [
-            Spot(key, name, int(size), *_ellipse(mean - middle, covariance, axes))
-            for key, name, size, (mean, covariance) in zip(ids, names, sizes, drawn, strict=True)
+            Spot(key, name, int(size), *_ellipse(centre, covariance, axes))
+            for key, name, size, centre, covariance in zip(ids, names, sizes, centres, shapes, strict=True)
         ]
         classes = {labels[j]: (class_means[j] - middle) @ axes for j in np.flatnonzero(whole)}
-        seats = np.where(np.isin(past.subclass, list(slots)), past.subclass, -1)
-        out.append(Plane(tuple(spots), classes, (past.rows - middle) @ axes, seats))
+        out.append(Plane(tuple(spots), classes, dots @ axes, seats))
     return tuple(out)
 
 

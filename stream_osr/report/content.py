@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
@@ -12,7 +12,6 @@ from stream_osr.report.axes import Plane, planes
 from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, told_by_sums, with_truth
 from stream_osr.report.happened import Happened, sort_out
 from stream_osr.report.held import Held, how_it_held
-from stream_osr.report.inside import look_inside
 from stream_osr.report.tables import Group, Judged, discovery, judge
 from stream_osr.report.timeline import Timeline, lay_out
 from stream_osr.report.told import Decided, gather
@@ -67,7 +66,7 @@ class Content(NamedTuple):
     timeline: Timeline | None
     groups: tuple[Group, ...]
     judged: Judged | None
-    told: Decided | None
+    told: Decided
     fingerprint: str | None
     held: Held
     summed: Mapping[str, int]
@@ -105,39 +104,36 @@ def collect(
     NotTrained
         If training of the model has not ended.
     """
-    told = None if decisions is None else gather(decisions, truth)
-    if told is not None and not len(told.seq):
-        told = None
+    told = gather(decisions or (), truth)
     happened = sort_out(events)
     events = happened.events
     emerged, held = from_events(events), how_it_held(model, events)
     summed, silent = told_by_sums(events)
-    inside, summary, fingerprint = None, None, None
+    summary, fingerprint = None, None
+    drawn: tuple[Plane, ...] = ()
     if model is not None:
-        inside, summary = look_inside(model), model.summary()
-        fingerprint = inside.trained.fingerprint
+        trained, stream = model.value.running
+        summary, fingerprint, drawn = model.summary(), trained.fingerprint, planes(stream)
         others = {model for event in events if isinstance(model := event.get("model"), str)} - {fingerprint}
         if others:
             raise ConnectorError(
                 f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}; "
                 "give the model, or the checkpoint, of that run"
             )
-        emerged |= from_model(inside)
-    if told is not None:
-        found = from_decisions(told)
-        emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
-        if truth is not None:
-            emerged = with_truth(emerged, told)
+        emerged |= from_model(trained, stream)
+    found = from_decisions(told)
+    emerged = {key: found[key] for key in sorted(silent & found.keys())} | emerged or found
+    if truth is not None:
+        emerged = with_truth(emerged, told)
     ordered = tuple(sorted(emerged.values(), key=lambda s: (-s.size, s.id)))
     deltas = [event["delta"] for event in events if event.get("type") == "NewClassesChanged"]
-    n, share, delta = 0, None, deltas[-1] if deltas else None
-    if told is not None:
-        n, share = len(told.seq), float(told.unknown.mean())
-    elif summary is not None and summary.stream_size:
-        n, share = summary.stream_size, summary.unknown_share
-    estimate = None
+    n, share, estimate, delta = 0, None, None, deltas[-1] if deltas else None
     if summary is not None and summary.stream_size:
-        estimate, delta = summary.new_classes, summary.delta
+        n, share, estimate, delta = summary.stream_size, summary.unknown_share, summary.new_classes, summary.delta
+    if len(told.seq):
+        n, share = len(told.seq), float(told.unknown.mean())
+    repeated = {"decisions": told.repeated, "events": happened.repeated}
+    again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
         n=n,
@@ -145,21 +141,14 @@ def collect(
         new_classes=estimate,
         delta=delta,
         emerged=ordered,
-        planes=() if inside is None else planes(inside),
-        timeline=None if told is None else lay_out(told, [s.id for s in ordered], events),
+        planes=drawn,
+        timeline=lay_out(told, [s.id for s in ordered], events) if len(told.seq) else None,
         groups=discovery(summary, told, emerged),
-        judged=None if told is None else judge(told),
+        judged=judge(told),
         told=told,
         fingerprint=fingerprint,
         held=held,
         summed=summed,
         happened=happened,
-        notes=(*notes, *_repeated(told, happened)),
+        notes=(*notes, *again),
     )
-
-
-def _repeated(told: Decided | None, happened: Happened) -> Iterator[str]:
-    if told is not None and told.repeated:
-        yield f"decisions that came more than once count once: {told.repeated:,} are left out"
-    if happened.repeated:
-        yield f"events that came more than once count once: {happened.repeated:,} are left out"

@@ -11,10 +11,14 @@ import numpy as np
 
 from stream_osr.discovery.explain import exemplars, explain
 from stream_osr.discovery.lifecycle import EMERGES_WITH
+from stream_osr.engine import Stream
 from stream_osr.report.happened import DRAWN
-from stream_osr.report.inside import Inside, emerged_slots
-from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.report.records import reading, real, whole
 from stream_osr.report.told import Decided
+from stream_osr.trained import TrainedModel
+
+_ENDS = frozenset({"SubclassForgotten", "SubclassMerged", "SubclassRefuted", "SubclassSplit"})
+"""Events that change what was told of a subclass before."""
 
 
 class Shift(NamedTuple):
@@ -73,39 +77,26 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
     """
     out: dict[int, Emerged] = {}
     for number, event in enumerate(events):
-        try:
-            if "explanation" in event and event["type"] in DRAWN - {"SubclassSplit"}:
-                why = event["explanation"]
+        with reading(event, "event", number):
+            kind = event["type"]
+            if "explanation" in event and kind in DRAWN - {"SubclassSplit"}:
                 out[event["subclass_id"]] = Emerged(
                     id=whole(event["subclass_id"], "subclass_id"),
                     size=whole(event["size"], "size"),
                     first=whole(event["first_seen"]["seq"], "first_seen"),
                     last=whole(event["last_seen"]["seq"], "last_seen"),
-                    nearest=str(why["nearest_class"]),
-                    distance=_number(why["distance"], "distance"),
-                    shifts=_shifts(why["shift"], why["mean"]),
-                    exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
+                    **_described(event["explanation"], event["exemplars"]),
                 )
-            elif event["type"] == "SubclassSplit" and event["subclass_id"] in out:
-                why, parent = event["explanation"], out[event["subclass_id"]]
-                sizes = [whole(size, "sizes") for size in event["sizes"]]
-                out[event["subclass_id"]] = parent._replace(size=sizes[0])
-                out[event["new_id"]] = parent._replace(
-                    id=whole(event["new_id"], "new_id"),
-                    size=sizes[1],
-                    nearest=str(why["nearest_class"]),
-                    distance=_number(why["distance"], "distance"),
-                    shifts=_shifts(why["shift"], why["mean"]),
-                    exemplars=tuple(str(key) for key in event["exemplars"] if key is not None),
-                )
-            elif event["type"] in {"SubclassForgotten", "SubclassMerged"} and event["subclass_id"] in out:
-                out[event["subclass_id"]] = out[event["subclass_id"]]._replace(alive=False)
-            elif event["type"] == "SubclassRefuted" and event["subclass_id"] in out:
-                before = out[event["subclass_id"]]
-                size, known = whole(event["size"], "size"), str(event["label"])
-                out[event["subclass_id"]] = before._replace(size=size, refuted=known)
-        except UNUSABLE as error:
-            raise unreadable(event, f"event {number + 1}", "event", error) from None
+            elif kind in _ENDS and (before := out.get(key := event["subclass_id"])):
+                if kind == "SubclassSplit":
+                    told = _described(event["explanation"], event["exemplars"])
+                    new, sizes = whole(event["new_id"], "new_id"), [whole(size, "sizes") for size in event["sizes"]]
+                    out[key] = before._replace(size=sizes[0])
+                    out[new] = before._replace(id=new, size=sizes[1], **told)
+                elif kind == "SubclassRefuted":
+                    out[key] = before._replace(size=whole(event["size"], "size"), refuted=str(event["label"]))
+                else:
+                    out[key] = before._replace(alive=False)
     return out
 
 
@@ -121,47 +112,38 @@ def told_by_sums(events: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], set
     emerged: set[int] = set()
     for number, event in enumerate(events):
         if event.get("type") == "EventsSummed":
-            try:
+            with reading(event, "event", number):
                 counts.update({str(kind): whole(count, "counts") for kind, count in event["counts"].items()})
                 emerged.update(whole(key, "emerged") for key in event["emerged"])
-            except UNUSABLE as error:
-                raise unreadable(event, f"event {number + 1}", "event", error) from None
     return counts, emerged
 
 
-def from_model(inside: Inside) -> dict[int, Emerged]:
+def emerged_slots(stream: Stream) -> dict[int, int]:
+    """Return the place in the sampler's tables of each subclass that has been announced, by its id."""
+    announced = set(stream.life.ids[stream.life.emerged].tolist())
+    return {int(key): slot for slot, key in enumerate(stream.state.ids) if int(key) in announced}
+
+
+def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
     """Describe the emerged subclasses that a model holds now."""
-    trained, stream = inside
-    chain = stream.chains[0]
+    chain, dishes = stream.chains[0], stream.state.dishes
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
-        why = explain(
-            stream.state.dishes, slot, chain.known, chain.frozen, trained.space, trained.names, stream.labels
-        )
-        typical = () if life.kept is None else exemplars(stream.state.dishes, slot, life.kept, chain.known)
-        out[key] = Emerged(
-            id=key,
-            size=int(stream.state.dishes.size[slot]),
-            first=life.first.seq,
-            last=life.last.seq,
-            nearest=str(why.nearest_class),
-            distance=why.distance,
-            shifts=_shifts(why.shift, why.mean),
-            exemplars=tuple(str(name) for name in typical if name is not None),
-        )
+        why = explain(dishes, slot, chain.known, chain.frozen, trained.space, trained.names, stream.labels)
+        typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
+        told = _described(why._asdict(), typical)
+        out[key] = Emerged(key, int(dishes.size[slot]), life.first.seq, life.last.seq, **told)
     return out
 
 
 def from_decisions(told: Decided) -> dict[int, Emerged]:
     """Name the subclasses that hold as many instances as an announced one, where nothing else is known of them."""
     out = {}
-    for key, size in zip(
-        *np.unique(told.subclass[told.unknown & (told.subclass >= 0)], return_counts=True), strict=True
-    ):
-        if size >= EMERGES_WITH:
-            seq = told.seq[told.unknown & (told.subclass == key)]
-            out[int(key)] = Emerged(int(key), int(size), int(seq.min()), int(seq.max()), "", math.nan, (), ())
+    for key in np.unique(told.subclass[told.unknown & (told.subclass >= 0)]).tolist():
+        seq = told.seq[told.unknown & (told.subclass == key)]
+        if len(seq) >= EMERGES_WITH:
+            out[key] = Emerged(key, len(seq), int(seq.min()), int(seq.max()), "", math.nan, (), ())
     return out
 
 
@@ -175,9 +157,17 @@ def with_truth(emerged: Mapping[int, Emerged], told: Decided) -> dict[int, Emerg
     return out
 
 
-def _shifts(shift: Mapping[Any, Any], mean: Mapping[Any, Any]) -> tuple[Shift, ...]:
-    found = [Shift(str(name), _number(value, "shift"), _number(mean[name], "mean")) for name, value in shift.items()]
-    return tuple(sorted(found, key=lambda s: -abs(s.shift) if math.isfinite(s.shift) else 0.0))
+def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, Any]:
+    """Read those attributes of :class:`Emerged` that an explanation and typical keys tell."""
+    mean = why["mean"]
+    shifts = [Shift(str(name), _number(s, "shift"), _number(mean[name], "mean")) for name, s in why["shift"].items()]
+    shifts.sort(key=lambda s: -abs(s.shift) if math.isfinite(s.shift) else 0.0)
+    return {
+        "nearest": str(why["nearest_class"]),
+        "distance": _number(why["distance"], "distance"),
+        "shifts": tuple(shifts),
+        "exemplars": tuple(str(key) for key in exemplars if key is not None),
+    }
 
 
 def _number(value: Any, name: str) -> float:

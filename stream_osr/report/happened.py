@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from stream_osr.discovery.events import Event
-from stream_osr.report.records import UNUSABLE, Read, unreadable, whole
+from stream_osr.discovery.events import Event, SubclassEvent
+from stream_osr.report.records import Read, reading, whole
 from stream_osr.showing import shown
 
 DRAWN = frozenset(
@@ -73,35 +74,27 @@ def sort_out(records: Iterable[Mapping[str, Any]]) -> Happened:
     >>> happened.others, happened.repeated
     ((Other(kind='RateJumped', seq=127, facts="rate 0.25, of ['a']"),), 1)
     """
-    known = {kind.__name__ for kind in _kinds(Event)}
+    known = {kind.__name__ for kind in (*Event.__subclasses__(), *SubclassEvent.__subclasses__())}
     seen: set[str] = set()
     events: list[Read] = []
     others: list[Other] = []
     repeated = 0
-    for number, record in enumerate(records, start=1):
-        try:
+    for number, record in enumerate(records):
+        with reading(record, "event", number):
             kind = record["type"]
             if not isinstance(kind, str):
                 raise TypeError(f"type is {shown(kind)}, not text")
             text = repr(sorted(record.items()))
             numbers = _numbers(record, kind) if kind in known else _numbers_that_are_some(record)
-        except UNUSABLE as error:
-            raise unreadable(record, f"event {number}", "event", error) from None
         if text in seen:
             repeated += 1
             continue
         seen.add(text)
         rest = {name: value for name, value in record.items() if name not in _NUMBERS}
-        events.append(Read({**rest, **numbers}, getattr(record, "place", f"event {number}")))
+        events.append(Read({**rest, **numbers}, getattr(record, "place", f"event {number + 1}")))
         if kind not in DRAWN:
             others.append(Other(kind, numbers.get("seq"), _facts(record)))
     return Happened(tuple(events), tuple(others[:MOST]), len(others[MOST:]), repeated)
-
-
-def _kinds(kind: type[Event]) -> Iterator[type[Event]]:
-    for one in kind.__subclasses__():
-        yield one
-        yield from _kinds(one)
 
 
 def _numbers(record: Mapping[str, Any], kind: str) -> dict[str, int]:
@@ -112,10 +105,8 @@ def _numbers(record: Mapping[str, Any], kind: str) -> dict[str, int]:
 def _numbers_that_are_some(record: Mapping[str, Any]) -> dict[str, int]:
     out = {}
     for name in _NUMBERS:
-        try:
+        with suppress(ValueError):
             out[name] = whole(record.get(name), name)
-        except ValueError:
-            continue
     return out
 
 

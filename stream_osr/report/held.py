@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.report.records import reading, real, whole
 from stream_osr.trust.recall import ExpectedRecall
 
 
@@ -65,7 +65,7 @@ def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, A
     """
     drops, refuted = [], []
     for number, event in enumerate(events):
-        try:
+        with reading(event, "event", number):
             if event["type"] == "RecallDropped":
                 now = ExpectedRecall(*(real(event[name], name) for name in ExpectedRecall._fields))
                 drops.append(Drop(whole(event["seq"], "seq"), now, real(event["promised"], "promised")))
@@ -73,15 +73,9 @@ def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, A
                 seq, key, size = (whole(event[name], name) for name in ("seq", "subclass_id", "size"))
                 share = real(event["known_share"], "known_share")
                 refuted.append(Refuted(seq, key, str(event["label"]), share, size))
-        except UNUSABLE as error:
-            raise unreadable(event, f"event {number + 1}", "event", error) from None
-    held = Held(tuple(drops), tuple(refuted))
+    told = tuple(drops), tuple(refuted)
     if model is None:
-        return held
-    signals, trained = model.signals, model.trained
-    return held._replace(
-        promised=trained.report.known_recall,
-        expected=signals.expected_recall,
-        below=signals.recall_dropped,
-        guarded=not trained.unguarded,
-    )
+        return Held(*told)
+    report, signals = model.trained.report, model.signals
+    guarded = not model.trained.unguarded
+    return Held(*told, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded)

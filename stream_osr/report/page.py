@@ -50,28 +50,25 @@ def render(content: Content) -> str:
     shown = [subclass for subclass in content.emerged if subclass.shifts]
     for subclass in shown[:CARDS]:
         specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
-    if content.judged is not None and content.told is not None:
+    if content.judged is not None:
         judged = content.told.judged
         p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]
         specs["calibration"] = truth.calibration(reliability_curve(p, unknown))
         specs["spread"] = truth.spread(p, unknown)
     style, draw = _template("page.css"), _template("page.js")
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            content=content,
-            specs=_plain(specs),
-            cards=shown[:CARDS],
-            rest=shown[CARDS:],
-            axes=AXES,
-            signs={} if content.timeline is None else stream.signs(content.timeline),
-            name=subclass_name,
-            style=Markup(style),
-            scripts=[Markup(_libraries()), Markup(draw)],
-            policy=_policy([style], [_libraries(), draw]),
-            version=version("stream-osr"),
-        )
+    page = _environment().get_template("page.html.j2")
+    return page.render(
+        content=content,
+        specs=_plain(specs),
+        cards=shown[:CARDS],
+        rest=shown[CARDS:],
+        axes=AXES,
+        signs={} if content.timeline is None else stream.signs(content.timeline),
+        name=subclass_name,
+        style=Markup(style),
+        scripts=[Markup(_libraries()), Markup(draw)],
+        policy=_policy([style], [_libraries(), draw]),
+        version=version("stream-osr"),
     )
 
 

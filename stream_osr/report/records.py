@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable, shown
@@ -33,9 +34,6 @@ _TEXT = frozenset({"type", "model", "key", "label", "first_label", "nearest_clas
 """Columns of a table whose cells are text, whatever they look like."""
 
 
-Kind: TypeAlias = Literal["decision", "event"]
-
-
 class Read(dict[str, Any]):
     """A record, and the place where it stood, as a message names it."""
 
@@ -46,24 +44,33 @@ class Read(dict[str, Any]):
         self.place = place
 
 
-def unreadable(record: Mapping[str, Any], place: str, kind: Kind, error: BaseException) -> ConnectorError:
-    """Say in a line that a record is not what it is taken for.
+@contextmanager
+def reading(record: Mapping[str, Any], kind: Literal["decision", "event"], number: int) -> Iterator[None]:
+    """Read a record in a ``with`` block: if it is not what it is taken for, a line says so.
 
     Parameters
     ----------
-    record, place
-        The record, and what to call it unless it stood in a file.
+    record
+        The record.
     kind
         What it should be.
-    error
-        What reading it raised, one of ``UNUSABLE``.
+    number
+        From 0, by which it is named unless it stood in a file.
+
+    Raises
+    ------
+    ConnectorError
+        If the block raises one of ``UNUSABLE``.
     """
-    why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
-    option = {"decision": "--output", "event": "--events"}[kind]
-    return ConnectorError(
-        f"{getattr(record, 'place', place)} is no {kind} ({printable(why, 300)}); "
-        f"give the file that `stream-osr run {option}` wrote"
-    )
+    try:
+        yield
+    except UNUSABLE as error:
+        why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
+        what, option = {"decision": ("record", "--output"), "event": ("event", "--events")}[kind]
+        raise ConnectorError(
+            f"{getattr(record, 'place', f'{what} {number + 1}')} is no {kind} ({printable(why, 300)}); "
+            f"give the file that `stream-osr run {option}` wrote"
+        ) from None
 
 
 def whole(value: object, name: str) -> int:

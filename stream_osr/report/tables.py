@@ -40,7 +40,7 @@ class Group(NamedTuple):
     subclasses: tuple[tuple[str, float], ...]
 
 
-def discovery(summary: Summary | None, told: Decided | None, emerged: Mapping[int, Emerged]) -> tuple[Group, ...]:
+def discovery(summary: Summary | None, told: Decided, emerged: Mapping[int, Emerged]) -> tuple[Group, ...]:
     """Put the discovery table together.
 
     Parameters
@@ -48,16 +48,15 @@ def discovery(summary: Summary | None, told: Decided | None, emerged: Mapping[in
     summary
         Of the model, if there is one: the known classes, and the stream unless there are decisions.
     told
-        Decisions, if there are some.
+        Decisions, whether there are some or none.
     emerged
         The subclasses that have emerged.
     """
     groups = []
-    if summary is not None:
-        for group in summary.known:
-            shares = tuple((subclass_name(key), share) for key, share in group.subclasses)
-            groups.append(Group(str(group.name), False, group.size, None, shares))
-    if told is not None and len(told.seq):
+    for group in () if summary is None else summary.known:
+        shares = tuple((subclass_name(key), share) for key, share in group.subclasses)
+        groups.append(Group(str(group.name), False, group.size, None, shares))
+    if len(told.seq):
         n, n_new = len(told.seq), int(told.unknown.sum())
         sizes_of = np.bincount(told.label[~told.unknown], minlength=len(told.names))
         within = dict(zip(told.names, sizes_of.tolist(), strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,11 @@ def subclass_name(key: int) -> str:
     return f"S{key}"
 
 
-def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str, Any]]) -> Timeline:
+def _called(kind: str) -> str:
+    return MARKS.get(kind, kind.removeprefix("Subclass").lower())
+
+
+def lay_out(told: Decided, emerged: Sequence[int], events: Sequence[Mapping[str, Any]]) -> Timeline:
     """Lay decisions and events out along the stream.
 
     Parameters
@@ -105,17 +109,14 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
     loose = told.unknown & ~np.isin(told.subclass, list(emerged))
     if loose.any():
         rows.append(Row("not grouped", True, count(loose)))
-    codes = {name: code for code, name in enumerate(told.names)}
-    sizes_of = np.bincount(told.label[~told.unknown], minlength=len(codes)).tolist()
-    common = sorted((name for name in codes if sizes_of[codes[name]]), key=lambda name: -sizes_of[codes[name]])
-    taken = {row.name for row in rows}
+    of_class = np.bincount(told.label[~told.unknown], minlength=len(told.names)).tolist()
+    common = sorted((code for code, n in enumerate(of_class) if n), key=lambda code: -of_class[code])
+    taken, codes = {row.name for row in rows}, {told.names[code]: code for code in common[:ROWS]}
     rows += [
         Row(f"class {name}" if name in taken else name, False, count(~told.unknown & (told.label == codes[name])))
         for name in told.known
-        if name in common[:ROWS]
+        if name in codes
     ]
-    events = list(events)
-    marks, estimates = _events(events, {subclass_name(key) for key in shown})
     return Timeline(
         edges=edges,
         rows=tuple(rows),
@@ -124,22 +125,13 @@ def lay_out(told: Decided, emerged: Sequence[int], events: Iterable[Mapping[str,
         unknown=count(told.unknown),
         judged=count(told.judged),
         truly_unknown=count(told.truly_unknown),
-        marks=marks,
-        estimates=estimates,
+        marks=tuple(
+            Mark(subclass_name(event["subclass_id"]), event["seq"], _called(event["type"]), event.get("size"))
+            for event in events
+            if event.get("subclass_id") in shown and "seq" in event
+        ),
+        estimates=tuple(
+            (event["seq"], event["delta"]) for event in events if event.get("type") == "NewClassesChanged"
+        ),
         drops=tuple(event["seq"] for event in events if event.get("type") == "RecallDropped"),
     )
-
-
-def _events(
-    events: Iterable[Mapping[str, Any]], shown: set[str]
-) -> tuple[tuple[Mark, ...], tuple[tuple[int, int], ...]]:
-    marks, estimates = [], []
-    for event in events:
-        if event.get("type") == "NewClassesChanged":
-            estimates.append((event["seq"], event["delta"]))
-            continue
-        name, kind = subclass_name(event.get("subclass_id", -1)), str(event.get("type"))
-        if name in shown and "seq" in event:
-            what = MARKS.get(kind, kind.removeprefix("Subclass").lower())
-            marks.append(Mark(name, event["seq"], what, event.get("size")))
-    return tuple(marks), tuple(estimates)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report.records import UNUSABLE, real, unreadable, whole
+from stream_osr.report.records import reading, real, whole
 from stream_osr.showing import shown
 
 NO_SUBCLASS = -1
@@ -21,6 +20,11 @@ MOST_LABELS = 10_000
 
 SLACK = 1e-6
 """By which an average of probabilities may leave its range."""
+
+_COLUMNS = {
+    "seq": "q", "label": "q", "unknown": "?", "subclass": "q", "p_unknown": "d", "truth": "q",
+    "truly_unknown": "?", "key": "q",
+}  # fmt: skip
 
 
 class Decided(NamedTuple):
@@ -91,37 +95,31 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     (('red',), [False], [True])
     """
     codes: dict[str, int] = {}
-    columns: list[array[Any]] = [array(code) for code in "qqbqdqbq"]
-    seq, label, unknown, subclass, p_unknown, true, truly, keys = columns
     known: list[str] = []
-    for number, decision in enumerate(decisions):
-        try:
-            *classes, other = _classes(decision["probabilities"])
-            place, p = whole(decision["seq"], "seq"), _probability(decision["p_unknown"])
-            text, key = str(decision["label"]), hash(str(decision.get("key")))
-            seat = decision["subclass_id"]
-            seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
-        except UNUSABLE as error:
-            raise unreadable(decision, f"record {number + 1}", "decision", error) from None
-        told = truth(decision.get("key"), number) if truth is not None else None
-        seq.append(place)
-        label.append(codes.setdefault(text, len(codes)))
-        unknown.append(text == other)
-        subclass.append(seat)
-        p_unknown.append(p)
-        true.append(NO_LABEL if told is None else codes.setdefault(told, len(codes)))
-        truly.append(told is not None and told not in classes)
-        keys.append(key)
-        known = classes
-        if len(codes) > MOST_LABELS:
-            raise ConnectorError(
-                f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different labels, "
-                "decided and true ones; name the column that has the classes as --label"
-            )
-    *parts, of_keys = (np.array(column, bool if column.typecode == "b" else None) for column in columns)
-    places = _first_times(parts[0], of_keys, parts[1], *parts[3:5])
-    once: list[Any] = [part[places] for part in parts]
-    return Decided(tuple(codes), tuple(known), *once)._replace(repeated=len(seq) - len(places))
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        for number, decision in enumerate(decisions):
+            with reading(decision, "decision", number):
+                *classes, other = _classes(decision["probabilities"])
+                place, p = whole(decision["seq"], "seq"), _probability(decision["p_unknown"])
+                text, key = str(decision["label"]), hash(str(decision.get("key")))
+                seat = decision["subclass_id"]
+                seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
+            told = truth(decision.get("key"), number) if truth is not None else None
+            label = codes.setdefault(text, len(codes))
+            true = NO_LABEL if told is None else codes.setdefault(told, len(codes))
+            if len(codes) > MOST_LABELS:
+                raise ConnectorError(
+                    f"{getattr(decision, 'place', f'record {number + 1}')}: more than {MOST_LABELS} different "
+                    "labels, decided and true ones; name the column that has the classes as --label"
+                )
+            known[:] = classes
+            yield place, label, text == other, seat, p, true, told is not None and told not in classes, key
+
+    table = np.fromiter(rows(), np.dtype(list(_COLUMNS.items())))
+    once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
+    parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
+    return Decided(tuple(codes), tuple(known), *parts)._replace(repeated=len(table) - len(once))
 
 
 def _classes(probabilities: object) -> list[str]:

@@ -10,7 +10,6 @@ from scipy.linalg import eigh
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.report.axes import HELD, discriminants, planes
-from stream_osr.report.inside import look_inside
 from tests.blobs import around, fitted, stream_part
 
 
@@ -20,7 +19,7 @@ def within(groups: list[np.ndarray]) -> np.ndarray:
 
 
 def test_distances_of_three_classes_are_those_of_the_whole_space(run):
-    plane = planes(look_inside(run.model))[0]
+    plane = planes(run.model.value.running[1])[0]
     inverse = np.linalg.inv(within(list(run.training.values())))
     assert set(plane.classes) == set(run.training)
     for a, b in combinations(run.training, 2):
@@ -46,13 +45,13 @@ def test_the_second_plane_parts_known_and_new_further_than_the_first(run):
         new = [spot.centre for spot in plane.spots if spot.label is None]
         return np.var([*plane.classes.values(), *new], axis=0).sum()
 
-    known, both = planes(look_inside(run.model))
+    known, both = planes(run.model.value.running[1])
     assert {spot.id for spot in known.spots} == {spot.id for spot in both.spots}
     assert spread(both) > 1.02 * spread(known)
 
 
 def test_the_classes_lie_furthest_apart_on_the_first_axis(run):
-    plane = planes(look_inside(run.model))[0]
+    plane = planes(run.model.value.running[1])[0]
     centres = np.array(list(plane.classes.values()))
     spread = centres.var(axis=0)
     assert spread[0] >= spread[1] > 1.0
@@ -60,7 +59,7 @@ def test_the_classes_lie_furthest_apart_on_the_first_axis(run):
 
 
 def test_an_ellipse_holds_its_share_of_the_stream(run):
-    for plane in planes(look_inside(run.model)):
+    for plane in planes(run.model.value.running[1]):
         spot = max((s for s in plane.spots if s.label is None), key=lambda s: s.size)
         off = plane.dots[plane.seats == spot.id] - spot.centre
         corners = spot.outline - spot.centre
@@ -76,7 +75,7 @@ def test_two_known_classes_still_give_a_plane(covariance):
     for x, _ in stream_part(200):
         model.learn_one(x)
     model.flush()
-    found = planes(look_inside(model))
+    found = planes(model.value.running[1])
     assert len(found) == 2
     for plane in found:
         outlines = np.concatenate([spot.outline for spot in plane.spots])
@@ -93,7 +92,7 @@ def test_a_new_unit_of_a_feature_changes_nothing():
             for x in around(centre, 40, rng):
                 model.learn_one({"a": x["a"] * factor, "b": x["b"]}, label)
         model.freeze()
-        return planes(look_inside(model))[0]
+        return planes(model.value.running[1])[0]
 
     one, other = plane(1.0), plane(1000.0)
     for label, centre in one.classes.items():
@@ -107,10 +106,10 @@ def test_a_single_feature_has_no_plane():
         model.learn_one({"a": value}, "low")
         model.learn_one({"a": value + 9}, "high")
     model.freeze()
-    assert planes(look_inside(model)) == ()
+    assert planes(model.value.running[1]) == ()
 
 
 def test_a_model_that_has_seen_no_stream_shows_the_known_alone():
-    (plane,) = planes(look_inside(fitted()))
+    (plane,) = planes(fitted().value.running[1])
     assert len(plane.dots) == 0
     assert {spot.label for spot in plane.spots} == {"left", "right"}

@@ -9,13 +9,12 @@ import pytest
 
 from stream_osr.errors import ConnectorError
 from stream_osr.report.emerged import from_decisions, from_events, from_model, told_by_sums, with_truth
-from stream_osr.report.inside import look_inside
 from stream_osr.report.told import gather
 from tests.report.conftest import EVIL_FEATURES, NEW
 
 
 def test_events_and_model_tell_of_the_same_subclasses(run):
-    events, model = from_events(run.events), from_model(look_inside(run.model))
+    events, model = from_events(run.events), from_model(*run.model.value.running)
     assert set(model) <= set(events)
     for key, subclass in model.items():
         assert (subclass.first, subclass.nearest) == (events[key].first, events[key].nearest)
@@ -24,7 +23,7 @@ def test_events_and_model_tell_of_the_same_subclasses(run):
 
 
 def test_shifts_come_largest_first_and_in_standard_deviations(run):
-    for subclass in from_model(look_inside(run.model)).values():
+    for subclass in from_model(*run.model.value.running).values():
         sizes = [abs(shift.shift) for shift in subclass.shifts]
         assert sizes == sorted(sizes, reverse=True)
         if subclass.size > 50:  # the centres are some nine standard deviations from the known ones
@@ -54,7 +53,7 @@ def test_decisions_alone_name_what_has_support(run):
 
 def test_true_classes_are_counted(run):
     told = gather(run.decisions, run.truth)
-    for key, subclass in with_truth(from_model(look_inside(run.model)), told).items():
+    for key, subclass in with_truth(from_model(*run.model.value.running), told).items():
         here = [
             run.labels[i] for i, d in enumerate(run.decisions) if d["subclass_id"] == key and d["label"] == "unknown"
         ]

@@ -8,7 +8,6 @@ import pytest
 
 from stream_osr.evaluation import AUROC, OpenSetReport
 from stream_osr.report.emerged import from_model
-from stream_osr.report.inside import look_inside
 from stream_osr.report.tables import discovery, judge
 from stream_osr.report.told import gather
 from tests.blobs import fitted
@@ -16,7 +15,7 @@ from tests.blobs import fitted
 
 def test_the_table_agrees_with_the_summary(run):
     summary = run.model.summary()
-    emerged = from_model(look_inside(run.model))
+    emerged = from_model(*run.model.value.running)
     groups = discovery(summary, gather(run.decisions), emerged)
     assert [(g.name, g.size) for g in groups[:3]] == [(g.name, g.size) for g in summary.known]
     known, new = groups[3:]
@@ -28,7 +27,7 @@ def test_the_table_agrees_with_the_summary(run):
 
 def test_the_model_alone_tells_of_the_stream(run):
     summary = run.model.summary()
-    _, new = discovery(summary, None, from_model(look_inside(run.model)))[3:]
+    _, new = discovery(summary, gather(()), from_model(*run.model.value.running))[3:]
     assert new.new
     assert new.share == pytest.approx(summary.unknown_share)
     sizes = {f"S{key}": size for key, size, announced in summary.emerging if announced}
@@ -37,11 +36,11 @@ def test_the_model_alone_tells_of_the_stream(run):
 
 
 def test_without_a_stream_the_groups_are_the_known_ones():
-    assert [g.name for g in discovery(fitted().summary(), None, {})] == ["left", "right"]
+    assert [g.name for g in discovery(fitted().summary(), gather(()), {})] == ["left", "right"]
 
 
 def test_shares_of_a_group_are_at_most_all_of_it(run):
-    for group in discovery(run.model.summary(), gather(run.decisions), from_model(look_inside(run.model))):
+    for group in discovery(run.model.summary(), gather(run.decisions), from_model(*run.model.value.running)):
         shares = [share for _, share in group.subclasses]
         assert shares == sorted(shares, reverse=True)
         assert 0.5 < sum(shares) <= 1.0 + 1e-9

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from stream_osr.report.axes import Plane, Spot
-from stream_osr.report.charts.style import KINDS, Spec, Values, data, finish, tips
+from stream_osr.report.charts.style import KINDS, Spec, Values, finish, marks, tips
 from stream_osr.report.timeline import subclass_name
 
 CROWD = 40
@@ -31,7 +31,7 @@ def plane(drawn: Plane) -> Spec:
         scale = alt.Scale(domain=_limits([corner[axis] for corner in corners]), nice=False, clamp=False)
         title = f"{which} axis (standard deviations)"
         at[axis] = kind(f"{axis}:Q", title=title, scale=scale, axis=alt.Axis(tickCount=7))
-    points = alt.Chart(data(dots)).mark_circle(size=9, opacity=0.35, aria=False, clip=True, tooltip=None).encode(**at)
+    points = marks(dots, "circle", size=9, opacity=0.35, clip=True, tooltip=None).encode(**at)
     new = sorted((spot for spot in drawn.spots if spot.label is None), key=lambda spot: -spot.size)
     described = f"{len(drawn.spots) - len(new)} known and {len(new)} new subclasses on two discriminant axes"
     return finish(alt.layer(points, _outlines(drawn, corners, at), _names(drawn, new, at)), described, 430)
@@ -49,19 +49,16 @@ def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
         for number, spot in enumerate(drawn.spots)
     ]
     crowded = len(facts) > CROWD
-    width, fill = (1.0, 0.03) if crowded else (1.4, 0.1)
-    return (
-        alt.Chart(data(corners))
-        .transform_lookup("i", alt.LookupData(data(facts), "i", ["name", "kind", "class", "size"]))
-        .mark_line(interpolate="linear-closed", strokeWidth=width, fillOpacity=fill, aria=False, clip=True)
-        .encode(
-            **at,
-            detail="i:N",
-            order="order:Q",
-            fill=alt.Fill("kind:N", scale=KINDS),
-            opacity=alt.condition("datum.kind == 'new'", alt.value(1.0), alt.value(0.4 if crowded else 0.7)),
-            tooltip=tips({"name:N": "subclass", "class:N": "known class", "size:Q": "instances"}),
-        )
+    style = {"strokeWidth": 1.0, "fillOpacity": 0.03} if crowded else {"strokeWidth": 1.4, "fillOpacity": 0.1}
+    known = alt.LookupData(alt.InlineData(values=facts), "i", ["name", "kind", "class", "size"])
+    lines = marks(corners, "line", interpolate="linear-closed", clip=True, **style).transform_lookup("i", known)
+    return lines.encode(
+        **at,
+        detail="i:N",
+        order="order:Q",
+        fill=alt.Fill("kind:N", scale=KINDS),
+        opacity=alt.condition("datum.kind == 'new'", alt.value(1.0), alt.value(0.4 if crowded else 0.7)),
+        tooltip=tips({"name:N": "subclass", "class:N": "known class", "size:Q": "instances"}),
     )
 
 
@@ -74,11 +71,8 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
         x, y = spot.centre.tolist()
         told = f"a new subclass of {spot.size:,} instances"
         names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
-    return (
-        alt.Chart(data(names), name="names")
-        .mark_text(fontSize=12, fontWeight="bold", aria=False, limit=140)
-        .encode(**at, text="name:N", tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")])
-    )
+    texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
+    return texts.encode(**at, text="name:N", tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")])
 
 
 def _limits(values: Sequence[float]) -> list[float]:

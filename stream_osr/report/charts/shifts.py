@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from stream_osr.report.charts.style import INK, NEW, Spec, data, finish, tips
+from stream_osr.report.charts.style import INK, NEW, Spec, finish, marks, tips
 from stream_osr.report.emerged import Shift
 
 SHIFTS = 8
@@ -28,28 +28,16 @@ def shifts(all_shifts: Sequence[Shift]) -> Spec:
         for s in shown
     ]
     reach = 1.5 * max((abs(s.shift) for s in shown), default=0.0) or 1.0
-    y = alt.Y(
-        "feature:N",
-        sort=[s.feature for s in shown],
-        title=None,
-        axis=alt.Axis(labelLimit=130, ticks=False, domain=False),
-    )
-    x = alt.X(
-        "shift:Q",
-        title="shift (standard deviations)",
-        scale=alt.Scale(domain=[-reach, reach], nice=False),
-        axis=alt.Axis(tickCount=4),
-    )
-    base = alt.Chart(data(values)).encode(
-        x=x,
-        y=y,
+    scale, labels = alt.Scale(domain=[-reach, reach], nice=False), alt.Axis(labelLimit=130, ticks=False, domain=False)
+    bars = marks(values, "bar", color=NEW, height=11).encode(
+        x=alt.X("shift:Q", title="shift (standard deviations)", scale=scale, axis=alt.Axis(tickCount=4)),
+        y=alt.Y("feature:N", sort=[s.feature for s in shown], title=None, axis=labels),
         tooltip=[
             alt.Tooltip("feature:N"),
             *tips({"shift:Q": "shift, sd", "mean:N": "mean, its own units"}, shift="+.2f"),
         ],
     )
-    bars = base.mark_bar(color=NEW, height=11, aria=False)
     style: dict[str, Any] = {"color": INK, "fontSize": 11, "aria": False}
-    up = base.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
-    down = base.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
+    up = bars.mark_text(align="left", dx=4, **style).encode(text="told:N").transform_filter("datum.shift >= 0")
+    down = bars.mark_text(align="right", dx=-4, **style).encode(text="told:N").transform_filter("datum.shift < 0")
     return finish(alt.layer(bars, up, down), "The features that moved most", 19 * len(shown) + 44)

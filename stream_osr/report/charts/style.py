@@ -34,9 +34,10 @@ def finish(chart: alt.Chart | alt.LayerChart | alt.FacetChart, description: str,
     return out
 
 
-def data(values: Values) -> alt.InlineData:
-    """Put values into the specification itself."""
-    return alt.InlineData(values=values)
+def marks(values: Values, kind: Any, name: str | alt.UndefinedType = alt.Undefined, **style: Any) -> alt.Chart:
+    """Draw values as marks of a kind; the values are put into the specification itself."""
+    mark = alt.MarkDef(type=kind, aria=False, **style)  # the drawing is described, not each of its marks
+    return alt.Chart(alt.InlineData(values=values), mark=mark, name=name)
 
 
 def tips(titles: Mapping[str, str], **formats: str) -> list[alt.Tooltip]:
