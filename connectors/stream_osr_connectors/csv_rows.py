@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 
 from stream_osr.errors import ConnectorError
@@ -79,3 +80,25 @@ def check_delimiter(delimiter: str) -> None:
     """Refuse what cannot stand between the fields of a table."""
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ConnectorError(f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab")
+
+
+_FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def defused(text: str) -> str:
+    """Put an apostrophe before what a spreadsheet would run; a number stays one.
+
+    >>> defused("=1+1"), defused("-1.5"), defused("-x"), defused("plain"), defused("'=1")
+    ("'=1+1", '-1.5', "'-x", 'plain', "''=1")
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def restored(text: str) -> str:
+    """Take away the apostrophe that :func:`defused` has put there, and no other.
+
+    >>> [restored(text) for text in ("'=1+1", "-1.5", "''=1", "'tis")]
+    ['=1+1', '-1.5', "'=1", "'tis"]
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text

@@ -11,8 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from .base import Position
 from .byte_sink import ByteSink
-from .csv_formulas import defused
-from .csv_rows import check_delimiter
+from .csv_rows import check_delimiter, defused
 from .jsonl_sink import json_text
 
 

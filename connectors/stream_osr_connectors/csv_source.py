@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeVar, Unpack
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Position, Record
-from .csv_formulas import restored
-from .csv_rows import RowReader, check_delimiter
+from .csv_rows import RowReader, check_delimiter, restored
 from .line_source import LineSource, Reading
 from .lines import raw_text
 from .values import DecodeError, label_of_text, number, seconds

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import math
 import random
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from .exits import TakenError
 from .figures import Figures
@@ -133,3 +136,19 @@ class Strikes:
                 f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
                 "give each its own instance"
             )
+
+
+CLOSE_SECONDS = 3.0
+"""How long closing a client may take before it is left behind."""
+
+
+def close(work: Callable[[], None], timeout: float) -> None:
+    """Close something of which nothing more is expected, in a thread that may be left behind."""
+
+    def quietly() -> None:
+        with suppress(Exception):
+            work()
+
+    thread = threading.Thread(target=quietly, daemon=True, name="close")
+    thread.start()
+    thread.join(timeout)

@@ -20,15 +20,13 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.commands import label_log, labelling
 from stream_osr_kafka.commands.asking import ask
-from stream_osr_kafka.commands.commands import Commands
-from stream_osr_kafka.commands.label_log import LabelLog
+from stream_osr_kafka.commands.label_log import Commands, LabelLog
 from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
 from stream_osr_kafka.figures import Figures
 from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.run.accounting import account
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import RULES, Partition, begin, step
-from stream_osr_kafka.run.publishing import Batch
+from stream_osr_kafka.run.publishing import Batch, account
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder

@@ -15,8 +15,7 @@ from stream_osr_kafka.run import closing
 from stream_osr_kafka.run.partition import Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.commands.commands import Commands
+from stream_osr_kafka.commands.label_log import Commands
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.wire.boundaries import Boundary

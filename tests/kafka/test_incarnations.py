@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_kafka.run.incarnations import Incarnations
+from stream_osr_kafka.run.standing import Incarnations
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:

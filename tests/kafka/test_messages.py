@@ -28,8 +28,7 @@ from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.client import ClientError, Kind
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, origin_of
 from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.kafka.publishers import publisher
 

@@ -23,8 +23,7 @@ from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary, Progress
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from stream_osr import Decision
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.messages import Message, Origin, Outgoing, Refusal
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Origin, Outcome, Outgoing, Refusal
 from tests.blobs import fitted, stream_part
 from tests.kafka.publishers import publisher
 

@@ -9,10 +9,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_kafka.figures import Figures, PartitionFigures, Recall
-from stream_osr_kafka.run.accounting import account
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin
-from stream_osr_kafka.run.publishing import Batch
+from stream_osr_kafka.run.publishing import Batch, account
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from tests.blobs import fitted

@@ -22,8 +22,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.run.partition import RULES, Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
-from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Received
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
 from tests.kafka.publishers import publisher
 

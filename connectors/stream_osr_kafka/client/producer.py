@@ -17,8 +17,7 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
 from .kinds import told, translated
-from .making import made
-from .options import BOOTSTRAP_SECONDS, begin_at, connection
+from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 from .seam import ClientError, Kind, Offset, Place, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
@@ -13,8 +15,8 @@ from ..figures import Figures
 from ..log import logger
 from ..patience import Seldom
 from ..settings import ServiceSettings
-from ..wire.boundaries import MOST_CHARACTERS
-from .owned import Owned
+from ..wire.boundaries import MOST_CHARACTERS, Boundary
+from ..wire.messages import Received
 from .partition import RULES, Partition
 from .recovery import Recovery
 from .snapshots import Snapshots
@@ -141,3 +143,41 @@ class Keeper:
         self._figures.observe("snapshot", time.perf_counter() - begun)
         if number in self._figures.partitions:
             self._figures.partitions[number].snapshot = owned.written
+
+
+@dataclass(slots=True)
+class Owned:
+    """A partition of this worker.
+
+    Attributes
+    ----------
+    state
+        As far as micro-batches have been closed.
+    buffer
+        Records that wait for theirs.
+    since
+        When the first of them came.
+    replay
+        Boundaries up to which everything has been published before.
+    snapshots
+        Boundaries of the latest snapshots, the newest last.
+    written
+        When the newest was written.
+    uncommitted
+        Records of micro-batches that are closed and not committed.
+    failed
+        The latest snapshot could not be written.
+    trouble, again
+        Why it does not go on, and when that is tried again.
+    """
+
+    state: Partition
+    replay: deque[Boundary]
+    snapshots: list[Boundary]
+    written: float
+    buffer: deque[Received] = field(default_factory=deque)
+    since: float = 0.0
+    uncommitted: int = 0
+    failed: bool = False
+    trouble: str = ""
+    again: float = 0.0

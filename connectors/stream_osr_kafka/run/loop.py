@@ -13,10 +13,9 @@ from ..client import ClientError, Kind, Place, quieten, start_explained
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
-from ..patience import Backoff, Seldom
+from ..patience import CLOSE_SECONDS, Backoff, Seldom
 from ..settings import ServiceSettings
 from .job import Group, Job
-from .leaving import CLOSE_SECONDS
 from .loading import Loading
 from .reading import POLL_SECONDS, Reader
 from .telling import Telling

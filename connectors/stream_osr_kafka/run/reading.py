@@ -17,10 +17,9 @@ from stream_osr.errors import ConnectorError
 from ..client import ClientError, GroupConsumer, Kind, Unreadable, remedy_of
 from ..figures import Figures
 from ..log import logger
-from ..patience import Backoff, Seldom, Strikes
+from ..patience import CLOSE_SECONDS, Backoff, Seldom, Strikes, close
 from ..settings import ServiceSettings
 from ..wire.messages import Received
-from .leaving import CLOSE_SECONDS, close
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0

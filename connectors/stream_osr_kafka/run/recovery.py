@@ -17,12 +17,11 @@ from ..exits import StartAgainError
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.outcome import Outcome
-from .incarnations import Incarnations
+from ..wire.messages import Outcome
 from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
-from .standing import LostError, Standing
+from .standing import Incarnations, LostError, Standing
 
 
 class LaterModelError(StartAgainError):

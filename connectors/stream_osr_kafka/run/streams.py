@@ -15,26 +15,22 @@ from ..client import ClientError, Committed, Offset, Refused
 from ..commands.label_log import LabelLog, Labels, tell_of_gap
 from ..figures import Figures, PartitionFigures
 from ..log import logger
-from ..patience import Grace
+from ..patience import CLOSE_SECONDS, Grace, close
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
 from ..wire.messages import Decoder, Outgoing, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
-from .accounting import account
-from .cutting import Cut, ready, replayed
-from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
-from .keeping import Keeper
-from .leaving import CLOSE_SECONDS, close
+from .keeping import Keeper, Owned
 from .models import ModelFile
 from .orphans import remove_orphans
-from .owned import Owned
-from .partition import step
-from .publishing import Batch, Publishing
+from .partition import Cut, ready, replayed, step
+from .publishing import Batch, Publishing, account
 from .recovery import Found, LaterModelError, Recovery
 from .snapshots import Snapshots
+from .standing import Incarnations
 from .topics import Takes, check_sizes
 from .watching import Watch
 

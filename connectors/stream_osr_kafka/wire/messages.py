@@ -10,9 +10,12 @@ from typing import NamedTuple, Protocol
 
 import orjson
 
+from stream_osr import Decision, Event
 from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
+
+from .boundaries import Boundary
 
 Headers = Sequence[tuple[str, bytes | None]]
 """Names and bytes; a value may be null, which is not the same as empty."""
@@ -173,3 +176,41 @@ def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Bytes that a record takes at most."""
     passed = sum(10 + len(name.encode()) + len(item or b"") for name, item in headers)
     return 128 + len(key or b"") + len(value or b"") + passed
+
+
+class Outcome(NamedTuple):
+    """What a micro-batch gave.
+
+    Attributes
+    ----------
+    end
+        Where it ended.
+    decisions
+        Final ones, each with the record that it is about.
+    events
+        What is to be told.
+    refused
+        Records that could not be used, and why.
+    labelled, skipped
+        Records that were evidence; that ``on_missing="skip"`` left out.
+    place
+        Names the micro-batch in ids of events: the offset of its last record (and the place in the labels).
+    timestamp
+        Of its last record, milliseconds since 1970; -1: none.
+    missing, values
+        Feature values that were missing, and those that were expected, over the instances taken.
+    left
+        What was asked of it and could not be done.
+    """
+
+    end: Boundary
+    decisions: list[tuple[Origin, Decision]]
+    events: list[Event]
+    refused: list[tuple[Received, Refusal]]
+    labelled: int
+    skipped: int
+    place: str
+    timestamp: int
+    missing: int = 0
+    values: int = 0
+    left: int = 0

@@ -13,8 +13,7 @@ from stream_osr import Decision
 from stream_osr.limits import MOST_KEY_BYTES
 
 from ..settings import ServiceSettings
-from .messages import ENCODING, Origin, Outgoing, Received, Refusal, size_of
-from .outcome import Outcome
+from .messages import ENCODING, Origin, Outcome, Outgoing, Received, Refusal, size_of
 
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"

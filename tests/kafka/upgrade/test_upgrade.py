@@ -23,7 +23,7 @@ from stream_osr_kafka.run.recovery import Found, ModelFile, Recovery
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import VERSIONS, Boundary, Progress
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Outcome
 from stream_osr_kafka.wire.subclasses import Links, parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
