@@ -34,9 +34,9 @@ _ROOMS = (
     (
         "stream_osr_connectors.kafka.client",
         "stream_osr_kafka.client",
-        "admin explaining group kinds making options plain producer seam unpacking",
+        "admin explaining group kinds options plain producer seam unpacking",
     ),
-    ("stream_osr_connectors.kafka", "stream_osr_kafka.commands", "asking commands label_log labelling"),
+    ("stream_osr_connectors.kafka", "stream_osr_kafka.commands", "asking label_log labelling"),
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.ops",
@@ -45,16 +45,21 @@ _ROOMS = (
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.run",
-        "accounting closing current_model cutting incarnations job joining keeping leaving loading loop models "
-        "orphans owned partition publishing reading recovery service snapshots standing streams taking "
-        "telling topics transactions watching",
+        "closing current_model job joining keeping loading loop models orphans partition publishing reading "
+        "recovery service snapshots standing streams taking telling topics transactions watching",
     ),
     (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.wire",
-        "boundaries decoding messages outcome publisher subclasses timestamps",
+        "boundaries decoding messages publisher subclasses timestamps",
     ),
 )
+_JOINED = (
+    "accounting run.publishing, client.making client.options, commands commands.label_log, cutting run.partition, "
+    "incarnations run.standing, leaving patience, outcome wire.messages, owned run.keeping"
+)
+"""Modules of the service that are parts of others."""
+
 MOVED: Final[dict[str, str]] = {
     "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
     "stream_osr.discovery.summary": "stream_osr.discovery.summaries",
@@ -78,9 +83,14 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.report.command": "stream_osr.cli.report",
     "stream_osr.selection": "stream_osr.engine.selection",
     "stream_osr.service_commands": "stream_osr.cli.service",
+    "stream_osr_connectors.csv_formulas": "stream_osr_connectors.csv_rows",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
+    **{
+        f"stream_osr_connectors.kafka.{was}": f"stream_osr_kafka.{now}"
+        for was, now in map(str.split, _JOINED.split(", "))
+    },
 }
 """Where each is now."""
 

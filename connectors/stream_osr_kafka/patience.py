@@ -128,7 +128,7 @@ class Strikes:
         TakenError
             If it has done so a short time ago.
         """
-        self._figures.add("fenced")
+        self._figures.add("transactions_fenced")
         now = time.monotonic()
         again, self._last = now - self._last < self.SECONDS, now
         if again:

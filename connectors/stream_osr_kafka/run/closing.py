@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
 
-from ..wire.messages import Decoder, Received, Refusal
-from .taking import Taken, take
+from ..wire.messages import Decoder, Received, Refusal, Taken
+from .taking import take
 
 MOST_TRIES = 64
 """So often a micro-batch, or a beginning of it, is closed in search of the records by which it fails."""

@@ -50,30 +50,23 @@ class Keeper:
     def keep(self, partitions: Mapping[int, Owned]) -> None:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
-        for number, owned in partitions.items():
-            if (
-                owned.state.rules != RULES
-                and not (owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state))
-                and self._may_try(owned, now)
-            ):
+        live = {number: owned for number, owned in partitions.items() if not owned.replay}
+        for number, owned in live.items():
+            ours = owned.state.rules == RULES or self._recovery.is_earlier(owned.state)
+            if not (ours or owned.uncommitted) and self._may_try(owned, now):
                 self._upgrade(number, owned)
-        full = [
-            number
-            for number, owned in partitions.items()
-            if not owned.replay and self._is_full(owned.state) and self._may_try(owned, now)
-        ]
+        full = [n for n, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
         for number in full:
-            self._try(number, partitions[number])
+            self._try(number, live[number])
         due = [
             (owned.written, number)
-            for number, owned in partitions.items()
-            if not owned.replay
-            and now - owned.written >= self._settings.snapshot_interval
+            for number, owned in live.items()
+            if now - owned.written >= self._settings.snapshot_interval
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
         if due and not full:
             number = min(due)[1]
-            self._try(number, partitions[number])
+            self._try(number, live[number])
 
     def leave(self, partitions: Mapping[int, Owned]) -> None:
         """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""

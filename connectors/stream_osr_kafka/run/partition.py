@@ -15,9 +15,8 @@ from stream_osr import OpenSetRecognizer
 from ..commands.labelling import Command, apply
 from ..log import logger
 from ..wire.boundaries import Boundary, History
-from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, origin_of
+from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
-from .taking import Taken
 
 RULES = 4
 """4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
@@ -61,9 +60,9 @@ def seed_of(seed: int, topic: str, partition: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True) -> Partition:
+def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
     """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
-    return Partition(model, (), secrets.token_hex(4), History(start, fresh))
+    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
 
 
 def step(
@@ -102,21 +101,10 @@ def step(
     model, taken = _close(partition, place, begun, records, end, decode)
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
-    events = list(model.drain_events())
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
-    return following, Outcome(
-        end,
-        decisions,
-        events,
-        taken.refused,
-        len(taken.labelled),
-        taken.skipped,
-        str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}",
-        records[-1].timestamp if records else -1,
-        taken.missing,
-        taken.values,
-        left,
-    )
+    named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
+    timestamp = records[-1].timestamp if records else -1
+    return following, Outcome(decisions, list(model.drain_events()), taken, named, timestamp, left)
 
 
 def _close(

@@ -17,7 +17,7 @@ from ..exits import StartAgainError
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.messages import Outcome
+from ..wire.messages import Outcome, Taken
 from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
@@ -200,16 +200,16 @@ class Recovery:
             except (InvalidParameter, InvalidLabel) as error:
                 raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
             events += model.drain_events()
-            partition = self._in_this_life(begin(model, at, fresh=False))
+            partition = begin(model, at, fresh=False, mark=self._incarnations.mark)
             self._snapshots.write(topic, number, partition)
             logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = self._in_this_life(begin(model, at))
+            partition = begin(model, at, mark=self._incarnations.mark)
             logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
         timestamp = decisions[-1][0].timestamp if decisions else -1
         place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
-        return partition, Outcome(at, decisions, events, [], 0, 0, place, timestamp)
+        return partition, Outcome(decisions, events, Taken(), place, timestamp)
 
     def _go_on(
         self, model: ModelFile, number: int, progress: Progress, committed: Committed, parted: Partition | None = None
@@ -280,7 +280,5 @@ class Recovery:
         )
 
     def _anew(self, number: int, start: Boundary) -> Found:
-        return Found(self._in_this_life(begin(self._model.recognizer(self._settings.input, number), start)), new=True)
-
-    def _in_this_life(self, begun: Partition) -> Partition:
-        return begun._replace(lineage=self._incarnations.lineage(begun.lineage))
+        model = self._model.recognizer(self._settings.input, number)
+        return Found(begin(model, start, mark=self._incarnations.mark), new=True)

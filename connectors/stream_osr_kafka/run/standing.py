@@ -187,9 +187,10 @@ class Incarnations:
             )
         logger.warning("%s; the stream begins anew, and ids go on as %s-...", told, self.name)
 
-    def lineage(self, random: str) -> str:
-        """Name a run of micro-batches so that one can tell in which life it began."""
-        return f"{random}{self.now:x}" if self.now else random
+    @property
+    def mark(self) -> str:
+        """What the names of runs of micro-batches end with, so that one can tell in which life they began."""
+        return f"{self.now:x}" if self.now else ""
 
     def is_of_now(self, lineage: str) -> bool:
         """Say whether a run of micro-batches began in this life."""
@@ -213,6 +214,6 @@ class Incarnations:
 
 
 def _life_of(lineage: str) -> int | None:
-    """Read what :meth:`Incarnations.lineage` has written; None: it has not."""
+    """Read the mark of a run of micro-batches; None: it is no name of one."""
     found = _LINEAGE.fullmatch(lineage)
     return None if found is None else int(found["incarnation"] or "0", 16)

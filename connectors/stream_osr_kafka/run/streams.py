@@ -289,5 +289,5 @@ class Streams:
             owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
             logger.error("%s/%d waits: %s", self._settings.input, number, owned.trouble)
             return False
-        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [outcome.end]
+        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [owned.state.history.last]
         return Batch(number, before, owned.state, [], outcome)

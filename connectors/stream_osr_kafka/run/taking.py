@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import orjson
 
@@ -15,33 +14,7 @@ from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
 
 from ..wire.decoding import JsonDecoder
-from ..wire.messages import ENCODING, Decoder, Received, Refusal, check_envelope
-
-
-@dataclass(slots=True)
-class Taken:
-    """What became of records.
-
-    Attributes
-    ----------
-    waiting
-        Those that wait for the decision of the micro-batch.
-    labelled
-        Those that were evidence.
-    refused
-        Those that could not be used, and why.
-    skipped
-        How many ``on_missing="skip"`` left out.
-    missing, values
-        Feature values that were missing, and those that were expected, over the instances taken.
-    """
-
-    waiting: list[Received] = field(default_factory=list)
-    labelled: list[Received] = field(default_factory=list)
-    refused: list[tuple[Received, Refusal]] = field(default_factory=list)
-    skipped: int = 0
-    missing: int = 0
-    values: int = 0
+from ..wire.messages import ENCODING, Decoder, Received, Refusal, Taken, check_envelope
 
 
 def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder, rules: int) -> Taken:

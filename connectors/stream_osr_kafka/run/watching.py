@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -59,8 +59,6 @@ class Watch:
         Where it tells how things are.
     rights
         What we need to be allowed of each, where it is not ``WRITE``.
-    make
-        Maker of the client.
 
     Attributes
     ----------
@@ -77,11 +75,9 @@ class Watch:
         settings: ServiceSettings,
         topics: Mapping[str, str],
         figures: Figures,
-        rights: Mapping[str, Sequence[str]] | None = None,
-        make: Callable[[ServiceSettings, float], TopicAdmin] = TopicAdmin,
+        rights: Mapping[str, Sequence[str]] = READ_FROM,
     ) -> None:
-        self._settings, self._topics, self._figures, self._make = settings, dict(topics), figures, make
-        self._rights = READ_FROM if rights is None else rights
+        self._settings, self._topics, self._figures, self._rights = settings, dict(topics), figures, rights
         self.input = next(iter(self._topics.values()))
         self.seen = Seen({}, {}, {})
         self.topic_id = ""
@@ -226,7 +222,7 @@ class Watch:
     def _look(self) -> None:
         begun = time.monotonic()
         if self._admin is None:
-            self._admin = self._make(self._settings, ANSWER_SECONDS)
+            self._admin = TopicAdmin(self._settings, ANSWER_SECONDS)
         topics = self._admin.topics(self._topics.values())
         there = [name for name, topic in topics.items() if topic.partitions]
         places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
