@@ -101,9 +101,9 @@ class CsvSource(LineSource):
             raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
             features={name: self._read(row, name, number) for name in self._feature_columns},
-            key=self._read(row, self._key, lambda text: text or None),
-            time=self._read(row, self._time, seconds),
-            label=self._read(row, self._label, lambda text: label_of_text(text, self._label_type)),
+            key=self._read(row, self._fields.key, lambda text: text or None),
+            time=self._read(row, self._fields.time, seconds),
+            label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
         )
 
@@ -136,15 +136,15 @@ class CsvSource(LineSource):
         repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
         if repeated:
             raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
-        if "" in header and self._features is None:
+        *special, features, _ = self._fields
+        if "" in header and features is None:
             raise ConnectorError(
                 f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
                 "name it, leave it out of the file, or say which columns are the features"
             )
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
-        named = [name for name in (self._key, self._time, self._label) if name is not None]
-        others = [name for name in header if name not in named]
-        self._feature_columns = others if self._features is None else self._features
+        named = [name for name in special if name is not None]
+        self._feature_columns = [name for name in header if name not in named] if features is None else features
         for name in (*named, *self._feature_columns):
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(self._places))}")

@@ -9,6 +9,7 @@ from typing import TypedDict, get_args
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record
+from .json_fields import JsonFields
 from .lines import MAX_RECORD_BYTES, Line, LineReader
 from .values import LabelType
 
@@ -49,9 +50,7 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
                 f"{label!r} is named both as the label and as a feature, which would give the answer away; "
                 "leave it out of the features"
             )
-        self._key, self._time, self._label = key, time, label
-        self._features = None if features is None else list(features)
-        self._label_type: LabelType = label_type
+        self._fields = JsonFields(key, time, label, None if features is None else list(features), label_type)
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes)
         self._first: Line | None = None  # the line after which the records begin

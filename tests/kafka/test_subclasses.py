@@ -203,7 +203,7 @@ def test_who_is_alive(model: OpenSetRecognizer) -> None:
     def of(number: int, run: str = "77aa", place: str = "in/3", ended: bool = False) -> Message:
         statistics = next(iter(model.emerged_statistics().values()))
         about = Said(number, None if ended else statistics)
-        return received(summary(model.trained, "s", Local(place, run, number), about, id="i", source="s"))
+        return received(summary(model.trained, "s", Local(place, run, number), about, Stamp("i", "s")))
 
     junk = of(9)._replace(value=b"{}"), of(9)._replace(key=b"junk"), of(9)._replace(value=b"{")
     said = [of(0), of(1), *junk, of(2), of(1, ended=True), of(0, place="in/4")]

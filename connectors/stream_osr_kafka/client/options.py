@@ -36,10 +36,6 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ca
         """Return the token as it is now."""
         return str(self._path.read_text().strip())
 
-    def extensions(self) -> dict[str, str]:
-        """Return no extensions."""
-        return {}
-
 
 def connection(settings: ServiceSettings) -> dict[str, Any]:
     """Options that all clients share: where the brokers are, and who we are."""

@@ -140,12 +140,10 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
         )
     safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
     late = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(DAY)}
+    letters = {"max.message.bytes": str(largest + SPARE_BYTES), "retention.ms": str(DEAD_LETTER_DAYS * DAY)}
     configs = {
         "input": {"max.message.bytes": str(largest)},
-        "dead_letters": {
-            "max.message.bytes": str(largest + SPARE_BYTES),
-            "retention.ms": str(DEAD_LETTER_DAYS * DAY),
-        },
+        "dead_letters": letters,
         "labels": {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"},
         "subclasses": late,
         "links": {"cleanup.policy": "compact"},

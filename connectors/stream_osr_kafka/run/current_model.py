@@ -44,8 +44,7 @@ class CurrentModel:
     """
 
     def __init__(self, settings: ServiceSettings, folder: Path | None) -> None:
-        self._settings = settings
-        self._folder = folder
+        self._settings, self._folder = settings, folder
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)

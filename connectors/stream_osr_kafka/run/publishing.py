@@ -143,15 +143,12 @@ class Publishing(NamedTuple):
 
 def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
     """Find the record that a decision is about; one that was held back is not kept as it was."""
-    for one in closed:
-        for record in one.records:
-            if one.number == message.partition and record.offset == message.offset:
-                return record
-    left = Origin(message.offset, -1, message.key, ())
-    for one in closed:
-        for origin, _ in one.outcome.decisions:
-            if one.number == message.partition and origin.offset == message.offset:
-                left = origin
+    own = [one for one in closed if one.number == message.partition]
+    records = {record.offset: record for one in own for record in one.records}
+    if message.offset in records:
+        return records[message.offset]
+    origins = {origin.offset: origin for one in own for origin, _ in one.outcome.decisions}
+    left = origins.get(message.offset, Origin(message.offset, -1, message.key, ()))
     return Message(message.topic, message.partition, left.offset, left.timestamp, left.key, None, left.headers)
 
 

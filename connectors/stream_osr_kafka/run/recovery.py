@@ -60,22 +60,17 @@ class Recovery:
         The model.
     snapshots
         Where snapshots are.
+
+    Attributes
+    ----------
     incarnations
-        Which topic it is; as the folder of the snapshots says if not given.
+        Which topic it is, as the folder of the snapshots says.
     """
 
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        model: ModelFile,
-        snapshots: Snapshots,
-        incarnations: Incarnations | None = None,
-    ) -> None:
-        self._settings = settings
-        self._incarnations = Incarnations(snapshots.folder, settings.input) if incarnations is None else incarnations
-        self._standing = Standing(settings, snapshots, self._incarnations)
-        self._model = model
-        self._snapshots = snapshots
+    def __init__(self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> None:
+        self._settings, self._model, self._snapshots = settings, model, snapshots
+        self.incarnations = Incarnations(snapshots.folder, settings.input)
+        self._standing = Standing(settings, snapshots, self.incarnations)
         self._parted: dict[int, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._journal = Journal(snapshots.folder)
@@ -200,12 +195,12 @@ class Recovery:
             except (InvalidParameter, InvalidLabel) as error:
                 raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
             events += model.drain_events()
-            partition = begin(model, at, fresh=False, mark=self._incarnations.mark)
+            partition = begin(model, at, fresh=False, mark=self.incarnations.mark)
             self._snapshots.write(topic, number, partition)
             logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = begin(model, at, mark=self._incarnations.mark)
+            partition = begin(model, at, mark=self.incarnations.mark)
             logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
         timestamp = decisions[-1][0].timestamp if decisions else -1
         place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
@@ -281,4 +276,4 @@ class Recovery:
 
     def _anew(self, number: int, start: Boundary) -> Found:
         model = self._model.recognizer(self._settings.input, number)
-        return Found(begin(model, start, mark=self._incarnations.mark), new=True)
+        return Found(begin(model, start, mark=self.incarnations.mark), new=True)

@@ -30,7 +30,6 @@ from .partition import Cut, ready, replayed, step
 from .publishing import Batch, Publishing, account
 from .recovery import Found, LaterModelError, Recovery
 from .snapshots import Snapshots
-from .standing import Incarnations
 from .topics import Takes, check_sizes
 from .watching import Watch
 
@@ -66,8 +65,8 @@ class Streams:
         self._settings, self._model, self._figures = settings, model, figures
         figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
         self._snapshots = Snapshots(folder, settings.snapshots)
-        self._incarnations = Incarnations(folder, settings.input)
-        self._recovery = Recovery(settings, self._model, self._snapshots, self._incarnations)
+        self._recovery = Recovery(settings, model, self._snapshots)
+        self._incarnations = self._recovery.incarnations
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size

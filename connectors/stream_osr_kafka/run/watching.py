@@ -27,6 +27,11 @@ TAKES_SECONDS = 60.0
 OLD_SECONDS = 5.0
 """A look that is older says nothing about the present."""
 
+OF_NEW_PARTITIONS = (
+    ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go to other "
+    "partitions than before"
+)
+
 
 class Seen(NamedTuple):
     """What was seen in a look.
@@ -259,17 +264,11 @@ class Watch:
             elif was.missing and not topic.missing:
                 logger.warning("%s: topic %s is there again, and empty but for what has come since", role, name)
             if was.partitions and topic.partitions > was.partitions:
-                self._tell_of_partitions(role, name, was.partitions, topic.partitions)
+                news = OF_NEW_PARTITIONS if name == self.input else ""
+                counts = topic.partitions, was.partitions
+                logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, *counts, news)
             lacked, lacks = self._lacking(role, was), self._lacking(role, topic)
             if lacks is not None and lacked is None and not topic.missing:
                 logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
-
-    def _tell_of_partitions(self, role: str, name: str, was: int, now: int) -> None:
-        news = (
-            ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go "
-            "to other partitions than before"
-        )
-        more = news if name == self.input else ""
-        logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, now, was, more)
