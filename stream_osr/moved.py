@@ -46,7 +46,7 @@ _ROOMS = (
         "stream_osr_connectors.kafka",
         "stream_osr_kafka.run",
         "closing current_model job joining keeping loading loop models orphans partition publishing reading "
-        "recovery service snapshots standing streams taking telling topics transactions watching",
+        "recovery service snapshots standing streams telling topics transactions watching",
     ),
     (
         "stream_osr_connectors.kafka",
@@ -56,7 +56,7 @@ _ROOMS = (
 )
 _JOINED = (
     "accounting run.publishing, client.making client.options, commands commands.label_log, cutting run.partition, "
-    "incarnations run.standing, leaving patience, outcome wire.messages, owned run.keeping"
+    "incarnations run.standing, leaving patience, outcome wire.messages, owned run.keeping, taking run.closing"
 )
 """Modules of the service that are parts of others."""
 

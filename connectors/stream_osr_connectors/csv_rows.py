@@ -1,4 +1,8 @@
-"""Rows of fields out of lines of text, by the rules of CSV and with a way on after broken quotes."""
+"""Rows of fields out of lines of text, by the rules of CSV and with a way on after broken quotes.
+
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break may be run by a spreadsheet, and keys and
+rows that were set aside come from anywhere: an apostrophe before it makes it text.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,10 @@ from .values import DecodeError
 
 _MAX_LINES = 1000
 """How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
+
+_FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class RowReader(Iterator[list[str]]):
@@ -80,10 +88,6 @@ def check_delimiter(delimiter: str) -> None:
     """Refuse what cannot stand between the fields of a table."""
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ConnectorError(f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab")
-
-
-_FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def defused(text: str) -> str:

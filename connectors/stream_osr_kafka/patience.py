@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again, and how seldom to speak of it."""
+"""How long to wait: before something is tried again or spoken of again, and for the end of what may hang."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
 
 CALM = 3.0
 """When nothing of it came for so many times the silence, it is new again."""
+
+CLOSE_SECONDS = 3.0
+"""How long closing a client may take before it is left behind."""
 
 
 class Backoff:
@@ -136,10 +139,6 @@ class Strikes:
                 f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
                 "give each its own instance"
             )
-
-
-CLOSE_SECONDS = 3.0
-"""How long closing a client may take before it is left behind."""
 
 
 def close(work: Callable[[], None], timeout: float) -> None:

@@ -1,4 +1,4 @@
-"""From settings to options of kafka-python: every one that matters for exactly once is here.
+"""From settings to clients of kafka-python: every option that matters for exactly once is here.
 
 The clients are given no deserializers: one that raises wedges the consumer for good, so decoding is ours.
 """
@@ -22,6 +22,8 @@ BOOTSTRAP_SECONDS = 5.0
 
 METADATA_SECONDS = 10.0
 """How old what a client knows of the topics may get: new partitions are taken in by then."""
+
+CLOSE_MILLISECONDS = 1000
 
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
@@ -120,9 +122,6 @@ def why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "no PEM file, or a wrong password").lower().replace("_", " ")
     return error.strerror or str(error)
-
-
-CLOSE_MILLISECONDS = 1000
 
 
 def made(kind: type, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The topic of labels as a log in memory: what was asked between two places."""
+"""The topic of labels as a log in memory, kept small: people ask for little, and machines label a great deal."""
 
 from __future__ import annotations
 
@@ -21,6 +21,44 @@ from ..settings import ServiceSettings
 from .labelling import Command, parse
 
 REFRESH_SECONDS = 0.5
+
+
+class Commands:
+    """A log of commands: 16 bytes, and what each says as JSON.
+
+    Attributes
+    ----------
+    asked
+        The last place at which something was asked of a partition; late labels are asked of none.
+
+    Examples
+    --------
+    >>> log = Commands()
+    >>> log.append(3, Command("label", key="k7", label="leak"))
+    >>> log.append(9, Command("undo", "sensors", 0))
+    >>> [command.action for command in log.between(3, 9)], log.asked
+    (['label'], {('sensors', 0): 9})
+    """
+
+    def __init__(self) -> None:
+        self.asked: dict[tuple[str, int], int] = {}
+        self._places = array("q")
+        self._ends = array("q")
+        self._said = bytearray()
+
+    def append(self, place: int, command: Command) -> None:
+        """Take in the next one, which stands after all others."""
+        self._said += orjson.dumps(tuple(command))
+        self._places.append(place)
+        self._ends.append(len(self._said))
+        if command.topic is not None and command.partition is not None:
+            self.asked[command.topic, command.partition] = place
+
+    def between(self, begin: int, end: int) -> Sequence[Command]:
+        """Return the commands from one place up to another."""
+        first, last = bisect_left(self._places, begin), bisect_left(self._places, end)
+        starts = [self._ends[first - 1] if first else 0, *self._ends[first:last]]
+        return [Command(*orjson.loads(self._said[start:stop])) for start, stop in pairwise(starts)]
 
 
 class Labels:
@@ -174,41 +212,3 @@ def tell_of_gap(labels: Labels, place: str, applied: int) -> None:
             f"{place}: labels up to {applied} were applied, and their topic ends at {labels.end}: it was made again. "
             "What is asked there is not heard before it gets so far: take another topic as labels, in another group"
         )
-
-
-class Commands:
-    """A log of commands: 16 bytes, and what each says as JSON.
-
-    Attributes
-    ----------
-    asked
-        The last place at which something was asked of a partition; late labels are asked of none.
-
-    Examples
-    --------
-    >>> log = Commands()
-    >>> log.append(3, Command("label", key="k7", label="leak"))
-    >>> log.append(9, Command("undo", "sensors", 0))
-    >>> [command.action for command in log.between(3, 9)], log.asked
-    (['label'], {('sensors', 0): 9})
-    """
-
-    def __init__(self) -> None:
-        self.asked: dict[tuple[str, int], int] = {}
-        self._places = array("q")
-        self._ends = array("q")
-        self._said = bytearray()
-
-    def append(self, place: int, command: Command) -> None:
-        """Take in the next one, which stands after all others."""
-        self._said += orjson.dumps(tuple(command))
-        self._places.append(place)
-        self._ends.append(len(self._said))
-        if command.topic is not None and command.partition is not None:
-            self.asked[command.topic, command.partition] = place
-
-    def between(self, begin: int, end: int) -> Sequence[Command]:
-        """Return the commands from one place up to another."""
-        first, last = bisect_left(self._places, begin), bisect_left(self._places, end)
-        starts = [self._ends[first - 1] if first else 0, *self._ends[first:last]]
-        return [Command(*orjson.loads(self._said[start:stop])) for start, stop in pairwise(starts)]

@@ -1,4 +1,7 @@
-"""When snapshots are written: now and then, before the text beside the committed offset is full, and at the end."""
+"""Partitions of a worker, as they go, and when their snapshots are written.
+
+Now and then, before the text beside the committed offset is full, and at the end.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,44 @@ RETRY_SECONDS = 10.0
 
 FEW_STEPS = 100
 """Their text always fits."""
+
+
+@dataclass(slots=True)
+class Owned:
+    """A partition of this worker.
+
+    Attributes
+    ----------
+    state
+        As far as micro-batches have been closed.
+    buffer
+        Records that wait for theirs.
+    since
+        When the first of them came.
+    replay
+        Boundaries up to which everything has been published before.
+    snapshots
+        Boundaries of the latest snapshots, the newest last.
+    written
+        When the newest was written.
+    uncommitted
+        Records of micro-batches that are closed and not committed.
+    failed
+        The latest snapshot could not be written.
+    trouble, again
+        Why it does not go on, and when that is tried again.
+    """
+
+    state: Partition
+    replay: deque[Boundary]
+    snapshots: list[Boundary]
+    written: float
+    buffer: deque[Received] = field(default_factory=deque)
+    since: float = 0.0
+    uncommitted: int = 0
+    failed: bool = False
+    trouble: str = ""
+    again: float = 0.0
 
 
 class Keeper:
@@ -136,41 +177,3 @@ class Keeper:
         self._figures.observe("snapshot", time.perf_counter() - begun)
         if number in self._figures.partitions:
             self._figures.partitions[number].snapshot = owned.written
-
-
-@dataclass(slots=True)
-class Owned:
-    """A partition of this worker.
-
-    Attributes
-    ----------
-    state
-        As far as micro-batches have been closed.
-    buffer
-        Records that wait for theirs.
-    since
-        When the first of them came.
-    replay
-        Boundaries up to which everything has been published before.
-    snapshots
-        Boundaries of the latest snapshots, the newest last.
-    written
-        When the newest was written.
-    uncommitted
-        Records of micro-batches that are closed and not committed.
-    failed
-        The latest snapshot could not be written.
-    trouble, again
-        Why it does not go on, and when that is tried again.
-    """
-
-    state: Partition
-    replay: deque[Boundary]
-    snapshots: list[Boundary]
-    written: float
-    buffer: deque[Received] = field(default_factory=deque)
-    since: float = 0.0
-    uncommitted: int = 0
-    failed: bool = False
-    trouble: str = ""
-    again: float = 0.0

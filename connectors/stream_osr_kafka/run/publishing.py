@@ -1,4 +1,4 @@
-"""What micro-batches publish, as messages; and what goes in place of one that a topic does not take."""
+"""What micro-batches publish, as messages, and in place of those that a topic does not take; and the audit of it."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Streams:
         self._owned: dict[int, Owned] = {}
         self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
         self._behind = Grace(BEHIND_SECONDS)
-        self._publishing: Publishing | None = None
-        self._watch: Watch | None = None
+        self._publishing: Publishing  # both from the check on
+        self._watch: Watch
 
     @property
     def most_read(self) -> int:
@@ -97,7 +97,6 @@ class Streams:
     def renewed(self, topic_id: str) -> None:
         """Go on with the input as it is; if it was deleted and made again, that may be the end."""
         settings, watch = self._settings, self._watch
-        assert watch is not None
         if self._incarnations.take(topic_id, watch.partitions):
             for number in self.owned:
                 self.let_go(number)
@@ -194,8 +193,7 @@ class Streams:
         """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
         batches: list[Batch] = []
         messages: list[Outgoing] = []
-        publishing, now, busy = self._publishing, time.monotonic(), True
-        assert publishing is not None
+        now, busy = time.monotonic(), True
         while busy and len(batches) < self._settings.commit_batches:
             busy = False
             for number, owned in self._owned.items():
@@ -205,7 +203,7 @@ class Streams:
                 busy = busy or bool(done)
                 if isinstance(done, Batch):
                     batches.append(done)
-                    messages += publishing.messages(done)
+                    messages += self._publishing.messages(done)
         offsets = {one.number: self._keeper.offset(one.number, one.after) for one in batches}
         return Group(batches, messages, offsets) if batches else None
 
@@ -220,7 +218,6 @@ class Streams:
 
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
-        assert self._publishing is not None
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
     def done(self, group: Group) -> None:

@@ -118,49 +118,6 @@ class Refusal(NamedTuple):
     error: Exception
 
 
-class Decoder(Protocol):
-    """Turns the value of a record into an instance; another one is a module:function in the settings."""
-
-    def __call__(self, received: Received) -> Record:
-        """Decode one record.
-
-        Raises
-        ------
-        DecodeError
-            With the reason. Any other exception makes the record a dead letter, too.
-        """
-
-
-def check_envelope(received: Received) -> None:
-    """Refuse keys and headers that nobody can mean: they are passed through, and keys are remembered.
-
-    Raises
-    ------
-    DecodeError
-        With what is too long, or no text.
-    """
-    for place, (name, _) in enumerate(received.headers, start=1):
-        if isinstance(name, RawName):
-            raise DecodeError(f"the name of header {place} of {len(received.headers)} is not UTF-8")
-    if received.key is not None and len(received.key) > MOST_KEY_BYTES:
-        raise DecodeError(f"the key has {len(received.key)} bytes; {MOST_KEY_BYTES} are allowed")
-    if received.headers and (size := size_of(None, None, received.headers)) > MOST_HEADER_BYTES:
-        raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
-
-
-def origin_of(received: Received) -> Origin:
-    """Keep of a record what its decision is published with."""
-    headers = received.headers
-    passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
-    return Origin(received.offset, received.timestamp, received.key, passed)
-
-
-def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """Bytes that a record takes at most."""
-    passed = sum(10 + len(name.encode()) + len(item or b"") for name, item in headers)
-    return 128 + len(key or b"") + len(value or b"") + passed
-
-
 @dataclass(slots=True)
 class Taken:
     """What became of records.
@@ -212,3 +169,46 @@ class Outcome(NamedTuple):
     place: str
     timestamp: int
     left: int = 0
+
+
+class Decoder(Protocol):
+    """Turns the value of a record into an instance; another one is a module:function in the settings."""
+
+    def __call__(self, received: Received) -> Record:
+        """Decode one record.
+
+        Raises
+        ------
+        DecodeError
+            With the reason. Any other exception makes the record a dead letter, too.
+        """
+
+
+def check_envelope(received: Received) -> None:
+    """Refuse keys and headers that nobody can mean: they are passed through, and keys are remembered.
+
+    Raises
+    ------
+    DecodeError
+        With what is too long, or no text.
+    """
+    for place, (name, _) in enumerate(received.headers, start=1):
+        if isinstance(name, RawName):
+            raise DecodeError(f"the name of header {place} of {len(received.headers)} is not UTF-8")
+    if received.key is not None and len(received.key) > MOST_KEY_BYTES:
+        raise DecodeError(f"the key has {len(received.key)} bytes; {MOST_KEY_BYTES} are allowed")
+    if received.headers and (size := size_of(None, None, received.headers)) > MOST_HEADER_BYTES:
+        raise DecodeError(f"the headers have {size} bytes; {MOST_HEADER_BYTES} are allowed")
+
+
+def origin_of(received: Received) -> Origin:
+    """Keep of a record what its decision is published with."""
+    headers = received.headers
+    passed = tuple((name, item) for name, item in headers if not name.startswith(_OURS)) if headers else ()
+    return Origin(received.offset, received.timestamp, received.key, passed)
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """Bytes that a record takes at most."""
+    passed = sum(10 + len(name.encode()) + len(item or b"") for name, item in headers)
+    return 128 + len(key or b"") + len(value or b"") + passed
