@@ -98,7 +98,8 @@ def step(
     begun = copy(partition.model)
     begun.limited = partition.rules >= 4
     left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
-    model, taken = _close(partition, place, begun, records, end, decode)
+    about = f"{place[0]}/{place[1]}: the micro-batch that ends at {end.offset}"
+    model, taken = _close(partition, about, begun, records, decode)
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
@@ -108,18 +109,12 @@ def step(
 
 
 def _close(
-    partition: Partition,
-    place: tuple[str, int],
-    begun: OpenSetRecognizer,
-    records: Sequence[Received],
-    end: Boundary,
-    decode: Decoder,
+    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> tuple[OpenSetRecognizer, Taken]:
     """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
     closed = close(begun, records, decode, partition.rules)
     if closed.error is None:
         return closed.model, closed.taken
-    failed = "%s/%d: the micro-batch that ends at %d failed; "
     culprits: list[tuple[Received, Refusal]] = []
     taken, error = closed.taken, closed.error
     if partition.rules >= 2:
@@ -127,11 +122,9 @@ def _close(
     if closed.error is None:
         closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
-        logger.error(
-            failed + "dead letters are the records by which it does: %s", *place, end.offset, offsets, exc_info=error
-        )
+        logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
         return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
-    logger.error(failed + "its records are dead letters", *place, end.offset, exc_info=error)
+    logger.error("%s failed; its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
     labelled = [] if partition.rules >= 2 else taken.labelled

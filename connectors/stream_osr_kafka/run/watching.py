@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
 from ..settings import ServiceSettings
-from .topics import READ_FROM, Takes, takes_of
+from .topics import READ_FROM, Rights, Takes, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -76,11 +76,7 @@ class Watch:
     """
 
     def __init__(
-        self,
-        settings: ServiceSettings,
-        topics: Mapping[str, str],
-        figures: Figures,
-        rights: Mapping[str, Sequence[str]] = READ_FROM,
+        self, settings: ServiceSettings, topics: Mapping[str, str], figures: Figures, rights: Rights = READ_FROM
     ) -> None:
         self._settings, self._topics, self._figures, self._rights = settings, dict(topics), figures, rights
         self.input = next(iter(self._topics.values()))
