@@ -57,7 +57,7 @@ _ROOMS = (
 _JOINED = (
     "accounting run.publishing, client.making client.options, commands commands.label_log, cutting run.partition, "
     "incarnations run.standing, leaving patience, outcome wire.messages, owned run.keeping, taking run.closing"
-).split(", ")
+)
 """Modules of the service that are parts of others."""
 
 MOVED: Final[dict[str, str]] = {
@@ -87,7 +87,10 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{f"{was}.{name}": f"{now}.{name}" for was, now, names in _ROOMS for name in names.split()},
-    **{f"stream_osr_connectors.kafka.{was}": f"stream_osr_kafka.{now}" for was, now in map(str.split, _JOINED)},
+    **{
+        f"stream_osr_connectors.kafka.{was}": f"stream_osr_kafka.{now}"
+        for was, now in map(str.split, _JOINED.split(", "))
+    },
 }
 """Where each is now."""
 
