@@ -26,20 +26,25 @@ stream_osr.hdp                      stream_osr.model.moves     base_measure conc
 stream_osr.hdp                      stream_osr.model.moves     splitting sweeps
 stream_osr_connectors.kafka         stream_osr_kafka           client exits figures patience setting_names settings
 stream_osr_connectors.kafka         stream_osr_kafka           sink source
-stream_osr_connectors.kafka         stream_osr_kafka.commands  asking commands label_log labelling
+stream_osr_connectors.kafka         stream_osr_kafka.commands  asking label_log labelling
 stream_osr_connectors.kafka         stream_osr_kafka.ops       command logs metrics monitor port slots topic_setup
 stream_osr_connectors.kafka         stream_osr_kafka.ops       watchdog workers
-stream_osr_connectors.kafka         stream_osr_kafka.run       accounting closing current_model cutting incarnations
-stream_osr_connectors.kafka         stream_osr_kafka.run       job joining keeping leaving loading loop models
-stream_osr_connectors.kafka         stream_osr_kafka.run       orphans owned partition publishing reading recovery
-stream_osr_connectors.kafka         stream_osr_kafka.run       service snapshots standing streams taking telling
+stream_osr_connectors.kafka         stream_osr_kafka.run       closing current_model
+stream_osr_connectors.kafka         stream_osr_kafka.run       job joining keeping loading loop models
+stream_osr_connectors.kafka         stream_osr_kafka.run       orphans partition publishing reading recovery
+stream_osr_connectors.kafka         stream_osr_kafka.run       service snapshots standing streams telling
 stream_osr_connectors.kafka         stream_osr_kafka.run       topics transactions watching
-stream_osr_connectors.kafka         stream_osr_kafka.wire      boundaries decoding messages outcome publisher
+stream_osr_connectors.kafka         stream_osr_kafka.wire      boundaries decoding messages publisher
 stream_osr_connectors.kafka         stream_osr_kafka.wire      subclasses timestamps
-stream_osr_connectors.kafka.client  stream_osr_kafka.client    admin explaining group kinds making options plain
+stream_osr_connectors.kafka.client  stream_osr_kafka.client    admin explaining group kinds options plain
 stream_osr_connectors.kafka.client  stream_osr_kafka.client    producer seam unpacking
 """
 """Where modules were, where they are, and their names, which they kept."""
+_JOINED = (
+    "accounting run.publishing, client.making client.options, commands commands.label_log, cutting run.partition, "
+    "incarnations run.standing, leaving patience, outcome wire.messages, owned run.keeping, taking run.closing"
+)
+"""Modules of the service that are parts of others."""
 
 MOVED: Final[dict[str, str]] = {
     "stream_osr.discovery.signals": "stream_osr.discovery.summaries",
@@ -65,12 +70,17 @@ MOVED: Final[dict[str, str]] = {
     "stream_osr.report.inside": "stream_osr.report.emerged",
     "stream_osr.selection": "stream_osr.engine.selection",
     "stream_osr.service_commands": "stream_osr.cli.service",
+    "stream_osr_connectors.csv_formulas": "stream_osr_connectors.csv_rows",
     "stream_osr_connectors.kafka": "stream_osr_kafka",
     "stream_osr_connectors.kafka.reconciling": "stream_osr_kafka.run.service",
     **{
         f"{was}.{name}": f"{now}.{name}"
         for was, now, *names in map(str.split, _ROOMS.split("\n")[1:-1])
         for name in names
+    },
+    **{
+        f"stream_osr_connectors.kafka.{was}": f"stream_osr_kafka.{now}"
+        for was, now in map(str.split, _JOINED.split(", "))
     },
 }
 """Where each is now."""

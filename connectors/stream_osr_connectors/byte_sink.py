@@ -113,11 +113,8 @@ class ByteSink(Closing, ABC):
         """
         self._checked(position)
         if position is not None and not is_identified(self._file, position) and os.fstat(self._file.fileno()).st_size:
-            logger.warning(
-                "%s: the position to go on from is of an earlier release and does not say which file it is of; "
-                "only the size and the end of a record could be checked",
-                self.name,
-            )
+            told = "%s: the position to go on from is of an earlier release and does not say which file it is of; "
+            logger.warning(told + "only the size and the end of a record could be checked", self.name)
 
     def truncate(self, position: Position | None) -> None:
         """Cut off everything written after a position; ``None`` is the beginning.

@@ -1,8 +1,13 @@
-"""Rows of fields out of lines of text, by the rules of CSV and with a way on after broken quotes."""
+"""Rows of fields out of lines of text, by the rules of CSV and with a way on after broken quotes.
+
+A cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break may be run by a spreadsheet, and keys and
+rows that were set aside come from anywhere: an apostrophe before it makes it text.
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 
 from stream_osr.errors import ConnectorError
@@ -12,6 +17,10 @@ from .values import DecodeError
 
 _MAX_LINES = 1000
 """How many lines one row may take: bounds what a stray quote can make the reader do again and again."""
+
+_FORMULA = re.compile(r"'*(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 class RowReader(Iterator[list[str]]):
@@ -79,3 +88,21 @@ def check_delimiter(delimiter: str) -> None:
     """Refuse what cannot stand between the fields of a table."""
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise ConnectorError(f"delimiter {delimiter!r} cannot be used; give one character, such as ',' or a tab")
+
+
+def defused(text: str) -> str:
+    """Put an apostrophe before what a spreadsheet would run; a number stays one.
+
+    >>> defused("=1+1"), defused("-1.5"), defused("-x"), defused("plain"), defused("'=1")
+    ("'=1+1", '-1.5', "'-x", 'plain', "''=1")
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def restored(text: str) -> str:
+    """Take away the apostrophe that :func:`defused` has put there, and no other.
+
+    >>> [restored(text) for text in ("'=1+1", "-1.5", "''=1", "'tis")]
+    ['=1+1', '-1.5', "'=1", "'tis"]
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text, 1) else text

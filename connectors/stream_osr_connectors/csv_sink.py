@@ -11,8 +11,7 @@ from stream_osr.errors import ConnectorError
 
 from .base import Position
 from .byte_sink import ByteSink
-from .csv_formulas import defused
-from .csv_rows import check_delimiter
+from .csv_rows import check_delimiter, defused
 from .jsonl_sink import json_text
 
 
@@ -21,7 +20,7 @@ class CsvSink(ByteSink):
 
     ``None``, NaN and infinite numbers become empty fields; lists and mappings their JSON text. A field
     that a record lacks stays empty; one that the header lacks is an error, since it would be lost. Text that a
-    spreadsheet would take for a formula gets an apostrophe before it (`csv_formulas`); numbers stay numbers.
+    spreadsheet would take for a formula gets an apostrophe before it (`csv_rows`); numbers stay numbers.
 
     Delivery: what was written is durable after `flush`; together with `truncate` to a stored `position`
     every record is in the file exactly once. Standard output and pipes take nothing back: at least once.

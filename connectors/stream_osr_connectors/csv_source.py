@@ -6,25 +6,17 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import NamedTuple, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Position, Record
-from .csv_formulas import restored
-from .csv_rows import RowReader, check_delimiter
+from .csv_rows import RowReader, check_delimiter, restored
 from .line_source import LineSource, Reading
 from .lines import raw_text
 from .values import DecodeError, label_of_text, number, seconds
 
 _T = TypeVar("_T")
-
-
-class _Column(NamedTuple):
-    """A column by its name in the header and its place in the row."""
-
-    name: str
-    place: int
 
 
 class CsvSource(LineSource):
@@ -108,12 +100,21 @@ class CsvSource(LineSource):
         if len(row) != self._width:
             raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
-            features={column.name: _read(row, column, number) for column in self._feature_columns},
-            key=_read(row, self._key_column, lambda text: text or None),
-            time=_read(row, self._time_column, seconds),
-            label=_read(row, self._label_column, lambda text: label_of_text(text, self._label_type)),
+            features={name: self._read(row, name, number) for name in self._feature_columns},
+            key=self._read(row, self._fields.key, lambda text: text or None),
+            time=self._read(row, self._fields.time, seconds),
+            label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
         )
+
+    def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
+        """Convert one field of a row; the reason of a failure names the column."""
+        if name is None:
+            return None
+        try:
+            return convert(row[self._places[name]])
+        except DecodeError as error:
+            raise DecodeError(f"column {name!r} {error}") from None
 
     def _plain(self, row: list[str]) -> list[str]:
         return [restored(cell) for cell in row] if self._safe else row
@@ -135,34 +136,18 @@ class CsvSource(LineSource):
         repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
         if repeated:
             raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
-        if "" in header and self._features is None:
+        *special, features, _ = self._fields
+        if "" in header and features is None:
             raise ConnectorError(
                 f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
                 "name it, leave it out of the file, or say which columns are the features"
             )
-        places = {name: place for place, name in enumerate(header) if name}
-
-        def column(name: str) -> _Column:
-            if name not in places:
-                raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(places))}")
-            return _Column(name, places[name])
-
-        self._width = len(header)
-        self._key_column = None if self._key is None else column(self._key)
-        self._time_column = None if self._time is None else column(self._time)
-        self._label_column = None if self._label is None else column(self._label)
-        others = (name for name in header if name not in (self._key, self._time, self._label))
-        self._feature_columns = [column(name) for name in (others if self._features is None else self._features)]
-
-
-def _read(row: list[str], column: _Column | None, convert: Callable[[str], _T]) -> _T | None:
-    """Convert one field of a row; the reason of a failure names the column."""
-    if column is None:
-        return None
-    try:
-        return convert(row[column.place])
-    except DecodeError as error:
-        raise DecodeError(f"column {column.name!r} {error}") from None
+        self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
+        named = [name for name in special if name is not None]
+        self._feature_columns = [name for name in header if name not in named] if features is None else features
+        for name in (*named, *self._feature_columns):
+            if name not in self._places:
+                raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(self._places))}")
 
 
 def _what_there_is(name: str, columns: list[str]) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cached_property
 
 from stream_osr.showing import shown
 
 from .base import BadRecord, Record
-from .json_fields import JsonFields
 from .line_source import LineSource
 from .lines import raw_text
 from .values import DecodeError
@@ -74,10 +72,6 @@ class JsonLinesSource(LineSource):
             return self._fields.record(_parse(line.text().rstrip()), position)
         except DecodeError as error:
             return BadRecord(position, line.row, raw_text([line]), str(error))
-
-    @cached_property
-    def _fields(self) -> JsonFields:
-        return JsonFields(self._key, self._time, self._label, self._features, self._label_type)
 
 
 def _constant(name: str) -> None:

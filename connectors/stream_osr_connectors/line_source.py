@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TypedDict, get_args
+from typing import TypedDict, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record
+from .json_fields import JsonFields
 from .lines import MAX_RECORD_BYTES, Line, LineReader
 from .values import LabelType
 
 
-class Reading(TypedDict, total=False):
-    """How records are read, whatever the format; see `CsvSource` and `JsonLinesSource`."""
+class Fields(TypedDict, total=False):
+    """Which fields of a record mean what, whatever the format; see `CsvSource` and `JsonLinesSource`."""
 
     key: str | None
     time: str | None
     label: str | None
     features: Sequence[str] | None
     label_type: LabelType
+
+
+class Reading(Fields, total=False):
+    """How records are read."""
+
     max_record_bytes: int
 
 
@@ -28,16 +34,10 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        key: str | None = None,
-        time: str | None = None,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
-        label_type: LabelType = "auto",
-        max_record_bytes: int = MAX_RECORD_BYTES,
+        self, path: str | os.PathLike[str], *, max_record_bytes: int = MAX_RECORD_BYTES, **named: Unpack[Fields]
     ) -> None:
+        self._fields = JsonFields(**named)
+        _, _, label, features, label_type = self._fields
         if label_type not in get_args(LabelType):
             raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
         if isinstance(features, str):  # list("abc") would pass for three names
@@ -49,9 +49,8 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
                 f"{label!r} is named both as the label and as a feature, which would give the answer away; "
                 "leave it out of the features"
             )
-        self._key, self._time, self._label = key, time, label
-        self._features = None if features is None else list(features)
-        self._label_type: LabelType = label_type
+        if features is not None:
+            self._fields = self._fields._replace(features=list(features))
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes)
         self._first: Line | None = None  # the line after which the records begin

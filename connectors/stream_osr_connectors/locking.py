@@ -145,11 +145,8 @@ class Lock:
         folder = str(self._note.parent)
         if folder not in _without:
             _without.add(folder)
-            logger.warning(
-                "%s cannot be locked (%s): see to it that nothing else writes files of this folder",
-                self._name,
-                why(error),
-            )
+            told = "%s cannot be locked (%s): see to it that nothing else writes files of this folder"
+            logger.warning(told, self._name, why(error))
 
 
 @contextmanager

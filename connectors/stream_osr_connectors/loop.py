@@ -84,12 +84,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """
     content = read_archive(path, "checkpoint")
     check_content(content, _CONTENT, f"the checkpoint {path}")
-    return Checkpoint(
-        OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}"),
-        content["source"],
-        content["sinks"],
-        Counter(content["totals"]),
-    )
+    model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
+    return Checkpoint(model, content["source"], content["sinks"], Counter(content["totals"]))
 
 
 def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:

@@ -145,13 +145,12 @@ class Figures:
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
-        read on), ``missing`` and ``values`` (feature values that were missing, and that were expected), ``clamped``
-        (timestamps replaced), ``unaccounted`` (records committed without what should have been acknowledged for
-        them), ``commands_left`` (what was asked and could not be done), ``rate_jumps`` (of the share called unknown),
-        ``summed`` and a type (events that were told by a sum); by name and -1: ``commands_unreadable`` (records of
-        the topic of labels that are no commands),
-        ``transactions``, ``failed`` transactions, ``abandoned`` ones among them, ``fenced``, ``retried`` (tried
-        again), ``rebalances``, ``consumers`` made.
+        read on), ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``,
+        ``unaccounted_records`` (committed without what should have been acknowledged for them), ``commands_left``
+        (what was asked and could not be done), ``unknown_rate_jumps`` (of the share called unknown), ``summed`` and a
+        type (events that were told by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels
+        that are no commands), ``transactions``, ``transactions_failed``, ``transactions_abandoned`` among them,
+        ``transactions_fenced``, ``transactions_retried``, ``rebalances``, ``consumers`` made.
     times
         By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
     partitions

@@ -1,11 +1,14 @@
-"""How long to wait before something is tried again, and how seldom to speak of it."""
+"""How long to wait: before something is tried again or spoken of again, and for the end of what may hang."""
 
 from __future__ import annotations
 
 import logging
 import math
 import random
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from .exits import TakenError
 from .figures import Figures
@@ -19,6 +22,9 @@ FIRST_SILENCE, LONGEST_SILENCE = 1.0, 600.0
 
 CALM = 3.0
 """When nothing of it came for so many times the silence, it is new again."""
+
+CLOSE_SECONDS = 3.0
+"""How long closing a client may take before it is left behind."""
 
 
 class Backoff:
@@ -125,7 +131,7 @@ class Strikes:
         TakenError
             If it has done so a short time ago.
         """
-        self._figures.add("fenced")
+        self._figures.add("transactions_fenced")
         now = time.monotonic()
         again, self._last = now - self._last < self.SECONDS, now
         if again:
@@ -133,3 +139,15 @@ class Strikes:
                 f"another worker of group {self._settings.group} has the name {self._settings.instance}; "
                 "give each its own instance"
             )
+
+
+def close(work: Callable[[], None], timeout: float) -> None:
+    """Close something of which nothing more is expected, in a thread that may be left behind."""
+
+    def quietly() -> None:
+        with suppress(Exception):
+            work()
+
+    thread = threading.Thread(target=quietly, daemon=True, name="close")
+    thread.start()
+    thread.join(timeout)

@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    CliSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    YamlConfigSettingsSource,
-)
+from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from stream_osr_connectors.values import LabelType
 
@@ -256,13 +251,8 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
     class Sources(ServiceSettings):
         @classmethod
         def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            cls, settings_cls: type[BaseSettings], *_: Source, **usual: Source
+        ) -> tuple[Source, ...]:
             command: CliSettingsSource[Any] = CliSettingsSource(
                 settings_cls,
                 cli_parse_args=list(flags),
@@ -270,7 +260,8 @@ def load_settings(config: Path | None = None, flags: Sequence[str] = (), **given
                 cli_hide_none_type=True,
                 cli_avoid_json=True,
             )
-            return init_settings, command, env_settings, YamlConfigSettingsSource(settings_cls, yaml_file=config)
+            file = YamlConfigSettingsSource(settings_cls, yaml_file=config)
+            return usual["init_settings"], command, usual["env_settings"], file
 
     Sources.__name__ = ServiceSettings.__name__
     Sources.__doc__ = "Kafka service: decide the instances of a topic, exactly once."

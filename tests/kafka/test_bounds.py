@@ -20,15 +20,13 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.commands import label_log, labelling
 from stream_osr_kafka.commands.asking import ask
-from stream_osr_kafka.commands.commands import Commands
-from stream_osr_kafka.commands.label_log import LabelLog
+from stream_osr_kafka.commands.label_log import Commands, LabelLog
 from stream_osr_kafka.commands.labelling import MOST_COMMAND_BYTES, Command
 from stream_osr_kafka.figures import Figures
 from stream_osr_kafka.ops.metrics import Overview
-from stream_osr_kafka.run.accounting import account
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import RULES, Partition, begin, step
-from stream_osr_kafka.run.publishing import Batch
+from stream_osr_kafka.run.publishing import Batch, account
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
@@ -245,7 +243,7 @@ def test_a_whole_number_that_json_cannot_say_is_a_dead_letter_by_all_rules(label
     decode = JsonDecoder(JsonFields(label="y", features=["a", "b"], label_type="int"), 10_000)
     batch = labelled(b'{"a": 1, "b": 1, "y": ' + label + b"}")
     after, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), decode)
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     assert len(PUBLISHER.decisions(3, outcome.decisions)) == 1
     assert after.model.counters["refused"] == 1
 
@@ -274,22 +272,22 @@ def test_beyond_the_bounds_it_is_a_dead_letter_and_older_streams_take_it(
         now = fresh(**arguments)
     batch = labelled(orjson.dumps({"a": 1, "b": 1, **value}))
     after, outcome = step(now, PLACE, batch, (), Boundary(2), READ)
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     assert after.model.signals.data_quality == 1
     for rules in (1, 2, 3):
         after, outcome = step(now._replace(rules=rules), PLACE, batch, (), Boundary(2), READ)
-        assert outcome.refused == []
+        assert outcome.taken.refused == []
         assert after.model.signals.data_quality == 0
     after, outcome = step(after._replace(rules=RULES), PLACE, batch, (), Boundary(4), READ)
     refused_again = "y" not in value
-    assert len(outcome.refused) == refused_again, "a class that an older stream has opened is one"
+    assert len(outcome.taken.refused) == refused_again, "a class that an older stream has opened is one"
 
 
 def test_one_door_says_how_long_a_key_may_be() -> None:
     batch = labelled(b'{"a": 1, "b": 1, "id": "' + b"k" * 5000 + b'"}')
     for rules, stage in ((3, "DECODE"), (4, "VALIDATE")):
         _, outcome = step(fresh(rules), PLACE, batch, (), Boundary(2), READ)
-        assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, stage)]
+        assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, stage)]
 
 
 @pytest.mark.parametrize("rules", range(1, RULES + 1))

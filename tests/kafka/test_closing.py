@@ -15,8 +15,7 @@ from stream_osr_kafka.run import closing
 from stream_osr_kafka.run.partition import Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
@@ -75,16 +74,16 @@ def test_the_others_are_decided_as_if_it_had_not_been_there(
         again = advance(before, batch)[1]
     assert [(d, origin) for origin, d in outcome.decisions] == [(d, origin) for origin, d in without.decisions]
     assert after.waiting == expected.waiting
-    assert (outcome.labelled, outcome.missing, outcome.values) == (1, 0, without.values)
-    told = {f"k{r.offset}": (refusal.stage, str(refusal.error)) for r, refusal in outcome.refused}
+    assert (len(outcome.taken.labelled), outcome.taken.missing, outcome.taken.values) == (1, 0, without.taken.values)
+    told = {f"k{r.offset}": (refusal.stage, str(refusal.error)) for r, refusal in outcome.taken.refused}
     assert [*told] == sorted({"k47", *culprits}, key=lambda key: int(key[1:])), "in their order"
     assert told.pop("k47")[0] == "DECODE"
     for culprit, (stage, error) in told.items():
         assert stage == "PROCESS"
         assert f"'{culprit}'" in error, "each has the reason that is its own"
     assert again.decisions == outcome.decisions
-    assert after.model.counters["refused"] == after.model.signals.data_quality == len(outcome.refused)
-    assert [r.offset for r, _ in again.refused] == [r.offset for r, _ in outcome.refused]
+    assert after.model.counters["refused"] == after.model.signals.data_quality == len(outcome.taken.refused)
+    assert [r.offset for r, _ in again.taken.refused] == [r.offset for r, _ in outcome.taken.refused]
     following = records(SIZE, 200)
     assert advance(after, following)[1] == advance(expected, following)[1]
     assert "failed; dead letters are the records by which it does: " in caplog.text
@@ -95,8 +94,8 @@ def test_a_label_may_be_what_it_fails_by(before: Partition, monkeypatch: pytest.
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "evil"}')
     Failing(monkeypatch, [], ["evil"])
     _, outcome = advance(before, batch)
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(49, "PROCESS")]
-    assert outcome.labelled == 0
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(49, "PROCESS")]
+    assert len(outcome.taken.labelled) == 0
     assert len(outcome.decisions) == SIZE - 1
 
 
@@ -111,9 +110,9 @@ def test_without_an_end_all_of_it_are_dead_letters(
     commands = [] if keys else [labelling.parse(b'{"key": "k3", "label": "evil"}')]
     failing = Failing(monkeypatch, keys or [], ["evil"])
     after, outcome = advance(before, batch, commands)
-    assert [r.offset for r, _ in outcome.refused] == list(range(40, 104)), "the labelled one, too"
-    assert {refusal.stage for _, refusal in outcome.refused} == {"DECODE", "PROCESS"}
-    assert (outcome.decisions, outcome.labelled, outcome.values) == ([], 0, 0)
+    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 104)), "the labelled one, too"
+    assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
+    assert (outcome.decisions, len(outcome.taken.labelled), outcome.taken.values) == ([], 0, 0)
     was, now = before.model.stream_state(), after.model.stream_state()
     assert now.pop("counters") == {**was.pop("counters"), "refused": SIZE, "bad_rows": SIZE}
     assert (now, after.model.value.stream) == (was, before.model.value.stream)
@@ -126,5 +125,5 @@ def test_by_the_earlier_rules_all_of_it_are_dead_letters(before: Partition, monk
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
     failing = Failing(monkeypatch, ["k50"])
     _, outcome = advance(before._replace(rules=1), batch)
-    assert [r.offset for r, _ in outcome.refused] == [n for n in range(40, 104) if n != 49]
-    assert (outcome.labelled, failing.closed) == (1, 1)
+    assert [r.offset for r, _ in outcome.taken.refused] == [n for n in range(40, 104) if n != 49]
+    assert (len(outcome.taken.labelled), failing.closed) == (1, 1)

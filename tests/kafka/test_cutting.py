@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr_kafka.run.cutting import Cut, ready, replayed
+from stream_osr_kafka.run.partition import Cut, ready, replayed
 from stream_osr_kafka.wire.boundaries import Boundary
 
 

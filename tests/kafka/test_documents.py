@@ -36,12 +36,12 @@ def exposed() -> dict[str, set[str]]:
         figures.add(name, 0)
     for name in (
         "unreadable",
-        "missing",
-        "values",
-        "clamped",
-        "unaccounted",
+        "features_missing",
+        "features_expected",
+        "timestamps_replaced",
+        "unaccounted_records",
         "commands_left",
-        "rate_jumps",
+        "unknown_rate_jumps",
         SUMMED + "SubclassGrew",
     ):
         figures.add(name, 0)

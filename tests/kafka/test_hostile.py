@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.commands import labelling
-from stream_osr_kafka.commands.commands import Commands
+from stream_osr_kafka.commands.label_log import Commands
 from stream_osr_kafka.run.partition import begin, step
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.wire.boundaries import Boundary
@@ -102,16 +102,18 @@ def check_feed(feed: list[tuple[list[Any], list[bytes]]], decode: JsonDecoder, r
         due = Boundary(last.offset + len(received), end)
         after, outcome = step(partition, PLACE, received, log.between(last.labels, end), due, decode)
         decided = [origin.offset for origin, _ in outcome.decisions]
-        refused = [message.offset for message, _ in outcome.refused]
-        assert len(received) == len(decided) + len(refused) + outcome.labelled
+        refused = [message.offset for message, _ in outcome.taken.refused]
+        assert len(received) == len(decided) + len(refused) + len(outcome.taken.labelled)
         assert not {*decided} & {*refused}
-        assert "PROCESS" not in {refusal.stage for _, refusal in outcome.refused}
+        assert "PROCESS" not in {refusal.stage for _, refusal in outcome.taken.refused}
         told = PUBLISHER.decisions(PLACE[1], outcome.decisions), PUBLISHER.events(PLACE[1], outcome)
         for message in (*told[0], *told[1]):
             assert json.loads(message.value or b"")["partition"] == PLACE[1]
             check_sendable(message)
         assert [json.loads(message.value or b"")["offset"] for message in told[0]] == decided
-        for (message, _), letter in zip(outcome.refused, PUBLISHER.dead_letters(outcome.refused), strict=True):
+        for (message, _), letter in zip(
+            outcome.taken.refused, PUBLISHER.dead_letters(outcome.taken.refused), strict=True
+        ):
             check_sendable(letter)
             assert b"cannot be told" not in (dict(letter.headers)["__connect.errors.exception.message"] or b"")
             assert (letter.key, letter.value) == (message.key, message.value) or letter.headers[-1][

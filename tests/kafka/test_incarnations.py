@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_osr.errors import ConnectorError, PersistenceError
-from stream_osr_kafka.run.incarnations import Incarnations
+from stream_osr_kafka.run.standing import Incarnations
 
 
 def seen(folder: Path, topic_id: str, partitions: int = 2, *, keep: bool = True) -> tuple[Incarnations, bool]:
@@ -27,7 +27,7 @@ def test_the_first_life_has_the_name_of_the_topic(tmp_path: Path) -> None:
     assert (found.name, renewed, found.now) == ("in", False, 0)
     again, renewed = seen(tmp_path, "a", partitions=5)
     assert (again.name, renewed, again.partitions) == ("in", False, 2), "what came later came later"
-    assert again.lineage("0123abcd") == "0123abcd"
+    assert again.mark == ""
 
 
 def test_another_id_is_another_life(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_another_id_is_another_life(tmp_path: Path) -> None:
     assert (found.name, renewed) == ("in+1", True)
     assert seen(tmp_path, "b")[1] is False, "the other workers, and the next start"
     assert seen(tmp_path, "c")[0].name == "in+2"
-    first, second = found.lineage("0123abcd"), seen(tmp_path, "c")[0].lineage("0123abcd")
+    first, second = f"0123abcd{found.mark}", f"0123abcd{seen(tmp_path, 'c')[0].mark}"
     assert len({"0123abcd", first, second}) == 3
     assert found.is_of_now(first)
     assert not found.is_of_now("0123abcd")

@@ -26,10 +26,8 @@ from stream_osr import (
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.client import ClientError, Kind
-from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message, Outgoing, Received, Refusal, origin_of
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, Received, Refusal, Taken, origin_of
 from tests.blobs import KNOWN, around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
@@ -42,7 +40,7 @@ def decision_of(model_says: Decision, received: Received) -> Outgoing:
 
 
 def events_of(told: list[Event]) -> list[Outgoing]:
-    return PUBLISHER.events(3, Outcome(Boundary(18), [], told, [], 0, 0, "17", 5))
+    return PUBLISHER.events(3, Outcome([], told, Taken(), "17", 5))
 
 
 def message(value: bytes | None, key: bytes | None = b"k", **changes: Any) -> Message:

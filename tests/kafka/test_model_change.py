@@ -18,7 +18,7 @@ from stream_osr_kafka.run.recovery import Committed, Found, LaterModelError, Rec
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary, Progress
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Outcome
 from tests.blobs import fitted, learn_all, stream_part, training_part
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Stream, Worker, instances, small_model

@@ -135,8 +135,8 @@ def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
 
 def test_the_figures_of_workers() -> None:
     figures = live()
-    figures.add("fenced", by=2)
-    figures.add("retried", by=5)
+    figures.add("transactions_fenced", by=2)
+    figures.add("transactions_retried", by=5)
     with port({"osr-0": figures, "osr-1": Figures()}) as address:
         samples = scrape(address)
     assert samples["stream_osr_model_info"] == [({"worker": "osr-0", "identity": "m1", "fingerprint": "f1"}, 1)]
@@ -176,7 +176,8 @@ def live() -> Figures:
     now = time.monotonic()
     figures = Figures(progress=now, loop=now, obstacles=(), model="m1", fingerprint="f1", opened=True)
     figures.partitions[3] = PartitionFigures(107, end=110, read=110, pending=3, held=6, menu=Menu(1, 2, 3, 4.0, 5.0))
-    for name, count in (("records", 100), ("missing", 30), ("values", 600), ("clamped", 4), ("unaccounted", 2)):
+    counts = {"records": 100, "features_missing": 30, "features_expected": 600, "timestamps_replaced": 4}
+    for name, count in (counts | {"unaccounted_records": 2}).items():
         figures.add(name, 3, count)
     figures.observe("batch", 0.2)
     return figures

@@ -23,8 +23,7 @@ from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary, Progress
 from stream_osr_kafka.wire.decoding import JsonDecoder
-from stream_osr_kafka.wire.messages import Message
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome
 from tests.blobs import fitted, stream_part
 
 DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
@@ -94,8 +93,8 @@ def test_refused_records_belong_to_the_batch(model: ModelFile) -> None:
     batch[7] = batch[7]._replace(value=b'{"a": "high", "b": 1}')
     batch[9] = batch[9]._replace(value=b'{"a": 1, "b": 1, "y": "left"}')
     after, (outcome,) = advance(begin(model.recognizer(*PLACE), Boundary(0)), [batch])
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(3, "DECODE"), (7, "VALIDATE")]
-    assert outcome.labelled == 1
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(3, "DECODE"), (7, "VALIDATE")]
+    assert len(outcome.taken.labelled) == 1
     assert len(outcome.decisions) + len(after.waiting) == 37
     assert after.history.last == Boundary(40)
 
@@ -111,8 +110,8 @@ def test_a_batch_that_fails_becomes_dead_letters(model: ModelFile, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr(OpenSetRecognizer, "close_batch", fail)
         after, (outcome,) = advance(before, [batch])
-    assert [r.offset for r, _ in outcome.refused] == list(range(40, 80))
-    assert {refusal.stage for _, refusal in outcome.refused} == {"DECODE", "PROCESS"}
+    assert [r.offset for r, _ in outcome.taken.refused] == list(range(40, 80))
+    assert {refusal.stage for _, refusal in outcome.taken.refused} == {"DECODE", "PROCESS"}
     assert outcome.decisions == []
     assert "micro-batch that ends at 80 failed" in caplog.text
     on, (outcome,) = advance(after, [records(40, begin=80)])
@@ -125,7 +124,7 @@ def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
     batch = records(4)
     batch[1] = batch[1]._replace(value=b'{"a": 1}')
     _, (outcome,) = advance(begin(skipping, Boundary(0)), [batch])
-    assert (outcome.skipped, outcome.refused) == (1, [])
+    assert (outcome.taken.skipped, outcome.taken.refused) == (1, [])
 
 
 # What people ask

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from stream_osr import Decision
 from stream_osr_connectors.values import DecodeError
-from stream_osr_kafka.wire.boundaries import Boundary
-from stream_osr_kafka.wire.messages import Message, Origin, Outgoing, Refusal
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Origin, Outcome, Outgoing, Refusal, Taken
 from tests.blobs import fitted, stream_part
 from tests.kafka.publishers import publisher
 
@@ -110,7 +108,7 @@ def test_a_topic_that_was_made_again_has_ids_of_its_own() -> None:
         model.learn_one(x)
     events = list(model.drain_events())
     decided = [(Origin(n, 5, None, ()), decision) for n, decision in enumerate(model.drain())]
-    outcome = Outcome(Boundary(64), decided, events, [], 0, 0, "63", 5)
+    outcome = Outcome(decided, events, Taken(), "63", 5)
     again = PUBLISHER._replace(name="in+1")
     for publish in (lambda p: p.decisions(3, decided), lambda p: p.events(3, outcome)):
         for first, second in zip(publish(PUBLISHER), publish(again), strict=True):

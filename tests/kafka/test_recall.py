@@ -9,10 +9,9 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_kafka.figures import Figures, PartitionFigures, Recall
-from stream_osr_kafka.run.accounting import account
 from stream_osr_kafka.run.models import ModelFile
 from stream_osr_kafka.run.partition import begin
-from stream_osr_kafka.run.publishing import Batch
+from stream_osr_kafka.run.publishing import Batch, account
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from tests.blobs import fitted
@@ -47,7 +46,7 @@ def test_a_drop_is_in_the_figures_and_once_in_the_log(tmp_path, caplog: pytest.L
     assert (told.now, told.promised, told.dropped) == (after.model.expected_recall, 1.1, True)
     warned = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     jumped = [text for text in warned if "called unknown, usually" in text]
-    assert sum(figures.counts["rate_jumps", number] for number in (3,)) == len(jumped)
+    assert sum(figures.counts["unknown_rate_jumps", number] for number in (3,)) == len(jumped)
     warned = [text for text in warned if text not in jumped]
     assert len(warned) == 1
     assert warned[0].startswith("in/3: recall of the known classes ")

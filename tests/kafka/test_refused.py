@@ -49,9 +49,9 @@ def test_a_timestamp_that_is_refused_after_all_is_left_out(
         if dict(record.headers).get("stream-osr.timestamp") == b"%d" % late
     ]
     assert sorted(told) == [(b"k201", -1), (b"k50", -1), (b"k51", -1)]
-    assert sum(count for (name, _), count in service.figures.counts.items() if name == "clamped") == 3
-    assert service.figures.counts["retried", -1] >= 1
-    assert sum(count for (name, _), count in service.figures.counts.items() if name == "unaccounted") == 0
+    assert sum(count for (name, _), count in service.figures.counts.items() if name == "timestamps_replaced") == 3
+    assert service.figures.counts["transactions_retried", -1] >= 1
+    assert sum(count for (name, _), count in service.figures.counts.items() if name == "unaccounted_records") == 0
 
 
 def test_a_decision_that_is_too_large_is_a_dead_letter(broker: Broker, tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_a_decision_that_is_too_large_is_a_dead_letter(broker: Broker, tmp_path:
     counts = service.figures.counts
     assert counts["dead_letters", 0] + counts["dead_letters", 1] == 3
     assert sum(counts[name, number] for name in ("known", "unknown") for number in (0, 1)) == 197
-    assert counts["unaccounted", 0] == counts["unaccounted", 1] == 0
+    assert counts["unaccounted_records", 0] == counts["unaccounted_records", 1] == 0

@@ -110,7 +110,7 @@ def test_a_replay_of_a_stream_of_the_release_before_decides_as_that_did(tmp_path
     old = begin(model.recognizer(*PLACE), Boundary(0))._replace(rules=2)
     first, second = batch_of_four(40, 0), batch_of_four(30, 40)
     old, one = step(old, PLACE, first, (), Boundary(40), READ_FOUR)
-    assert [received.offset for received, _ in one.refused] == [5, 7], "a single feature was enough"
+    assert [received.offset for received, _ in one.taken.refused] == [5, 7], "a single feature was enough"
     assert old.model.counters["unlike"] == 1
     snapshots.write(*PLACE, old)
     old, two = step(old, PLACE, second, (), Boundary(70), READ_FOUR)
@@ -120,7 +120,7 @@ def test_a_replay_of_a_stream_of_the_release_before_decides_as_that_did(tmp_path
     found = recovery.find(PLACE[1], Committed(70, text, 0, 110), 0)
     assert (found.state.rules, found.replay) == (2, (Boundary(70),))
     back, told = step(found.state, PLACE, second, (), Boundary(70), READ_FOUR)
-    assert [received.offset for received, _ in told.refused] == [45, 47]
+    assert [received.offset for received, _ in told.taken.refused] == [45, 47]
     assert (told.decisions, told.events, back.waiting) == (two.decisions, two.events, old.waiting)
     assert back.model.counters == old.model.counters
 
@@ -129,7 +129,7 @@ def test_a_replay_of_a_stream_of_the_release_before_decides_as_that_did(tmp_path
     assert state is not None
     assert state.rules == RULES == 4
     state, outcome = step(state, PLACE, batch_of_four(40, 70), (), Boundary(110), READ_FOUR)
-    assert [received.offset for received, _ in outcome.refused] == [73, 75, 77], "by the rules of today"
+    assert [received.offset for received, _ in outcome.taken.refused] == [73, 75, 77], "by the rules of today"
     assert recovery.progress(state).text() == f"4 {model.identity} {old.lineage} 70+0 40"
 
 
@@ -143,7 +143,7 @@ def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> Non
     state = begin(model.recognizer(*PLACE), Boundary(0))
     for batch in batches:
         state, outcome = step(state, PLACE, batch, (), Boundary(batch[-1].offset + 1), READ_FOUR)
-        assert len(outcome.refused) == 3
+        assert len(outcome.taken.refused) == 3
         if batch is batches[0]:
             after_one = state
     assert state.model.counters["refused"] == 6

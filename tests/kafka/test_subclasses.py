@@ -21,6 +21,7 @@ from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.wire.messages import Message, Outgoing
 from stream_osr_kafka.wire.subclasses import (
     Links,
+    Stamp,
     alive,
     changes_told,
     largest_summary,
@@ -53,7 +54,7 @@ def check(name: str, message: Outgoing) -> None:
 def said(model: OpenSetRecognizer) -> tuple[Outgoing, Summary]:
     key, statistics = next(iter(model.emerged_statistics().items()))
     local = LOCAL._replace(id=key)
-    message = summary(model.trained, "in.subclasses", local, Said(key, statistics, (4,)), id="i", source="s")
+    message = summary(model.trained, "in.subclasses", local, Said(key, statistics, (4,)), Stamp("i", "s"))
     return message, Summary(local, statistics, (4,))
 
 
@@ -72,7 +73,7 @@ def test_a_summary_is_read_as_it_was_said(model: OpenSetRecognizer) -> None:
 
 
 def test_a_tombstone_belongs_to_the_latest_run(model: OpenSetRecognizer) -> None:
-    message = summary(model.trained, "in.subclasses", LOCAL, Said(0, None), id="i", source="s")
+    message = summary(model.trained, "in.subclasses", LOCAL, Said(0, None), Stamp("i", "s"))
     assert message.value is None
     assert parse_summary(received(message), {"in/3": "77aa"}, model.trained) == Summary(LOCAL, None)
 
@@ -98,9 +99,8 @@ def test_changes_are_told_as_their_schemas_say_and_links_read_again(model: OpenS
     assert changes.emerged == (0,)
     changes = Changes({**changes.linked, LOCAL._replace(id=99): 0}, (0,), {1: 0})
     topics = "in.links", "in.global-events"
-    messages = changes_told(
-        model.trained, topics, first.local, state, changes, id="in.subclasses-0-5", source="s", timestamp=7
-    )
+    stamp = Stamp("in.subclasses-0-5", "s", 7)
+    messages = changes_told(model.trained, topics, first.local, state, changes, stamp)
     stored = Links({}, {})
     for message in messages:
         check("link" if message.topic == topics[0] else "global-event", message)
@@ -194,7 +194,7 @@ def test_junk_among_the_summaries_is_told(model: OpenSetRecognizer, data: st.Dat
     for number, each in enumerate((good, parsed, parsed._replace(local=Local("in/4", "88bb", 0)))):
         state, changes = reconcile(state, each, known.prior, known.location)
         topics, id = ("in.links", "in.global-events"), str(number)
-        changes_told(model.trained, topics, each.local, state, changes, id=id, source="s", timestamp=-1)
+        changes_told(model.trained, topics, each.local, state, changes, Stamp(id, "s"))
 
 
 def test_who_is_alive(model: OpenSetRecognizer) -> None:
@@ -203,7 +203,7 @@ def test_who_is_alive(model: OpenSetRecognizer) -> None:
     def of(number: int, run: str = "77aa", place: str = "in/3", ended: bool = False) -> Message:
         statistics = next(iter(model.emerged_statistics().values()))
         about = Said(number, None if ended else statistics)
-        return received(summary(model.trained, "s", Local(place, run, number), about, id="i", source="s"))
+        return received(summary(model.trained, "s", Local(place, run, number), about, Stamp("i", "s")))
 
     junk = of(9)._replace(value=b"{}"), of(9)._replace(key=b"junk"), of(9)._replace(value=b"{")
     said = [of(0), of(1), *junk, of(2), of(1, ended=True), of(0, place="in/4")]

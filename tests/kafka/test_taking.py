@@ -22,8 +22,7 @@ from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.run.partition import RULES, Partition, begin, step
 from stream_osr_kafka.wire.boundaries import Boundary
 from stream_osr_kafka.wire.decoding import JsonDecoder, Plain
-from stream_osr_kafka.wire.messages import Message, Outgoing, RawName, Received
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Message, Outcome, Outgoing, RawName, Received
 from tests.blobs import around, fitted, stream_part
 from tests.kafka.publishers import publisher
 
@@ -73,8 +72,12 @@ def written(state: Any) -> Any:
 
 def said(outcome: Outcome) -> Any:
     """What an outcome says, errors by what they say."""
-    refused = [(r.offset, refusal.stage, type(refusal.error), str(refusal.error)) for r, refusal in outcome.refused]
-    return bits(outcome._replace(refused=[])._asdict()), refused
+    refused = [
+        (r.offset, refusal.stage, type(refusal.error), str(refusal.error)) for r, refusal in outcome.taken.refused
+    ]
+    taken = outcome.taken
+    counts = len(taken.waiting), len(taken.labelled), taken.skipped, taken.missing, taken.values
+    return bits({**outcome._asdict(), "taken": counts}), refused
 
 
 numbers = st.one_of(
@@ -156,7 +159,7 @@ def test_a_batch_at_once_comes_to_what_its_records_do(
         assert said(outcome) == said(expected)
         assert written(together.model.stream_state()) == written(alone.model.stream_state())
         assert together[1:] == alone[1:]
-        messages = [*PUBLISHER.decisions(3, outcome.decisions), *PUBLISHER.dead_letters(outcome.refused)]
+        messages = [*PUBLISHER.decisions(3, outcome.decisions), *PUBLISHER.dead_letters(outcome.taken.refused)]
         assert len({(m.topic, m.offset) for m in messages}) == len(messages)
 
 
@@ -179,9 +182,9 @@ def refused(trained: TrainedModel, value: bytes, decode: Any, rules: int = RULES
     values.insert(4, value)
     batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
     _, outcome = step(partition(trained, rules, **arguments), PLACE, batch, (), Boundary(9), decode)
-    assert [r.offset for r, _ in outcome.refused] in ([], [4])
-    assert {refusal.stage for _, refusal in outcome.refused} <= {"VALIDATE"}
-    return [str(refusal.error) for _, refusal in outcome.refused]
+    assert [r.offset for r, _ in outcome.taken.refused] in ([], [4])
+    assert {refusal.stage for _, refusal in outcome.taken.refused} <= {"VALIDATE"}
+    return [str(refusal.error) for _, refusal in outcome.taken.refused]
 
 
 @pytest.mark.parametrize("on_missing", ["impute", "error", "skip"])
@@ -243,7 +246,7 @@ def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
     values = [b'{"a": 1, "b": 1, "c": 1}', b'{"a": 1, "B": 2, "C": 3}', b'{"a": 1, "b": 1}', b'{"c": 1, "y": "left"}']
     batch = [Message("in", 3, n, NOW, b"k", each, []) for n, each in enumerate(values)]
     after, outcome = step(partition(of_three, on_missing=on_missing), PLACE, batch, (), Boundary(4), decode)
-    told = {received.offset: str(refusal.error) for received, refusal in outcome.refused}
+    told = {received.offset: str(refusal.error) for received, refusal in outcome.taken.refused}
     assert [*told] == ([1, 2, 3] if on_missing == "error" else [1, 3])
     assert "1 of the model's 3 features is there" in told[1]
     assert "expected 'b', 'c' as well, found 'B', 'C', 'a'; name the fields as in training" in told[1]
@@ -252,9 +255,9 @@ def test_an_instance_with_fewer_than_half_of_the_features_is_a_dead_letter(
     assert after.model.signals.data_quality == 3, "each of them once"
     lacking = replace(of_three, report=replace(of_three.report, missing_values=25))
     _, outcome = step(partition(lacking), PLACE, batch, (), Boundary(4), decode)
-    assert outcome.refused == [], "where training lacked more than a tenth of the values"
+    assert outcome.taken.refused == [], "where training lacked more than a tenth of the values"
     _, outcome = step(partition(of_three, rules=2), PLACE, batch, (), Boundary(4), decode)
-    assert outcome.refused == [], "by the rules of the release before"
+    assert outcome.taken.refused == [], "by the rules of the release before"
 
 
 def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -> None:
@@ -262,9 +265,9 @@ def test_missing_values_are_counted_over_what_was_taken(trained: TrainedModel) -
     values = [b'{"a": 1.0, "b": 1.0}', b'{"a": 1.0}', b'{"b": 1.0, "y": "left"}', b"{}", b"{"]
     batch = [Message("in", 3, n, NOW, b"k", value, []) for n, value in enumerate(values)]
     _, outcome = step(partition(trained), PLACE, batch, (), Boundary(5), decode)
-    assert (outcome.missing, outcome.values) == (2, 6)
+    assert (outcome.taken.missing, outcome.taken.values) == (2, 6)
     _, outcome = step(partition(trained, on_missing="skip"), PLACE, batch, (), Boundary(5), decode)
-    assert (outcome.missing, outcome.values, outcome.skipped) == (0, 2, 2)
+    assert (outcome.taken.missing, outcome.taken.values, outcome.taken.skipped) == (0, 2, 2)
 
 
 # What could not be told
@@ -286,7 +289,7 @@ def test_what_a_decoder_may_not_bring_is_a_dead_letter(trained: TrainedModel, re
     good = Record({"a": 1.0, "b": 1.0}, key="good")
     found = iter([record, good])
     _, outcome = step(partition(trained), PLACE, batch, (), Boundary(2), lambda _: next(found))
-    assert [(r.offset, refusal.stage) for r, refusal in outcome.refused] == [(0, "VALIDATE")]
+    assert [(r.offset, refusal.stage) for r, refusal in outcome.taken.refused] == [(0, "VALIDATE")]
     (published,) = PUBLISHER.decisions(3, outcome.decisions)
     assert isinstance(published, Outgoing)
 
@@ -304,7 +307,7 @@ def test_absurd_timestamps_stop_nothing(trained: TrainedModel, timestamp: int) -
     messages = [
         *PUBLISHER.decisions(3, outcome.decisions),
         *PUBLISHER.events(3, outcome),
-        *PUBLISHER.dead_letters(outcome.refused),
+        *PUBLISHER.dead_letters(outcome.taken.refused),
     ]
     assert {message.timestamp for message in messages} == {timestamp if timestamp >= 0 else None}
     assert any("ce_time" in dict(message.headers) for message in messages) == (timestamp == 0)

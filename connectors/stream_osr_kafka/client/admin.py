@@ -13,8 +13,7 @@ from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrP
 from stream_osr_kafka.settings import ServiceSettings
 
 from .kinds import told, translated
-from .making import made
-from .options import connection
+from .options import connection, made
 from .seam import Offset, Place, Topic
 
 

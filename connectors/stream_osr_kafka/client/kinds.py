@@ -13,55 +13,31 @@ from stream_osr.errors import StreamOSRError
 
 from .seam import ClientError, Kind
 
-KINDS: dict[type[BaseException], Kind] = {
+_OF_THE_CLIENT = {
     # One message: too large, a time that the topic does not take, bytes that cannot be packed.
-    errors.MessageSizeTooLargeError: Kind.RECORD,
-    errors.RecordListTooLargeError: Kind.RECORD,
-    errors.InvalidTimestampError: Kind.RECORD,
-    errors.InvalidRecordError: Kind.RECORD,
-    TypeError: Kind.RECORD,
-    ValueError: Kind.RECORD,
-    OverflowError: Kind.RECORD,
-    struct.error: Kind.RECORD,
-    # Ours: a file of a password, a token or a certificate that cannot be read now.
-    StreamOSRError: Kind.AGAIN,
+    Kind.RECORD: "MessageSizeTooLargeError RecordListTooLargeError InvalidTimestampError InvalidRecordError",
     # A right, or a topic: somebody took it away and may give it back.
-    errors.AuthorizationError: Kind.RIGHT,
-    errors.SaslAuthenticationFailedError: Kind.RIGHT,
-    errors.UnknownTopicOrPartitionError: Kind.RIGHT,
-    errors.UnknownTopicIdError: Kind.RIGHT,
-    errors.InconsistentTopicIdError: Kind.RIGHT,
+    Kind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
+    "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
     # Another process of the same name.
-    errors.ProducerFencedError: Kind.TAKEN,
-    errors.InvalidProducerEpochError: Kind.TAKEN,
-    errors.FencedInstanceIdError: Kind.TAKEN,
+    Kind.TAKEN: "ProducerFencedError InvalidProducerEpochError FencedInstanceIdError",
     # No patience helps.
-    errors.InvalidTopicError: Kind.FATAL,
-    errors.InvalidGroupIdError: Kind.FATAL,
-    errors.InvalidSessionTimeoutError: Kind.FATAL,
-    errors.InvalidTransactionTimeoutError: Kind.FATAL,
-    errors.InvalidRequiredAcksError: Kind.FATAL,
-    errors.InconsistentGroupProtocolError: Kind.FATAL,
-    errors.GroupMaxSizeReachedError: Kind.FATAL,
-    errors.OffsetMetadataTooLargeError: Kind.FATAL,
-    errors.InvalidCommitOffsetSizeError: Kind.FATAL,
-    errors.UnsupportedVersionError: Kind.FATAL,
-    errors.UnsupportedForMessageFormatError: Kind.FATAL,
-    errors.UnsupportedCompressionTypeError: Kind.FATAL,
-    errors.UnsupportedCodecError: Kind.FATAL,
-    errors.UnsupportedSaslMechanismError: Kind.FATAL,
-    errors.IllegalSaslStateError: Kind.FATAL,
-    errors.SecurityDisabledError: Kind.FATAL,
-    errors.KafkaConfigurationError: Kind.FATAL,
-    errors.IllegalArgumentError: Kind.FATAL,
-    errors.UnrecognizedBrokerVersion: Kind.FATAL,
-    # All else of the client, and of the system below it.
-    errors.KafkaError: Kind.AGAIN,
-    OSError: Kind.AGAIN,
-    TimeoutError: Kind.AGAIN,
-    Exception: Kind.AGAIN,
+    Kind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError InvalidTransactionTimeoutError "
+    "InvalidRequiredAcksError InconsistentGroupProtocolError GroupMaxSizeReachedError OffsetMetadataTooLargeError "
+    "InvalidCommitOffsetSizeError UnsupportedVersionError UnsupportedForMessageFormatError "
+    "UnsupportedCompressionTypeError UnsupportedCodecError UnsupportedSaslMechanismError IllegalSaslStateError "
+    "SecurityDisabledError KafkaConfigurationError IllegalArgumentError UnrecognizedBrokerVersion",
+    # All else of it.
+    Kind.AGAIN: "KafkaError",
 }
-"""By class; what is not in it is what its nearest base is."""
+
+KINDS: dict[type[BaseException], Kind] = {
+    **{getattr(errors, name): kind for kind, names in _OF_THE_CLIENT.items() for name in names.split()},
+    **dict.fromkeys((TypeError, ValueError, OverflowError, struct.error), Kind.RECORD),
+    # Ours: a file of a password, a token or a certificate that cannot be read now; and the system below the client.
+    **dict.fromkeys((StreamOSRError, OSError), Kind.AGAIN),
+}
+"""By class; what is not in it is what its nearest base is, and what has none there asks for patience."""
 
 
 def kind_of(error: BaseException) -> Kind:

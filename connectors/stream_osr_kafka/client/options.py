@@ -1,4 +1,4 @@
-"""From settings to options of kafka-python: every one that matters for exactly once is here.
+"""From settings to clients of kafka-python: every option that matters for exactly once is here.
 
 The clients are given no deserializers: one that raises wedges the consumer for good, so decoding is ours.
 """
@@ -6,6 +6,8 @@ The clients are given no deserializers: one that raises wedges the consumer for 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ BOOTSTRAP_SECONDS = 5.0
 METADATA_SECONDS = 10.0
 """How old what a client knows of the topics may get: new partitions are taken in by then."""
 
+CLOSE_MILLISECONDS = 1000
+
 
 class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python carries no types
     """OAUTHBEARER token that something else keeps fresh in a file."""
@@ -33,10 +37,6 @@ class TokenFile(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python ca
     def token(self) -> str:
         """Return the token as it is now."""
         return str(self._path.read_text().strip())
-
-    def extensions(self) -> dict[str, str]:
-        """Return no extensions."""
-        return {}
 
 
 def connection(settings: ServiceSettings) -> dict[str, Any]:
@@ -122,3 +122,38 @@ def why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
         return (error.reason or "no PEM file, or a wrong password").lower().replace("_", " ")
     return error.strerror or str(error)
+
+
+def made(kind: type, **options: Any) -> Any:
+    """Make a client; if that fails, end the thread that it has begun before it looked for a broker.
+
+    The client does not, and each attempt in an outage would leave a thread and three open files behind.
+
+    Raises
+    ------
+    Exception
+        Whatever the client raises.
+    """
+    client: Any = object.__new__(kind)
+    try:
+        client.__init__(**options)
+    except BaseException:
+        net = getattr(client, "_net", None)
+        if net is not None:
+            with suppress(Exception):
+                net.stop(CLOSE_MILLISECONDS)
+            with suppress(Exception):
+                net.close()
+        raise
+    return client
+
+
+@contextmanager
+def closed_on_error(client: Any) -> Iterator[None]:
+    """Close a client when what is done with it first fails: nobody has it yet."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            client.close()
+        raise

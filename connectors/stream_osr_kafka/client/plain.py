@@ -14,8 +14,7 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
 from .kinds import told, translated
-from .making import closed_on_error, made
-from .options import READ_COMMITTED, begin_at, reading
+from .options import READ_COMMITTED, begin_at, closed_on_error, made, reading
 from .seam import Place
 from .unpacking import unpack_all
 

@@ -17,8 +17,7 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
 from .kinds import told, translated
-from .making import made
-from .options import BOOTSTRAP_SECONDS, begin_at, connection
+from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 from .seam import ClientError, Kind, Offset, Place, Refused, Sent
 
 BLOCK_SHARE, FLUSH_SHARE = 0.3, 0.6
@@ -49,17 +48,10 @@ class PlainProducer:
         self._deadline = deadline
         self._counts: dict[str, int] = {}
         self._client: KafkaProducer | None = None
+        durable = {"acks": "all", "enable_idempotence": True, "allow_auto_create_topics": False}
         with translated():
-            self._client = made(
-                KafkaProducer,
-                **{
-                    "acks": "all",
-                    "enable_idempotence": True,
-                    "max_block_ms": int(1000 * BLOCK_SHARE * deadline),
-                    "allow_auto_create_topics": False,
-                    **options,
-                },
-            )
+            block = int(1000 * BLOCK_SHARE * deadline)
+            self._client = made(KafkaProducer, **{**durable, "max_block_ms": block, **options})
 
     @classmethod
     def of(cls, settings: ServiceSettings, deadline: float) -> PlainProducer:

@@ -7,7 +7,7 @@ Nothing outside this folder knows which client it is; another one would have to 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -86,6 +86,8 @@ class Topic(NamedTuple):
         We may not even look at it.
     rights
         Operations that we are allowed (``READ``, ``WRITE``); None: the brokers do not say.
+    configs
+        Its settings, as text, where they were asked for.
     """
 
     id: str = ""
@@ -94,10 +96,15 @@ class Topic(NamedTuple):
     missing: bool = False
     refused: bool = False
     rights: frozenset[str] | None = None
+    configs: Mapping[str, str] = {}
 
     def allows(self, operation: str) -> bool:
         """Say whether we have a right, as far as is known."""
         return not self.refused and (self.rights is None or operation in self.rights)
+
+    def number(self, name: str) -> int:
+        """Read a setting that is a number."""
+        return int(self.configs[name])
 
 
 class Offset(NamedTuple):

@@ -6,7 +6,8 @@ What is not known has no sample: a rule has to ask for absence then, and nothing
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client.core import (
@@ -28,53 +29,33 @@ STALE_SECONDS = 60.0
 _OF_PARTITION = ["worker", "topic", "partition"]
 
 _PARTITION_COUNTS = {
-    "records": ("records", "Records of committed micro-batches."),
-    "events": ("events", "Events published."),
-    "dead_letters": ("dead_letters", "Records that could not be used and were published to the dead-letter topic."),
-    "labelled": ("labelled", "Records with a label: learnt, not decided."),
-    "skipped": ("skipped", "Records with a missing value that on_missing=skip has left out."),
-    "replayed": ("replayed", "Records replayed silently, from a snapshot up to the committed offset."),
-    "unreadable": (
-        "unreadable",
-        "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
-    ),
-    "rate_jumps": ("unknown_rate_jumps", "Jumps of the share called unknown (UnknownRateJumped)."),
-    "commands_left": (
-        "commands_left",
-        "Promotions, mutes, late labels and undos that could not be done; the log says why. A label that cannot be "
-        "one counts in each partition.",
-    ),
-    "missing": (
-        "features_missing",
-        "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is their share.",
-    ),
-    "values": (
-        "features_expected",
-        "Feature values that instances should have had: one for each feature of the model.",
-    ),
-    "clamped": (
-        "timestamps_replaced",
-        "Timestamps that the output topic would refuse or not keep, replaced by the present (the header "
-        "stream-osr.timestamp has the original).",
-    ),
-    "unaccounted": (
-        "unaccounted_records",
-        "Records committed that are neither an acknowledged decision or dead letter, nor a label, a skipped or a "
-        "held-back one. Must stay 0.",
-    ),
+    "records": "Records of committed micro-batches.",
+    "events": "Events published.",
+    "dead_letters": "Records that could not be used and were published to the dead-letter topic.",
+    "labelled": "Records with a label: learnt, not decided.",
+    "skipped": "Records with a missing value that on_missing=skip has left out.",
+    "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
+    "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
+    "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
+    "commands_left": "Promotions, mutes, late labels and undos that could not be done; the log says why. A label "
+    "that cannot be one counts in each partition.",
+    "features_missing": "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is "
+    "their share.",
+    "features_expected": "Feature values that instances should have had: one for each feature of the model.",
+    "timestamps_replaced": "Timestamps that the output topic would refuse or not keep, replaced by the present (the "
+    "header stream-osr.timestamp has the original).",
+    "unaccounted_records": "Records committed that are neither an acknowledged decision or dead letter, nor a label, "
+    "a skipped or a held-back one. Must stay 0.",
 }
 
 _WORKER_COUNTS = {
-    "failed": ("transactions_failed", "Transactions that failed or took too long."),
-    "abandoned": ("transactions_abandoned", "Transactions that never ended and were left behind."),
-    "fenced": ("transactions_fenced", "Transactions refused because another producer has taken this one's place."),
-    "retried": ("transactions_retried", "Transactions tried again."),
-    "commands_unreadable": (
-        "commands_unreadable",
-        "Records of the topic of labels that are no commands, since its beginning.",
-    ),
-    "rebalances": ("rebalances", "Times that partitions went to other workers."),
-    "consumers": ("consumers", "Consumers made: one at the start, one more after each failure."),
+    "transactions_failed": "Transactions that failed or took too long.",
+    "transactions_abandoned": "Transactions that never ended and were left behind.",
+    "transactions_fenced": "Transactions refused because another producer has taken this one's place.",
+    "transactions_retried": "Transactions tried again.",
+    "commands_unreadable": "Records of the topic of labels that are no commands, since its beginning.",
+    "rebalances": "Times that partitions went to other workers.",
+    "consumers": "Consumers made: one at the start, one more after each failure.",
 }
 
 _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], float | None]]] = {
@@ -149,6 +130,7 @@ class Health(NamedTuple):
     said: str
 
 
+@dataclass(eq=False)
 class Overview(Collector):
     """All workers of this machine's service.
 
@@ -164,37 +146,30 @@ class Overview(Collector):
         Gives how often each worker has been started again.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        figures: Callable[[], Mapping[str, Figures]],
-        longest: float,
-        restarts: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        self._topic = topic
-        self._figures = figures
-        self._longest = longest
-        self._restarts = restarts
+    topic: str
+    figures: Callable[[], Mapping[str, Figures]]
+    longest: float
+    restarts: Callable[[], Mapping[str, int]] = dict
 
     def healthy(self) -> Health:
         """Say whether the loop of every worker turns."""
         now = time.monotonic()
         late = [
             f"the loop of {name} has not turned for {now - of.loop:.0f} s"
-            for name, of in self._figures().items()
-            if now - of.loop > self._longest
+            for name, of in self.figures().items()
+            if now - of.loop > self.longest
         ]
         return Health(not late, "; ".join(late) or "every loop turns")
 
     def ready(self) -> Health:
         """Say whether the decisions of every worker reach the broker, and why not; and where recall has dropped."""
-        now, workers = time.monotonic(), self._figures()
+        now, workers = time.monotonic(), self.figures()
         if not workers:
             return Health(False, "there is no worker")
         why = {name: _obstacles(of, now) for name, of in workers.items()}
         late = [f"{name}: {', '.join(obstacles)}" for name, obstacles in why.items() if obstacles]
         dropped = [
-            f"{self._topic}/{number}: {its.recall}"
+            f"{self.topic}/{number}: {its.recall}"
             for of in workers.values()
             for number, its in sorted(of.copy().partitions.items())
             if its.recall.dropped
@@ -204,7 +179,7 @@ class Overview(Collector):
     def collect(self) -> Iterator[Metric]:
         """Give the figures as they are now."""
         now = time.monotonic()
-        workers = {name: of.copy() for name, of in self._figures().items()}
+        workers = {name: of.copy() for name, of in self.figures().items()}
 
         def counter(told: str, text: str, *names: str, by: Sequence[str] = ()) -> Metric:
             """Give the counts of these names, the names themselves as a further label, if there is one."""
@@ -215,11 +190,11 @@ class Overview(Collector):
                     for partition, count in sorted(
                         (at, count) for (its, at), count in of.counts.items() if its == name
                     ):
-                        family.add_metric([worker, self._topic, str(partition), *own], count)
+                        family.add_metric([worker, self.topic, str(partition), *own], count)
             return family
 
-        for name, (told, text) in _PARTITION_COUNTS.items():
-            yield counter(told, text, name)
+        for name, text in _PARTITION_COUNTS.items():
+            yield counter(name, text, name)
         yield counter("decisions", "Decisions published, by what they say.", "known", "unknown", by=["decided"])
         summed = sorted({name for of in workers.values() for name, _ in of.counts if name.startswith(SUMMED)})
         text = "Events that an EventsSummed told of instead of their own, by type."
@@ -229,22 +204,16 @@ class Overview(Collector):
             for worker, of in workers.items():
                 for partition, its in sorted(of.partitions.items()):
                     if (found := value(its, now)) is not None:
-                        gauge.add_metric([worker, self._topic, str(partition)], float(found))
+                        gauge.add_metric([worker, self.topic, str(partition)], float(found))
             yield gauge
-        for name, (told, text) in _WORKER_COUNTS.items():
-            yield _of_workers(
-                CounterMetricFamily(PREFIX + told, text, labels=["worker"]),
-                ((worker, of.counts[name, -1]) for worker, of in workers.items()),
-            )
-        yield _of_workers(
-            CounterMetricFamily(PREFIX + "worker_restarts", "Times a worker was started again.", labels=["worker"]),
-            ((worker, self._restarts().get(worker, 0)) for worker in workers),
-        )
+        for name, text in _WORKER_COUNTS.items():
+            counts = {worker: of.counts[name, -1] for worker, of in workers.items()}
+            yield _of_workers(CounterMetricFamily, name, text, counts)
+        restarts = {worker: self.restarts().get(worker, 0) for worker in workers}
+        yield _of_workers(CounterMetricFamily, "worker_restarts", "Times a worker was started again.", restarts)
         for name, (text, of_worker) in _WORKER_GAUGES.items():
-            yield _of_workers(
-                GaugeMetricFamily(PREFIX + name, text, labels=["worker"]),
-                ((worker, of_worker(of, now)) for worker, of in workers.items()),
-            )
+            now_of_each = {worker: of_worker(of, now) for worker, of in workers.items()}
+            yield _of_workers(GaugeMetricFamily, name, text, now_of_each)
         info = InfoMetricFamily(PREFIX + "model", "The model that the worker runs.", labels=["worker"])
         for worker, of in workers.items():
             if of.model:
@@ -259,9 +228,10 @@ class Overview(Collector):
 
 
 def _of_workers(
-    family: CounterMetricFamily | GaugeMetricFamily, values: Iterable[tuple[str, float | None]]
-) -> CounterMetricFamily | GaugeMetricFamily:
-    for worker, value in values:
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, text: str, values: Mapping[str, float | None]
+) -> Metric:
+    family = kind(PREFIX + name, text, labels=["worker"])
+    for worker, value in values.items():
         if value is not None:
             family.add_metric([worker], float(value))
     return family

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.errors import InvalidParameter
 
-from ..client import TopicAdmin, start_explained
+from ..client import Topic, TopicAdmin, start_explained
 from ..exits import NoRightError
 from ..run.topics import LEAST_BYTES, SPARE_BYTES, USUAL_BYTES, all_topics_of
 from ..settings import ServiceSettings
@@ -22,26 +22,6 @@ OF_ONE_PARTITION = ("labels", "subclasses", "links", "global_events")
 """Topics that all have to see in the same order."""
 
 COMPACTED = ("subclasses", "links")
-
-
-class Topic(NamedTuple):
-    """A topic as it is.
-
-    Attributes
-    ----------
-    partitions, replicas
-        How many.
-    configs
-        Its settings, as text.
-    """
-
-    partitions: int
-    replicas: int
-    configs: Mapping[str, str]
-
-    def number(self, name: str) -> int:
-        """Read a setting that is a number."""
-        return int(self.configs[name])
 
 
 class Line(NamedTuple):
@@ -125,7 +105,7 @@ def _found(client: TopicAdmin, settings: ServiceSettings) -> dict[str, Topic]:
                 f"the brokers do not tell the settings of topic {name}: the user lacks the right DESCRIBE_CONFIGS on "
                 "it, which the brokers' ACLs grant"
             )
-    return {name: Topic(its.partitions, its.replicas, configs[name]) for name, its in there.items()}
+    return {name: its._replace(configs=configs[name]) for name, its in there.items()}
 
 
 def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Wanted) -> dict[str, dict[str, Any]]:
@@ -140,12 +120,10 @@ def _missing(settings: ServiceSettings, found: Mapping[str, Topic], wanted: Want
         )
     safe = {"min.insync.replicas": "2"} if wanted.replicas is not None and wanted.replicas >= 3 else {}
     late = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(DAY)}
+    letters = {"max.message.bytes": str(largest + SPARE_BYTES), "retention.ms": str(DEAD_LETTER_DAYS * DAY)}
     configs = {
         "input": {"max.message.bytes": str(largest)},
-        "dead_letters": {
-            "max.message.bytes": str(largest + SPARE_BYTES),
-            "retention.ms": str(DEAD_LETTER_DAYS * DAY),
-        },
+        "dead_letters": letters,
         "labels": {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"},
         "subclasses": late,
         "links": {"cleanup.policy": "compact"},

@@ -40,10 +40,7 @@ class Watchdog:
     """
 
     def __init__(self, figures: Figures, longest: float, stopping: float, told: threading.Event) -> None:
-        self._figures = figures
-        self._longest = longest
-        self._stopping = stopping
-        self._told = told
+        self._figures, self._longest, self._stopping, self._told = figures, longest, stopping, told
         self._dismissed = threading.Event()
         self._watched = threading.main_thread().ident or 0
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()

@@ -59,9 +59,7 @@ class Workers:
     """
 
     def __init__(self, settings: ServiceSettings, current: CurrentModel, work: Work) -> None:
-        self._settings = settings
-        self._current = current
-        self._work = work
+        self._settings, self._current, self._work = settings, current, work
         self._context = multiprocessing.get_context("spawn")  # clients do not survive a fork
         self._slots = [Slot(of_worker(settings, number)) for number in range(settings.workers)]
         self._opened = False  # one of them has got through to the brokers
@@ -122,12 +120,11 @@ class Workers:
             seen = slot.figures.loop if turned else slot.started
             longest = self._settings.watchdog if turned else max(self._settings.watchdog, STARTING_SECONDS)
             late = slot.leaving and now - slot.leaving > self._settings.stop_timeout + SPARE_SECONDS
-            if late or now - seen > longest + SPARE_SECONDS:
-                logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
-                slot.process.kill()
-                slot.process.join()
-                self._bury(slot)
-            return
+            if not late and now - seen <= longest + SPARE_SECONDS:
+                return
+            logger.error("%s has not been heard of for %.0f s and is killed", slot.name, now - seen)
+            slot.process.kill()
+            slot.process.join()
         self._bury(slot)
 
     def _start(self, slot: Slot) -> None:
@@ -235,21 +232,19 @@ class Workers:
 
     def _stop(self) -> dict[str, int]:
         """Stop all, and return those that did not stop as they should, with their exit codes."""
-        running = [slot for slot in self._slots if slot.process is not None]
-        for slot in running:
-            assert slot.process is not None
-            slot.process.terminate()
+        running = [(slot, slot.process) for slot in self._slots if slot.process is not None]
+        for _, process in running:
+            process.terminate()
         ends = time.monotonic() + self._settings.stop_timeout + SPARE_SECONDS
         unclean = {}
-        for slot in running:
-            assert slot.process is not None
-            while slot.process.is_alive() and time.monotonic() < ends:
+        for slot, process in running:
+            while process.is_alive() and time.monotonic() < ends:
                 self._hear(slot)  # a full pipe must not hold it up
-                slot.process.join(0.1)
-            if slot.process.is_alive():
-                slot.process.kill()
-                slot.process.join()
-            code = slot.process.exitcode or 0
+                process.join(0.1)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            code = process.exitcode or 0
             if code in (0, -signal.SIGTERM):  # the latter: before it had begun
                 logger.info("%s stopped", slot.name)
             else:

@@ -44,8 +44,7 @@ class CurrentModel:
     """
 
     def __init__(self, settings: ServiceSettings, folder: Path | None) -> None:
-        self._settings = settings
-        self._folder = folder
+        self._settings, self._folder = settings, folder
         self._looked, self._said = time.monotonic(), False
         self._seen = _stamp(settings.model)
         self.model = ModelFile.load(settings)
@@ -69,11 +68,10 @@ class CurrentModel:
         self._seen = stamp
         if _digest(self._settings.model) not in (None, self._digest):
             self._said = True
-            logger.warning(
-                "the model file %s has changed since it was loaded; SIGHUP loads it, until then the model %s goes on",
-                self._settings.model,
-                self.model.identity,
+            told = (
+                "the model file %s has changed since it was loaded; SIGHUP loads it, until then the model %s goes on"
             )
+            logger.warning(told, self._settings.model, self.model.identity)
 
     def replace(self) -> bool:
         """Load the file again; say whether there is another model to be run now. If not, the log says why."""

@@ -22,7 +22,7 @@ from ..figures import Figures, PartitionFigures
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing, Received
-from ..wire.subclasses import Links, changes_told, name_of, parse_summary
+from ..wire.subclasses import Links, Stamp, changes_told, name_of, parse_summary
 from .job import Group, Loaded, Waiting
 from .models import ModelFile
 from .watching import Watch
@@ -226,10 +226,8 @@ class Joining:
         for key in changes.emerged:
             logger.info("global subclass %d emerged: %s", key, name_of(summary.local))
         topics = self._settings.links, self._settings.global_events
-        source, name = f"/{self._settings.group}/{self._topic}", f"{self._topic}-0-{at}"
-        return state, changes_told(
-            self._trained, topics, summary.local, state, changes, id=name, source=source, timestamp=timestamp
-        )
+        stamp = Stamp(f"{self._topic}-0-{at}", f"/{self._settings.group}/{self._topic}", timestamp)
+        return state, changes_told(self._trained, topics, summary.local, state, changes, stamp)
 
 
 def _offset(state: tuple[Reconciled, int]) -> Offset:

@@ -1,10 +1,15 @@
-"""When snapshots are written: now and then, before the text beside the committed offset is full, and at the end."""
+"""Partitions of a worker, as they go, and when their snapshots are written.
+
+Now and then, before the text beside the committed offset is full, and at the end.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
@@ -13,8 +18,8 @@ from ..figures import Figures
 from ..log import logger
 from ..patience import Seldom
 from ..settings import ServiceSettings
-from ..wire.boundaries import MOST_CHARACTERS
-from .owned import Owned
+from ..wire.boundaries import MOST_CHARACTERS, Boundary
+from ..wire.messages import Received
 from .partition import RULES, Partition
 from .recovery import Recovery
 from .snapshots import Snapshots
@@ -24,6 +29,44 @@ RETRY_SECONDS = 10.0
 
 FEW_STEPS = 100
 """Their text always fits."""
+
+
+@dataclass(slots=True)
+class Owned:
+    """A partition of this worker.
+
+    Attributes
+    ----------
+    state
+        As far as micro-batches have been closed.
+    buffer
+        Records that wait for theirs.
+    since
+        When the first of them came.
+    replay
+        Boundaries up to which everything has been published before.
+    snapshots
+        Boundaries of the latest snapshots, the newest last.
+    written
+        When the newest was written.
+    uncommitted
+        Records of micro-batches that are closed and not committed.
+    failed
+        The latest snapshot could not be written.
+    trouble, again
+        Why it does not go on, and when that is tried again.
+    """
+
+    state: Partition
+    replay: deque[Boundary]
+    snapshots: list[Boundary]
+    written: float
+    buffer: deque[Received] = field(default_factory=deque)
+    since: float = 0.0
+    uncommitted: int = 0
+    failed: bool = False
+    trouble: str = ""
+    again: float = 0.0
 
 
 class Keeper:
@@ -48,30 +91,23 @@ class Keeper:
     def keep(self, partitions: Mapping[int, Owned]) -> None:
         """Write the snapshot that is most overdue: one in each round, so that the others do not wait for long."""
         now = time.monotonic()
-        for number, owned in partitions.items():
-            if (
-                owned.state.rules != RULES
-                and not (owned.replay or owned.uncommitted or self._recovery.is_earlier(owned.state))
-                and self._may_try(owned, now)
-            ):
+        live = {number: owned for number, owned in partitions.items() if not owned.replay}
+        for number, owned in live.items():
+            ours = owned.state.rules == RULES or self._recovery.is_earlier(owned.state)
+            if not (ours or owned.uncommitted) and self._may_try(owned, now):
                 self._upgrade(number, owned)
-        full = [
-            number
-            for number, owned in partitions.items()
-            if not owned.replay and self._is_full(owned.state) and self._may_try(owned, now)
-        ]
+        full = [n for n, owned in live.items() if self._is_full(owned.state) and self._may_try(owned, now)]
         for number in full:
-            self._try(number, partitions[number])
+            self._try(number, live[number])
         due = [
             (owned.written, number)
-            for number, owned in partitions.items()
-            if not owned.replay
-            and now - owned.written >= self._settings.snapshot_interval
+            for number, owned in live.items()
+            if now - owned.written >= self._settings.snapshot_interval
             and owned.state.history.last not in owned.snapshots[-1:]
         ]
         if due and not full:
             number = min(due)[1]
-            self._try(number, partitions[number])
+            self._try(number, live[number])
 
     def leave(self, partitions: Mapping[int, Owned]) -> None:
         """Write them all, so that the next start has nothing to replay; half of the time for stopping is for that."""

@@ -13,10 +13,9 @@ from ..client import ClientError, Kind, Place, quieten, start_explained
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
-from ..patience import Backoff, Seldom
+from ..patience import CLOSE_SECONDS, Backoff, Seldom
 from ..settings import ServiceSettings
 from .job import Group, Job
-from .leaving import CLOSE_SECONDS
 from .loading import Loading
 from .reading import POLL_SECONDS, Reader
 from .telling import Telling
@@ -192,8 +191,8 @@ class Loop:
             self._trouble = str(error)
             self._backoff.fail()
             self._seldom.say("failed", f"a transaction failed and is tried again: {error}")
-            self.figures.add("failed")
-            self.figures.counts["abandoned", -1] = self._transactions.stuck
+            self.figures.add("transactions_failed")
+            self.figures.counts["transactions_abandoned", -1] = self._transactions.stuck
 
     def _begin(self, group: Group) -> Running:
         self._transactions.open()
@@ -205,7 +204,7 @@ class Loop:
         try:
             self._transactions.finish(running)
         except UnpublishableError as error:
-            self.figures.add("retried")
+            self.figures.add("transactions_retried")
             refused = self._transactions.culprits(group.messages, error.refused, self.figures.turn)
             group = self._job.instead(group, refused)
             return group, self._begin(group)
@@ -243,7 +242,7 @@ class Loop:
             self._note_commit(group)
             return True
         self._job.undo(group)
-        self.figures.add("retried")
+        self.figures.add("transactions_retried")
         for number in group.offsets:
             if number in self._job.owned and not self._job.stands_at(number, truth[number]):
                 logger.warning("%s/%d was committed elsewhere than by us, and is loaded again", self._topic, number)

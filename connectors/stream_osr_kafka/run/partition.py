@@ -15,10 +15,8 @@ from stream_osr import OpenSetRecognizer
 from ..commands.labelling import Command, apply
 from ..log import logger
 from ..wire.boundaries import Boundary, History
-from ..wire.messages import Decoder, Origin, Received, Refusal, origin_of
-from ..wire.outcome import Outcome
+from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
-from .taking import Taken
 
 RULES = 4
 """4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
@@ -62,9 +60,9 @@ def seed_of(seed: int, topic: str, partition: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True) -> Partition:
+def begin(model: OpenSetRecognizer, start: Boundary, *, fresh: bool = True, mark: str = "") -> Partition:
     """Begin a run of micro-batches, with a recognizer that has seen nothing (or, not ``fresh``, has taken over)."""
-    return Partition(model, (), secrets.token_hex(4), History(start, fresh))
+    return Partition(model, (), f"{secrets.token_hex(4)}{mark}", History(start, fresh))
 
 
 def step(
@@ -100,39 +98,23 @@ def step(
     begun = copy(partition.model)
     begun.limited = partition.rules >= 4
     left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
-    model, taken = _close(partition, place, begun, records, end, decode)
+    about = f"{place[0]}/{place[1]}: the micro-batch that ends at {end.offset}"
+    model, taken = _close(partition, about, begun, records, decode)
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
-    events = list(model.drain_events())
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
-    return following, Outcome(
-        end,
-        decisions,
-        events,
-        taken.refused,
-        len(taken.labelled),
-        taken.skipped,
-        str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}",
-        records[-1].timestamp if records else -1,
-        taken.missing,
-        taken.values,
-        left,
-    )
+    named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
+    timestamp = records[-1].timestamp if records else -1
+    return following, Outcome(decisions, list(model.drain_events()), taken, named, timestamp, left)
 
 
 def _close(
-    partition: Partition,
-    place: tuple[str, int],
-    begun: OpenSetRecognizer,
-    records: Sequence[Received],
-    end: Boundary,
-    decode: Decoder,
+    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
 ) -> tuple[OpenSetRecognizer, Taken]:
     """Take the records in; those by which the micro-batch fails as a whole are refused, or else all of them."""
     closed = close(begun, records, decode, partition.rules)
     if closed.error is None:
         return closed.model, closed.taken
-    failed = "%s/%d: the micro-batch that ends at %d failed; "
     culprits: list[tuple[Received, Refusal]] = []
     taken, error = closed.taken, closed.error
     if partition.rules >= 2:
@@ -140,11 +122,9 @@ def _close(
     if closed.error is None:
         closed.model.count_refused(len(culprits))
         offsets = ", ".join(str(received.offset) for received, _ in culprits)
-        logger.error(
-            failed + "dead letters are the records by which it does: %s", *place, end.offset, offsets, exc_info=error
-        )
+        logger.error("%s failed; dead letters are the records by which it does: %s", about, offsets, exc_info=error)
         return closed.model, replace(closed.taken, refused=_in_order(closed.taken.refused + culprits))
-    logger.error(failed + "its records are dead letters", *place, end.offset, exc_info=error)
+    logger.error("%s failed; its records are dead letters", about, exc_info=error)
     lost = [*taken.waiting, *(taken.labelled if partition.rules >= 2 else ())]
     refused = _in_order([*taken.refused, *((received, Refusal("PROCESS", error)) for received in lost)])
     labelled = [] if partition.rules >= 2 else taken.labelled
@@ -155,3 +135,64 @@ def _close(
 
 def _in_order(refused: Iterable[tuple[Received, Refusal]]) -> list[tuple[Received, Refusal]]:
     return sorted(refused, key=lambda pair: pair[0].offset)
+
+
+class Cut(NamedTuple):
+    """A micro-batch: how many of the waiting records belong to it, and where it ends."""
+
+    size: int
+    end: Boundary
+
+
+def replayed(waiting: Sequence[Received], done: Boundary, end: Boundary) -> Cut | None:
+    """Cut where it was cut before; None: not all of it is there yet.
+
+    Parameters
+    ----------
+    waiting
+        Records after the last micro-batch, in order.
+    done
+        Where that ended.
+    end
+        Where the next one ended when it was published.
+    """
+    if end.offset > done.offset and (not waiting or waiting[-1].offset < end.offset - 1):
+        return None
+    return Cut(sum(record.offset < end.offset for record in waiting), end)
+
+
+def ready(
+    waiting: Sequence[Received], done: Boundary, *, size: int, due: bool, asked: bool, labels: int
+) -> Cut | None:
+    """Cut the next one; None: it is not ready.
+
+    Parameters
+    ----------
+    waiting
+        Records after the last micro-batch, in order.
+    done
+        Where that ended.
+    size
+        Records of a full one.
+    due
+        The first record has waited for long enough.
+    asked
+        Somebody has asked something, which takes effect with a micro-batch, if need be with an empty one.
+    labels
+        Where the topic of labels ends.
+
+    Examples
+    --------
+    >>> from collections import namedtuple
+    >>> At = namedtuple("At", "offset")
+    >>> ready([At(7), At(8), At(10)], Boundary(7), size=2, due=False, asked=False, labels=0)
+    Cut(size=2, end=Boundary(offset=9, labels=0))
+    >>> ready([At(10)], Boundary(9), size=2, due=False, asked=False, labels=0) is None
+    True
+    """
+    count = len(waiting)
+    if count < size and not (due and count) and not (asked and not count):
+        return None
+    count = min(count, size)
+    end = waiting[count - 1].offset + 1 if count else done.offset
+    return Cut(count, Boundary(end, max(done.labels, labels)))

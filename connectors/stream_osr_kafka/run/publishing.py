@@ -1,25 +1,26 @@
-"""What micro-batches publish, as messages; and what goes in place of one that a topic does not take."""
+"""What micro-batches publish, as messages, and in place of those that a topic does not take; and the audit of it."""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stream_osr import TrainedModel
+from stream_osr import EventsSummed, RecallDropped, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
+from stream_osr.trust.recall import ExpectedRecall
 
 from ..client import ClientError, Refused
-from ..figures import Figures
+from ..figures import SUMMED, Figures, Recall
 from ..log import logger
 from ..settings import ServiceSettings
-from ..wire.messages import Message, Origin, Outgoing, Received, Refusal
-from ..wire.outcome import Outcome
+from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
-from ..wire.subclasses import summary
+from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, clamped
 from .partition import Partition
 from .topics import Takes
@@ -43,10 +44,10 @@ class Batch(NamedTuple):
     outcome: Outcome
 
 
-class Publishing:
+class Publishing(NamedTuple):
     """Makes the messages of a worker.
 
-    Parameters
+    Attributes
     ----------
     settings
         What the operator has set.
@@ -60,27 +61,22 @@ class Publishing:
         Where it counts timestamps that were replaced.
     """
 
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        trained: TrainedModel,
-        publisher: Publisher,
-        takes: Callable[[], Mapping[str, Takes]],
-        figures: Figures,
-    ) -> None:
-        self._settings, self._trained, self._publisher = settings, trained, publisher
-        self._takes, self._figures = takes, figures
+    settings: ServiceSettings
+    trained: TrainedModel
+    publisher: Publisher
+    takes: Callable[[], Mapping[str, Takes]]
+    figures: Figures
 
     def messages(self, one: Batch) -> list[Outgoing]:
         """Make all messages of a micro-batch, in order."""
-        now, takes = int(1000 * time.time()), self._takes()
+        now, takes = int(1000 * time.time()), self.takes()
         between = {topic: its.times.between(now) for topic, its in takes.items()}
         made = [*self._outcome(one), *self._summaries(one)]
         for place, message in enumerate(made):
             oldest, newest = between.get(message.topic, EVER)
             if message.timestamp is not None and not oldest <= message.timestamp <= newest:
                 made[place] = clamped(message, takes[message.topic].times, now)
-                self._figures.add("clamped", message.partition)
+                self.figures.add("timestamps_replaced", message.partition)
         return made
 
     def instead(
@@ -99,30 +95,30 @@ class Publishing:
         return [message for message in out if message is not None]
 
     def _outcome(self, one: Batch) -> Iterator[Outgoing]:
-        publish = self._publisher._replace(model=one.before.model.trained.fingerprint)
+        publish = self.publisher._replace(model=one.before.model.trained.fingerprint)
         yield from publish.decisions(one.number, one.outcome.decisions)
         yield from publish.events(one.number, one.outcome)
-        yield from publish.dead_letters(one.outcome.refused)
+        yield from publish.dead_letters(one.outcome.taken.refused)
 
     def _summaries(self, one: Batch) -> Iterator[Outgoing]:
         """Sum up the subclasses that a micro-batch has changed, for `stream-osr reconcile`."""
-        topic = self._settings.subclasses
+        topic = self.settings.subclasses
         if topic is None:
             return
         before, after = (state.model.emerged_statistics() for state in (one.before, one.after))
         if one.before.lineage != one.after.lineage:  # another model: what goes on is said anew
             before = {key: its for key, its in before.items() if key not in after}
-        place = f"{self._settings.input}/{one.number}"
+        place = f"{self.settings.input}/{one.number}"
         for said in to_say(before, after, one.outcome.events):
             local = Local(place, one.after.lineage, said.id)
-            name = f"{self._publisher.name}-{one.number}-{one.outcome.place}-{said.id}"
-            yield summary(self._trained, topic, local, said, id=name, source=f"/{self._settings.group}/{place}")
+            name = f"{self.publisher.name}-{one.number}-{one.outcome.place}-{said.id}"
+            yield summary(self.trained, topic, local, said, Stamp(name, f"/{self.settings.group}/{place}"))
 
     def _instead(self, message: Outgoing, closed: Sequence[Batch], error: ClientError) -> Outgoing | None:
-        settings, about = self._settings, f"{self._settings.input}/{message.partition}"
+        settings, about = self.settings, f"{self.settings.input}/{message.partition}"
         if "InvalidTimestamp" in str(error) and message.timestamp != NO_TIME:
             logger.warning("%s: topic %s refuses a timestamp: %s; it is left out", about, message.topic, error)
-            self._figures.add("clamped", message.partition)
+            self.figures.add("timestamps_replaced", message.partition)
             told = () if message.timestamp is None else ((HEADER, b"%d" % message.timestamp),)
             return message._replace(timestamp=NO_TIME, headers=[*message.headers, *told])
         if message.topic == settings.output:
@@ -130,7 +126,7 @@ class Publishing:
                 "%s: the decision of %d cannot be published and is a dead letter: %s", about, message.offset, error
             )
             received = _received(message, closed)
-            (letter,) = self._publisher.dead_letters([(received, Refusal("PUBLISH", error))])
+            (letter,) = self.publisher.dead_letters([(received, Refusal("PUBLISH", error))])
             return letter
         if message.topic == settings.dead_letters:
             if REFUSED in message.headers:
@@ -147,13 +143,77 @@ class Publishing:
 
 def _received(message: Outgoing, closed: Sequence[Batch]) -> Received:
     """Find the record that a decision is about; one that was held back is not kept as it was."""
-    for one in closed:
-        for record in one.records:
-            if one.number == message.partition and record.offset == message.offset:
-                return record
-    left = Origin(message.offset, -1, message.key, ())
-    for one in closed:
-        for origin, _ in one.outcome.decisions:
-            if one.number == message.partition and origin.offset == message.offset:
-                left = origin
+    own = [one for one in closed if one.number == message.partition]
+    records = {record.offset: record for one in own for record in one.records}
+    if message.offset in records:
+        return records[message.offset]
+    origins = {origin.offset: origin for one in own for origin, _ in one.outcome.decisions}
+    left = origins.get(message.offset, Origin(message.offset, -1, message.key, ()))
     return Message(message.topic, message.partition, left.offset, left.timestamp, left.key, None, left.headers)
+
+
+def account(
+    figures: Figures, settings: ServiceSettings, batches: Sequence[Batch], messages: Sequence[Outgoing]
+) -> None:
+    """Count what has been committed.
+
+    Parameters
+    ----------
+    figures
+        Where it is counted.
+    settings
+        Name the topics.
+    batches
+        Of the transaction.
+    messages
+        All of it, each of which a topic has acknowledged.
+    """
+    published = Counter((message.topic, message.partition) for message in messages)
+    dead = {(message.partition, message.offset) for message in messages if message.topic == settings.dead_letters}
+    expected: Counter[int] = Counter()
+    for number, before, after, records, outcome in batches:
+        figures.add("records", number, len(records))
+        taken, labelled = outcome.taken, len(outcome.taken.labelled)
+        figures.add("labelled", number, labelled)
+        figures.add("skipped", number, taken.skipped)
+        figures.add("features_missing", number, taken.missing)
+        figures.add("features_expected", number, taken.values)
+        figures.add("commands_left", number, outcome.left)
+        made = [decision for origin, decision in outcome.decisions if (number, origin.offset) not in dead]
+        unknown = sum(decision.label == next(reversed(decision.probabilities)) for decision in made)
+        figures.add("unknown", number, unknown)
+        figures.add("known", number, len(made) - unknown)
+        held = len(after.waiting) - len(before.waiting)
+        expected[number] += len(records) - labelled - taken.skipped - held
+        if number in figures.partitions:
+            its = figures.partitions[number]
+            its.position = after.history.last.offset
+            its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
+            its.follow(after.model)
+        for event in outcome.events:
+            if isinstance(event, EventsSummed):
+                for kind, count in event.counts.items():
+                    figures.add(f"{SUMMED}{kind}", number, count)
+            if isinstance(event, RecallDropped):
+                now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
+                told = Recall(now, event.promised, dropped=True)
+                logger.warning("%s/%d: %s; look at data quality and drift", settings.input, number, told)
+            if isinstance(event, UnknownRateJumped):
+                figures.add("unknown_rate_jumps", number, 1)
+                said = (event.rate, event.size, event.before)
+                logger.warning(
+                    "%s/%d: %.3f of the last %d called unknown, usually %.3f", settings.input, number, *said
+                )
+        for received, refusal in taken.refused:
+            why, place = type(refusal.error).__name__, (settings.input, number, received.offset)
+            logger.debug("%s/%d at %d is a dead letter: %s, %s", *place, refusal.stage, why)
+    for number, wanted in expected.items():
+        letters, decisions = published[settings.dead_letters, number], published[settings.output, number]
+        figures.add("dead_letters", number, letters)
+        figures.add("events", number, published[settings.events, number])
+        figures.add("unaccounted_records", number, abs(wanted - letters - decisions))
+        if wanted != letters + decisions:
+            logger.critical(
+                f"{settings.input}/{number}: {wanted} records were committed and {letters + decisions} decisions and "
+                "dead letters; this is a defect"
+            )

@@ -9,26 +9,22 @@ import gc
 import logging
 import math
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
 
-from ..client import ClientError, GroupConsumer, Kind, Unreadable, remedy_of
+from ..client import ClientError, GroupConsumer, Kind, remedy_of
 from ..figures import Figures
 from ..log import logger
-from ..patience import Backoff, Seldom, Strikes
+from ..patience import CLOSE_SECONDS, Backoff, Seldom, Strikes, close
 from ..settings import ServiceSettings
 from ..wire.messages import Received
-from .leaving import CLOSE_SECONDS, close
 
 POLL_SECONDS = 0.1
 SWEEP_SECONDS = 30.0
 
 FIRST_HOLD, LONGEST_HOLD = 1.0, 60.0
 """Seconds before a record that cannot be read is fetched again: doubled each time."""
-
-MakeConsumer = Callable[[ServiceSettings, str, int, Unreadable], GroupConsumer]
 
 
 class Held(NamedTuple):
@@ -52,8 +48,6 @@ class Reader:
         Records that a poll may bring.
     figures
         Where it counts consumers made and fetches that could not be unpacked.
-    make
-        Maker of the client.
 
     Attributes
     ----------
@@ -61,17 +55,15 @@ class Reader:
         Why nothing can be read at the moment; empty: nothing is wrong.
     """
 
-    def __init__(
-        self, settings: ServiceSettings, topic: str, most: int, figures: Figures, make: MakeConsumer = GroupConsumer
-    ) -> None:
-        self._settings, self._topic, self._most, self._figures, self._make = settings, topic, most, figures, make
+    def __init__(self, settings: ServiceSettings, topic: str, most: int, figures: Figures) -> None:
+        self._settings, self._topic, self._most, self._figures = settings, topic, most, figures
         self._client: GroupConsumer | None = None
         self._begun: set[int] = set()
         self._gone: set[int] = set()
         self._held: dict[int, Held] = {}
         self._waiting = False
         self._strikes = Strikes(settings, figures)
-        self._backoff = Backoff(longest=5.0)
+        self._backoff = Backoff()
         self._seldom = Seldom(logger)
         self.trouble = ""
         self._swept = time.monotonic()
@@ -84,7 +76,7 @@ class Reader:
         ClientError
             If no broker answers, or none that we can talk to.
         """
-        self._client = self._make(self._settings, self._topic, self._most, self._hold)
+        self._client = GroupConsumer(self._settings, self._topic, self._most, self._hold)
         self._waiting = False
         self._figures.add("consumers")
 

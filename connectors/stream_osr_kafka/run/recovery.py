@@ -17,12 +17,11 @@ from ..exits import StartAgainError
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.outcome import Outcome
-from .incarnations import Incarnations
+from ..wire.messages import Outcome, Taken
 from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
 from .snapshots import Snapshots
-from .standing import LostError, Standing
+from .standing import Incarnations, LostError, Standing
 
 
 class LaterModelError(StartAgainError):
@@ -61,22 +60,17 @@ class Recovery:
         The model.
     snapshots
         Where snapshots are.
+
+    Attributes
+    ----------
     incarnations
-        Which topic it is; as the folder of the snapshots says if not given.
+        Which topic it is, as the folder of the snapshots says.
     """
 
-    def __init__(
-        self,
-        settings: ServiceSettings,
-        model: ModelFile,
-        snapshots: Snapshots,
-        incarnations: Incarnations | None = None,
-    ) -> None:
-        self._settings = settings
-        self._incarnations = Incarnations(snapshots.folder, settings.input) if incarnations is None else incarnations
-        self._standing = Standing(settings, snapshots, self._incarnations)
-        self._model = model
-        self._snapshots = snapshots
+    def __init__(self, settings: ServiceSettings, model: ModelFile, snapshots: Snapshots) -> None:
+        self._settings, self._model, self._snapshots = settings, model, snapshots
+        self.incarnations = Incarnations(snapshots.folder, settings.input)
+        self._standing = Standing(settings, snapshots, self.incarnations)
         self._parted: dict[int, Partition] = {}
         self._earlier: dict[str, ModelFile] = {}
         self._journal = Journal(snapshots.folder)
@@ -201,16 +195,16 @@ class Recovery:
             except (InvalidParameter, InvalidLabel) as error:
                 raise ConnectorError(f"{topic}/{number}: {error} (on_model_change: cold)") from None
             events += model.drain_events()
-            partition = self._in_this_life(begin(model, at, fresh=False))
+            partition = begin(model, at, fresh=False, mark=self.incarnations.mark)
             self._snapshots.write(topic, number, partition)
             logger.info("%s/%d goes on under another model at %d", topic, number, at.offset)
         else:
             at = at._replace(labels=max(at.labels, labels))
-            partition = self._in_this_life(begin(model, at))
+            partition = begin(model, at, mark=self.incarnations.mark)
             logger.info("%s/%d begins anew under another model at %d", topic, number, at.offset)
         timestamp = decisions[-1][0].timestamp if decisions else -1
         place = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
-        return partition, Outcome(at, decisions, events, [], 0, 0, place, timestamp)
+        return partition, Outcome(decisions, events, Taken(), place, timestamp)
 
     def _go_on(
         self, model: ModelFile, number: int, progress: Progress, committed: Committed, parted: Partition | None = None
@@ -281,7 +275,5 @@ class Recovery:
         )
 
     def _anew(self, number: int, start: Boundary) -> Found:
-        return Found(self._in_this_life(begin(self._model.recognizer(self._settings.input, number), start)), new=True)
-
-    def _in_this_life(self, begun: Partition) -> Partition:
-        return begun._replace(lineage=self._incarnations.lineage(begun.lineage))
+        model = self._model.recognizer(self._settings.input, number)
+        return Found(begin(model, start, mark=self.incarnations.mark), new=True)

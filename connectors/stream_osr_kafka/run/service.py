@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from stream_osr.errors import ConnectorError
 
-from ..client import GroupConsumer, TransactionalProducer
+from ..client import TransactionalProducer
 from ..figures import Figures
 from ..settings import ServiceSettings
 from .current_model import CurrentModel
 from .joining import MOST_RECORDS, Joining
 from .loop import Loop
 from .models import ModelFile
-from .reading import MakeConsumer, Reader
+from .reading import Reader
 from .snapshots import open_folder
 from .streams import Streams
 from .topics import topics_of
@@ -30,8 +30,8 @@ class Service(Loop):
         What the operator has set.
     model
         The trained model; that of the settings if not given.
-    make_consumer, make_producer
-        Makers of the clients.
+    make_producer
+        Maker of that client.
     figures
         Where it tells how it goes; its own if not given.
 
@@ -46,7 +46,6 @@ class Service(Loop):
         settings: ServiceSettings,
         *,
         model: ModelFile | None = None,
-        make_consumer: MakeConsumer = GroupConsumer,
         make_producer: Callable[[ServiceSettings], TransactionalProducer] = TransactionalProducer,
         figures: Figures | None = None,
     ) -> None:
@@ -54,7 +53,7 @@ class Service(Loop):
         folder = open_folder(settings)
         model = CurrentModel(settings, folder).model if model is None else model
         streams = Streams(settings, model, folder, figures)
-        reader = Reader(settings, settings.input, streams.most_read, figures, make_consumer)
+        reader = Reader(settings, settings.input, streams.most_read, figures)
         transactions = Transactions(make_producer, settings, figures)
         watch = Watch(settings, topics_of(settings), figures)
         super().__init__(settings, streams, reader, transactions, watch, figures)

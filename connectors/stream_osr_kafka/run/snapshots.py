@@ -179,16 +179,18 @@ def _kind(trained: TrainedModel) -> str:
 
 def _written(origin: Origin) -> tuple[Any, ...]:
     """Turn bytes into text of the same bytes: archives hold text."""
-    key = None if origin.key is None else origin.key.decode("latin-1")
-    headers = tuple((name, None if value is None else value.decode("latin-1")) for name, value in origin.headers)
-    return origin.offset, origin.timestamp, key, headers
+    headers = tuple((name, _text(value)) for name, value in origin.headers)
+    return origin.offset, origin.timestamp, _text(origin.key), headers
 
 
 def _origin(written: tuple[Any, ...]) -> Origin:
     offset, timestamp, key, headers = written
-    return Origin(
-        offset,
-        timestamp,
-        None if key is None else key.encode("latin-1"),
-        tuple((name, None if value is None else value.encode("latin-1")) for name, value in headers),
-    )
+    return Origin(offset, timestamp, _bytes(key), tuple((name, _bytes(value)) for name, value in headers))
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("latin-1")
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else value.encode("latin-1")

@@ -15,24 +15,19 @@ from ..client import ClientError, Committed, Offset, Refused
 from ..commands.label_log import LabelLog, Labels, tell_of_gap
 from ..figures import Figures, PartitionFigures
 from ..log import logger
-from ..patience import Grace
+from ..patience import CLOSE_SECONDS, Grace, close
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
 from ..wire.messages import Decoder, Outgoing, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
-from .accounting import account
-from .cutting import Cut, ready, replayed
-from .incarnations import Incarnations
 from .job import Group, Loaded, Waiting
-from .keeping import Keeper
-from .leaving import CLOSE_SECONDS, close
+from .keeping import Keeper, Owned
 from .models import ModelFile
 from .orphans import remove_orphans
-from .owned import Owned
-from .partition import step
-from .publishing import Batch, Publishing
+from .partition import Cut, ready, replayed, step
+from .publishing import Batch, Publishing, account
 from .recovery import Found, LaterModelError, Recovery
 from .snapshots import Snapshots
 from .topics import Takes, check_sizes
@@ -70,8 +65,8 @@ class Streams:
         self._settings, self._model, self._figures = settings, model, figures
         figures.model, figures.fingerprint = model.identity, model.trained.fingerprint
         self._snapshots = Snapshots(folder, settings.snapshots)
-        self._incarnations = Incarnations(folder, settings.input)
-        self._recovery = Recovery(settings, self._model, self._snapshots, self._incarnations)
+        self._recovery = Recovery(settings, model, self._snapshots)
+        self._incarnations = self._recovery.incarnations
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
@@ -79,8 +74,8 @@ class Streams:
         self._owned: dict[int, Owned] = {}
         self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
         self._behind = Grace(BEHIND_SECONDS)
-        self._publishing: Publishing | None = None
-        self._watch: Watch | None = None
+        self._publishing: Publishing  # both from the check on
+        self._watch: Watch
 
     @property
     def most_read(self) -> int:
@@ -102,7 +97,6 @@ class Streams:
     def renewed(self, topic_id: str) -> None:
         """Go on with the input as it is; if it was deleted and made again, that may be the end."""
         settings, watch = self._settings, self._watch
-        assert watch is not None
         if self._incarnations.take(topic_id, watch.partitions):
             for number in self.owned:
                 self.let_go(number)
@@ -199,8 +193,7 @@ class Streams:
         """Close the micro-batches that are ready, up to the number that may share a transaction; replay silently."""
         batches: list[Batch] = []
         messages: list[Outgoing] = []
-        publishing, now, busy = self._publishing, time.monotonic(), True
-        assert publishing is not None
+        now, busy = time.monotonic(), True
         while busy and len(batches) < self._settings.commit_batches:
             busy = False
             for number, owned in self._owned.items():
@@ -210,7 +203,7 @@ class Streams:
                 busy = busy or bool(done)
                 if isinstance(done, Batch):
                     batches.append(done)
-                    messages += publishing.messages(done)
+                    messages += self._publishing.messages(done)
         offsets = {one.number: self._keeper.offset(one.number, one.after) for one in batches}
         return Group(batches, messages, offsets) if batches else None
 
@@ -225,7 +218,6 @@ class Streams:
 
     def instead(self, group: Group, refused: Sequence[Refused]) -> Group:
         """Replace what a topic does not take."""
-        assert self._publishing is not None
         return group._replace(messages=self._publishing.instead(group.messages, group.content, refused))
 
     def done(self, group: Group) -> None:
@@ -293,5 +285,5 @@ class Streams:
             owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
             logger.error("%s/%d waits: %s", self._settings.input, number, owned.trouble)
             return False
-        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [outcome.end]
+        owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [owned.state.history.last]
         return Batch(number, before, owned.state, [], outcome)

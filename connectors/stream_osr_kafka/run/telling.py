@@ -74,7 +74,13 @@ class Telling:
             self.committed = self._figures.progress = now
         else:
             self._figures.progress = self.committed
-        self._tell(self._obstacles(waiting, now, unloaded, trouble))
+        self._figures.obstacles = obstacles = self._obstacles(waiting, now, unloaded, trouble)
+        if not obstacles and not self._was_ready:
+            count = len(self._figures.partitions)
+            logger.info("ready: %d partitions live%s", count, "" if count else ", it stands by")
+        if obstacles and self._was_ready:
+            self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
+        self._was_ready = not obstacles
 
     def _obstacles(self, waiting: int, now: float, unloaded: Mapping[int, str], trouble: str) -> tuple[str, ...]:
         found = self._watch.obstacles()
@@ -95,12 +101,3 @@ class Telling:
         elif waiting and now - self.committed > self._longest:
             found.append(f"nothing was committed for {now - self.committed:.0f} s, with {waiting} records read")
         return tuple(found)
-
-    def _tell(self, obstacles: tuple[str, ...]) -> None:
-        self._figures.obstacles = obstacles
-        if not obstacles and not self._was_ready:
-            count = len(self._figures.partitions)
-            logger.info("ready: %d partitions live%s", count, "" if count else ", it stands by")
-        if obstacles and self._was_ready:
-            self._seldom.say("not ready", f"not ready: {'; '.join(obstacles)}")
-        self._was_ready = not obstacles

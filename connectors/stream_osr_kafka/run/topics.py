@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError
@@ -21,7 +21,10 @@ LEAST_BYTES = 1 << 18
 SPARE_BYTES = 1 << 16
 """What the headers add to a dead letter."""
 
-READ_FROM = {"input": ("READ",), "labels": ("READ",)}
+Rights = Mapping[str, Sequence[str]]
+"""What we need to be allowed of topics, by what they are for."""
+
+READ_FROM: Rights = {"input": ("READ",), "labels": ("READ",)}
 """Topics that the service reads; it writes the others."""
 
 

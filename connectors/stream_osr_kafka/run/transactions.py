@@ -23,10 +23,9 @@ from ..client import ClientError, Kind, Offset, Place, Refused, TransactionalPro
 from ..exits import StartAgainError
 from ..figures import Figures
 from ..log import logger
-from ..patience import Strikes
+from ..patience import Strikes, close
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
-from .leaving import close
 
 MOST_TRIES = 64
 """Transactions in search of the messages that are refused."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
 from ..settings import ServiceSettings
-from .topics import READ_FROM, Takes, takes_of
+from .topics import READ_FROM, Rights, Takes, takes_of
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
@@ -26,6 +26,11 @@ TAKES_SECONDS = 60.0
 
 OLD_SECONDS = 5.0
 """A look that is older says nothing about the present."""
+
+OF_NEW_PARTITIONS = (
+    ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go to other "
+    "partitions than before"
+)
 
 
 class Seen(NamedTuple):
@@ -59,8 +64,6 @@ class Watch:
         Where it tells how things are.
     rights
         What we need to be allowed of each, where it is not ``WRITE``.
-    make
-        Maker of the client.
 
     Attributes
     ----------
@@ -73,15 +76,9 @@ class Watch:
     """
 
     def __init__(
-        self,
-        settings: ServiceSettings,
-        topics: Mapping[str, str],
-        figures: Figures,
-        rights: Mapping[str, Sequence[str]] | None = None,
-        make: Callable[[ServiceSettings, float], TopicAdmin] = TopicAdmin,
+        self, settings: ServiceSettings, topics: Mapping[str, str], figures: Figures, rights: Rights = READ_FROM
     ) -> None:
-        self._settings, self._topics, self._figures, self._make = settings, dict(topics), figures, make
-        self._rights = READ_FROM if rights is None else rights
+        self._settings, self._topics, self._figures, self._rights = settings, dict(topics), figures, rights
         self.input = next(iter(self._topics.values()))
         self.seen = Seen({}, {}, {})
         self.topic_id = ""
@@ -226,7 +223,7 @@ class Watch:
     def _look(self) -> None:
         begun = time.monotonic()
         if self._admin is None:
-            self._admin = self._make(self._settings, ANSWER_SECONDS)
+            self._admin = TopicAdmin(self._settings, ANSWER_SECONDS)
         topics = self._admin.topics(self._topics.values())
         there = [name for name, topic in topics.items() if topic.partitions]
         places = [Place(name, number) for name in there for number in range(topics[name].partitions)]
@@ -263,17 +260,11 @@ class Watch:
             elif was.missing and not topic.missing:
                 logger.warning("%s: topic %s is there again, and empty but for what has come since", role, name)
             if was.partitions and topic.partitions > was.partitions:
-                self._tell_of_partitions(role, name, was.partitions, topic.partitions)
+                news = OF_NEW_PARTITIONS if name == self.input else ""
+                counts = topic.partitions, was.partitions
+                logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, *counts, news)
             lacked, lacks = self._lacking(role, was), self._lacking(role, topic)
             if lacks is not None and lacked is None and not topic.missing:
                 logger.error("%s: the right to %s topic %s was taken away; it is waited for", role, lacks, name)
             elif lacked is not None and lacks is None and not topic.missing:
                 logger.info("%s: the right to %s topic %s is there again", role, lacked, name)
-
-    def _tell_of_partitions(self, role: str, name: str, was: int, now: int) -> None:
-        news = (
-            ": the new ones are read from their beginning, each by a recognizer that has seen nothing; keys may go "
-            "to other partitions than before"
-        )
-        more = news if name == self.input else ""
-        logger.warning("%s: topic %s has %d partitions now, and had %d%s", role, name, now, was, more)

@@ -170,10 +170,8 @@ class Progress(NamedTuple):
                 f"the committed offset carries {shown(text)}, which stream-osr did not write; go on with another "
                 "group"
             )
-        steps = [_STEP.fullmatch(step) for step in found["steps"].split(",") if step]
-        parsed = [
-            Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1)) for s in steps if s is not None
-        ]
+        steps = _STEP.finditer(found["steps"])
+        parsed = [Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1)) for s in steps]
         base = Boundary(int(found["offset"]), int(found["labels"]))
         history = History(base, bool(found["fresh"]), tuple(parsed))
         return cls(found["model"], found["lineage"], history, int(found["version"]))

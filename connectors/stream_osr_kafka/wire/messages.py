@@ -6,10 +6,12 @@ Nothing here depends on the clock or on which worker does it: the same records g
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import orjson
 
+from stream_osr import Decision, Event
 from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.values import DecodeError
@@ -37,36 +39,32 @@ class RawName(str):
         return super().encode(encoding, "surrogateescape")
 
 
-class Received(Protocol):
-    """A record as the consumer hands it over."""
+class Received(NamedTuple):
+    """A record as the consumer hands it over: the client's own has these fields, and others.
 
-    @property
-    def topic(self) -> str:
-        """Name of the topic."""
+    Attributes
+    ----------
+    topic, partition, offset
+        Where it lies.
+    timestamp
+        Milliseconds since 1970; -1: none.
+    key, value
+        Bytes; a value of None is a tombstone.
+    headers
+        Names and bytes, or null.
+    """
 
-    @property
-    def partition(self) -> int:
-        """Number of the partition."""
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
-    @property
-    def offset(self) -> int:
-        """Place in the partition."""
 
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since 1970; -1: none."""
-
-    @property
-    def key(self) -> bytes | None:
-        """Bytes of the key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """Bytes of the value; None: a tombstone."""
-
-    @property
-    def headers(self) -> Headers:
-        """Names and bytes, or null."""
+Message = Received
+"""A record made by hand, for tests and decoders."""
 
 
 class Outgoing(NamedTuple):
@@ -120,16 +118,57 @@ class Refusal(NamedTuple):
     error: Exception
 
 
-class Message(NamedTuple):
-    """A record made by hand, for tests and decoders."""
+@dataclass(slots=True)
+class Taken:
+    """What became of records.
 
-    topic: str
-    partition: int
-    offset: int
+    Attributes
+    ----------
+    waiting
+        Those that wait for the decision of the micro-batch.
+    labelled
+        Those that were evidence.
+    refused
+        Those that could not be used, and why.
+    skipped
+        How many ``on_missing="skip"`` left out.
+    missing, values
+        Feature values that were missing, and those that were expected, over the instances taken.
+    """
+
+    waiting: list[Received] = field(default_factory=list)
+    labelled: list[Received] = field(default_factory=list)
+    refused: list[tuple[Received, Refusal]] = field(default_factory=list)
+    skipped: int = 0
+    missing: int = 0
+    values: int = 0
+
+
+class Outcome(NamedTuple):
+    """What a micro-batch gave.
+
+    Attributes
+    ----------
+    decisions
+        Final ones, each with the record that it is about.
+    events
+        What is to be told.
+    taken
+        What became of its records.
+    place
+        Names the micro-batch in ids of events: the offset of its last record (and the place in the labels).
+    timestamp
+        Of its last record, milliseconds since 1970; -1: none.
+    left
+        What was asked of it and could not be done.
+    """
+
+    decisions: list[tuple[Origin, Decision]]
+    events: list[Event]
+    taken: Taken
+    place: str
     timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
+    left: int = 0
 
 
 class Decoder(Protocol):

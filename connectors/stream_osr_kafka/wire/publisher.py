@@ -13,8 +13,7 @@ from stream_osr import Decision
 from stream_osr.limits import MOST_KEY_BYTES
 
 from ..settings import ServiceSettings
-from .messages import ENCODING, Origin, Outgoing, Received, Refusal, size_of
-from .outcome import Outcome
+from .messages import ENCODING, Origin, Outcome, Outgoing, Received, Refusal, size_of
 
 DECISION = "stream-osr.decision.v1"
 EVENT = "stream-osr.event.v1"
@@ -77,21 +76,15 @@ class Publisher(NamedTuple):
         """
         begin, source, kind = self._constant(number, EVENT)
         place, timestamp = f"{self.settings.input}/{number}", outcome.timestamp
+        where = {"schema": EVENT, "topic": self.settings.input, "partition": number}
         out = []
         for n, event in enumerate(outcome.events):
             content = event.as_dict()
             subject = f"{place}:{content['subclass_id']}" if "subclass_id" in content else place
-            value = {
-                "schema": EVENT,
-                "topic": self.settings.input,
-                "partition": number,
-                "subject": subject,
-                **content,
-            }
             key = subject.encode()
             id = ("ce_id", b"%b%b-%d" % (begin, outcome.place.encode(), n))
             headers = [_SPECVERSION, id, source, kind, _CONTENT, *_time(timestamp), ("ce_subject", key)]
-            encoded = orjson.dumps(value, option=ENCODING)
+            encoded = orjson.dumps({**where, "subject": subject, **content}, option=ENCODING)
             out.append(Outgoing(self.settings.events, number, key, encoded, headers, _timestamp(timestamp)))
         return out
 

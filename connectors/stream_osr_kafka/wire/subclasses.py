@@ -47,7 +47,15 @@ def name_of(local: Local) -> str:
     return f"{local.place}:{local.id}"
 
 
-def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: str, source: str) -> Outgoing:
+class Stamp(NamedTuple):
+    """What messages of one origin have in common: how their ids begin, their source, and their time (-1: none)."""
+
+    id: str
+    source: str
+    timestamp: int = -1
+
+
+def summary(trained: TrainedModel, topic: str, local: Local, said: Said, stamp: Stamp) -> Outgoing:
     """Publish what a worker says of a subclass; a tombstone when it has ended.
 
     The timestamp is that of sending: compaction waits by it (``min.compaction.lag.ms``), and instances may be old.
@@ -66,7 +74,7 @@ def summary(trained: TrainedModel, topic: str, local: Local, said: Said, *, id: 
             "sums": written_sums(trained, said.statistics),
             "absorbed": said.absorbed,
         }
-    return _outgoing(topic, name_of(local), value, SUMMARY, id, source, -1)
+    return _outgoing(topic, name_of(local), value, SUMMARY, stamp)
 
 
 def parse_summary(received: Received, runs: Mapping[str, str], trained: TrainedModel) -> Summary | None:
@@ -172,15 +180,7 @@ class Links(NamedTuple):
 
 
 def changes_told(
-    trained: TrainedModel,
-    topics: tuple[str, str],
-    local: Local,
-    state: Reconciled,
-    changes: Changes,
-    *,
-    id: str,
-    source: str,
-    timestamp: int,
+    trained: TrainedModel, topics: tuple[str, str], local: Local, state: Reconciled, changes: Changes, stamp: Stamp
 ) -> list[Outgoing]:
     """Publish what a summary has changed: links, and events of global subclasses.
 
@@ -194,7 +194,7 @@ def changes_told(
         The subclass that the summary was about.
     state, changes
         After the summary.
-    id, source, timestamp
+    stamp
         Of the messages.
     """
     links, events = topics
@@ -216,7 +216,7 @@ def changes_told(
         }
         out.append((events, f"global:{key}", about, GLOBAL_EVENT))
     return [
-        _outgoing(topic, key, {"schema": kind, **value}, kind, f"{id}-{n}", source, timestamp)
+        _outgoing(topic, key, {"schema": kind, **value}, kind, stamp._replace(id=f"{stamp.id}-{n}"))
         for n, (topic, key, value, kind) in enumerate(out)
     ]
 
@@ -244,9 +244,8 @@ def _number(value: object, name: str) -> int:
     return value
 
 
-def _outgoing(
-    topic: str, key: str, value: dict[str, Any] | None, kind: str, id: str, source: str, timestamp: int
-) -> Outgoing:
+def _outgoing(topic: str, key: str, value: dict[str, Any] | None, kind: str, stamp: Stamp) -> Outgoing:
+    id, source, timestamp = stamp
     headers: Headers = [
         ("ce_specversion", b"1.0"),
         ("ce_id", id.encode()),

@@ -136,6 +136,9 @@ def test_outages_inside_a_transaction(site: Site, times: int) -> None:
         all_wait()
     assert outages.count == times
     for service, stream in zip(services, streams.values(), strict=True):
-        assert service.figures.counts["failed", -1] + service.figures.counts["retried", -1] >= 1
+        assert (
+            service.figures.counts["transactions_failed", -1] + service.figures.counts["transactions_retried", -1]
+            >= 1
+        )
         audit(stream)
         check_exactly_once(stream)

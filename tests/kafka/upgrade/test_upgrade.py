@@ -23,7 +23,7 @@ from stream_osr_kafka.run.recovery import Found, ModelFile, Recovery
 from stream_osr_kafka.run.snapshots import Snapshots
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import VERSIONS, Boundary, Progress
-from stream_osr_kafka.wire.outcome import Outcome
+from stream_osr_kafka.wire.messages import Outcome
 from stream_osr_kafka.wire.subclasses import Links, parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, total
@@ -187,7 +187,7 @@ def test_a_replay_comes_to_what_was_published(left: Left, number: int) -> None:
     assert [origin.offset for origin in state.waiting] == waiting_of(left.kept, number, committed_at)
     begin = found.state.history.last.offset
     letters = {int(dict(r.headers)["__connect.errors.offset"] or b"") for r in left.kept.of("dlq", number)}
-    refused = [received.offset for outcome in outcomes for received, _ in outcome.refused]
+    refused = [received.offset for outcome in outcomes for received, _ in outcome.taken.refused]
     assert refused == sorted(offset for offset in letters if offset >= begin)
     decided = [(origin.offset, d.label, d.subclass_id, d.seq) for o in outcomes for origin, d in o.decisions]
     then = [
