@@ -62,9 +62,8 @@ def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
     if isinstance(tree, dict):
         if isinstance(name := tree.get("array"), str):
             wanted.add(name)
-        for each in tree.values():
-            _find_arrays(each, wanted, depth + 1)
-    elif isinstance(tree, list):
+        tree = list(tree.values())
+    if isinstance(tree, list):
         for each in tree:
             _find_arrays(each, wanted, depth + 1)
 

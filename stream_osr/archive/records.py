@@ -6,14 +6,16 @@ type is all that is needed; else two functions turn one into the other.
 
 from __future__ import annotations
 
+from ast import literal_eval
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
 from stream_osr import decision, engine, trained
-from stream_osr.archive.columns import OF, TO
 from stream_osr.archive.form import Kind
-from stream_osr.archive.table import Row, literal, read_table
+from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
+from stream_osr.ensemble.past import read, written
 from stream_osr.model import (
     aside,
     background,
@@ -73,28 +75,32 @@ _NAMED: dict[str, Any] = {"conjugate": location.CONJUGATE, "nothing told": engin
 """Defaults that are records."""
 
 
-class Entry(Kind):
-    """A record of the table.
-
-    Attributes
-    ----------
-    letters
-        Of the sizes that others have to agree with.
-    rules
-        Of its fields.
-    defaults
-        What fields are that a file lacks, in memory.
-    """
-
-    def __init__(self, name: str, row: Row) -> None:
-        since = {field: of.since for field, of in row.fields.items()}
-        super().__init__(name, TYPES[name], since, TO.get(name), OF.get(name))
-        self.letters = row.letters
-        self.rules = {field: of.rule for field, of in row.fields.items()}
-        given = {field: of.default for field, of in row.fields.items() if of.default is not None}
-        self.defaults = {field: _NAMED[text] if text in _NAMED else literal(text) for field, text in given.items()}
+def stream_of(**fields: Any) -> engine.Stream:
+    """Make a stream of its fields, the past being one of batches."""
+    chains = fields["chains"]
+    return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), chains[0].known.prior.n_features)})
 
 
-RECORDS = {name: Entry(name, row) for name, row in read_table(FIRST).items()}
-BY_TYPE = {entry.type: entry for entry in RECORDS.values()}
-EVENTS = [name for name, entry in RECORDS.items() if issubclass(entry.type, events.Event)]
+TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
+    "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
+    "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
+}
+"""Fields of a record that is something else in memory, by its name."""
+OF: Mapping[str, Callable[..., Any]] = {
+    "Stream": stream_of,
+    "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
+    "Lifecycle": lives.lifecycle,
+}
+"""The record, of its fields."""
+
+
+def _kind(name: str, row: Row) -> Kind:
+    defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
+    return Kind(name, TYPES[name], row.since, TO.get(name), OF.get(name), row.letters, row.rules, defaults)
+
+
+ROWS = read_table(FIRST)
+RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}
+BY_TYPE = {kind.type: kind for kind in RECORDS.values()}
+EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, events.Event)]
