@@ -9,17 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.grouping import (
-    Counts,
-    Distances,
-    Estimate,
-    agree,
-    count_classes,
-    estimate_number,
-    gather,
-    learn_threshold,
-    measure,
-)
+from stream_osr.discovery import grouping
+from stream_osr.discovery.grouping import Counts, Distances, Estimate
 from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
 from stream_osr.discovery.lives import Lifecycle, places_of
@@ -118,11 +109,12 @@ class Emerging(NamedTuple):
 
 def measure_subclasses(known: Known, state: StreamState, before: Measured | None = None) -> Measured:
     """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
-    trained = measure(known.ids, known.dishes, known.prior, None if before is None else before.known)
-    emerging = measure(state.ids, state.dishes, known.prior, None if before is None else before.emerging)
+    old = (None, None) if before is None else before[:2]
+    trained = grouping.measure(known.ids, known.dishes, known.prior, old[0])
+    emerging = grouping.measure(state.ids, state.dishes, known.prior, old[1])
     if before is not None and all(np.array_equal(a, b) for a, b in zip(trained, before.known, strict=True)):
         return Measured(trained, emerging, before.threshold)
-    return Measured(trained, emerging, learn_threshold(trained, known.seated.argmax(axis=0)))
+    return Measured(trained, emerging, grouping.learn_threshold(trained, known.seated.argmax(axis=0)))
 
 
 def find_new_classes(
@@ -146,10 +138,10 @@ def find_new_classes(
     labels
         Labels of the known classes.
     """
-    groups = [gather(one.emerging, one.threshold) for one in measured]
+    groups = [grouping.gather(one.emerging, one.threshold) for one in measured]
     at = np.array([places_of(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
     first = chains[0]
-    group = agree(groups, at)
+    group = grouping.agree(groups, at)
     told = _told(group, first)
     ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
@@ -169,7 +161,7 @@ def find_new_classes(
         )
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
     counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
-    found = estimate_number([count for count in counts if count is not None] if candidates else [])
+    found = grouping.estimate_number([count for count in counts if count is not None] if candidates else [])
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
@@ -186,7 +178,7 @@ def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> Counts | None:
     told = _told(group, chain)
     if not told.any():
         return None
-    return count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
+    return grouping.count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:

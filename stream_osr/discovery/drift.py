@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from river.drift import PageHinkley
@@ -106,16 +106,9 @@ class Alarm(NamedTuple):
 
 def start_drift(n_classes: int, n_features: int) -> Drift:
     """Begin with nothing seen."""
-    drift = Drift(
-        detectors=np.zeros((0, 6)),
-        pending=np.zeros((0, 2)),
-        arrived=np.zeros(0),
-        seen=0.0,
-        owed=np.zeros(0),
-        usual=np.zeros((0, 2, 3)),
-        lately=np.zeros((0, n_features + 2)),
-    )
-    return _fit(drift, n_classes, 0)
+    none = np.zeros(0)
+    columns = np.zeros((0, 6)), np.zeros((0, 2)), none, 0.0, none, np.zeros((0, 2, 3)), np.zeros((0, n_features + 2))
+    return _fit(Drift(*columns), n_classes, 0)
 
 
 def threshold_for(interval: float) -> float:
@@ -245,19 +238,12 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
     if n == n_classes:
         return drift
 
-    def widen(values: np.ndarray, fill: Any) -> np.ndarray:
-        out = np.empty((n_classes, *values.shape[1:]), values.dtype)
-        out[:n], out[n:] = values[:n_classes], fill
-        return out
-
-    return drift._replace(
-        detectors=widen(drift.detectors, _begin(0.5)),
-        pending=widen(drift.pending, 0.0),
-        arrived=widen(drift.arrived, 0.0),
-        owed=widen(drift.owed, 0.0),
-        usual=widen(drift.usual, [first, PRIOR_BLOCKS, 0.5]),
-        lately=widen(drift.lately, 0.0),
-    )
+    begins: dict[str, list[float]] = {"detectors": _begin(0.5), "usual": [first, PRIOR_BLOCKS, 0.5]}
+    wider = {name: values for name, values in drift._asdict().items() if name != "seen"}
+    for name, values in wider.items():
+        wider[name] = np.zeros((n_classes, *values.shape[1:]))
+        wider[name][:n], wider[name][n:] = values[:n_classes], begins.get(name, 0.0)
+    return drift._replace(**wider)
 
 
 # What river's detector remembers, as numbers: a detector is a value here, and its own object is not one.
