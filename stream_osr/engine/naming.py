@@ -240,7 +240,6 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
         decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
         following=without_class(stream.following, j),
         waiting=waiting._replace(
-            probabilities=np.delete(probabilities, j, axis=1),
-            responsible=np.delete(waiting.responsible, j, axis=1),
+            probabilities=np.delete(probabilities, j, axis=1), responsible=np.delete(waiting.responsible, j, axis=1)
         ),
     )
