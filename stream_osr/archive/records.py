@@ -1,77 +1,30 @@
 """The records that archives hold, and what they are in memory.
 
-What is written is said by ``records.table``. Where a record is in memory what it is in archives, field by field, its
-type is all that is needed; else two functions turn one into the other.
+What is written is said by ``records.table``, and where its type is. Where a record is not in memory what it is in
+archives, field by field, two functions turn one into the other.
 """
 
 from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Callable, Mapping
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
-from stream_osr import decision, engine, trained
+from stream_osr import engine
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
-from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
+from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
-from stream_osr.model import (
-    aside,
-    background,
-    books,
-    dishes,
-    franchise,
-    known,
-    location,
-    marginal,
-    prior,
-    restaurant,
-    space,
-    terms,
-)
-from stream_osr.trust import balance, odds, recall, references
+from stream_osr.model.location import CONJUGATE
 
 FIRST, VERSION = 5, 6
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
 
-_WHERE: tuple[tuple[ModuleType, str], ...] = (
-    (prior, "Prior"),
-    (dishes, "Dishes"),
-    (franchise, "Franchise Guests"),
-    (known, "Known Densities"),
-    (location, "Location"),
-    (space, "Space"),
-    (restaurant, "StreamState"),
-    (terms, "Terms"),
-    (marginal, "Statistics"),
-    (aside, "Aside"),
-    (books, "Seat"),
-    (background, "Background"),
-    (references, "References"),
-    (trained, "TrainingReport TrainedModel"),
-    (engine, "Arrived Evidence Waiting Chain Guard Following Telling Stream"),
-    (engine, "Labelling Promotion Muting Tables"),
-    (balance, "Books Shares"),
-    (recall, "Called ExpectedRecall"),
-    (odds, "Odds"),
-    (drift, "Drift"),
-    (rate, "UnknownRate"),
-    (summaries, "Signals"),
-    (life, "Member Subclass"),
-    (lives, "Lifecycle"),
-    (reservoir, "Reservoir"),
-    (decision, "Decision"),
-    (events, "Moment Explanation Movement SubclassEmerged SubclassGrew SubclassDormant SubclassRecurred"),
-    (events, "SubclassMuted SubclassPromoted SubclassMerged SubclassSplit SubclassForgotten SubclassRefuted"),
-    (events, "NewClassesChanged RecallDropped UnknownRateJumped EventsSummed ClassDrifted NamingUndone"),
-)
-TYPES: dict[str, type[Any]] = {name: getattr(module, name) for module, names in _WHERE for name in names.split()}
-TYPES["Past"] = engine.Decided
-"""What each record is in memory; one that has another name there than in archives is entered by itself."""
-
-_NAMED: dict[str, Any] = {"conjugate": location.CONJUGATE, "nothing told": engine.Telling()}
+RENAMED = {"Past": "Decided"}
+"""Records that have another name in memory than in archives."""
+_NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "nothing told": engine.Telling()}
 """Defaults that are records."""
 
 
@@ -97,7 +50,8 @@ OF: Mapping[str, Callable[..., Any]] = {
 
 def _kind(name: str, row: Row) -> Kind:
     defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
-    return Kind(name, TYPES[name], row.since, TO.get(name), OF.get(name), row.letters, row.rules, defaults)
+    kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
+    return Kind(name, kind, row.since, TO.get(name), OF.get(name), row.letters, row.rules, defaults)
 
 
 ROWS = read_table(FIRST)

@@ -20,6 +20,8 @@ class Row(NamedTuple):
 
     Attributes
     ----------
+    module
+        Where its type is.
     letters
         Of the sizes.
     since
@@ -30,6 +32,7 @@ class Row(NamedTuple):
         What those are, as text, that a file may lack.
     """
 
+    module: str
     letters: list[str]
     since: dict[str, int]
     rules: dict[str, Rule]
@@ -38,13 +41,16 @@ class Row(NamedTuple):
 
 def read_table(first: int) -> dict[str, Row]:
     """Read the table; fields that do not say since when they are there came with format version ``first``."""
-    rows: dict[str, Row] = {}
+    rows, module = dict[str, Row](), ""
     for line in files(__package__).joinpath("records.table").read_text(encoding="utf-8").splitlines():
         if not line or line.startswith("#"):
             continue
         if not line.startswith(" "):
             name, *letters = line.split()
-            row = rows[name] = Row(letters, {}, {}, {})
+            if name == "in":
+                (module,) = letters
+            else:
+                row = rows[name] = Row(module, letters, {}, {}, {})
             continue
         name, rest = line.split(None, 1)
         rest, _, since = rest.partition(" since ")

@@ -30,8 +30,9 @@ def explain(
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
     (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
+    mean, difference, shift = _by_name(names, *told)
     moved = tuple(names[at] for at in np.argsort(-np.abs(told[-1]), kind="stable")[:MOST_MOVED])
-    return Explanation(*_by_name(names, *told), moved, labels[owner], int(known.ids[near]), distance)
+    return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance)
 
 
 def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:

@@ -234,12 +234,11 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
     chains = naming.drop_class(stream.chains, j)
     if chains is None:
         return stream
+    fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
         chains=chains,
         decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
         following=without_class(stream.following, j),
-        waiting=waiting._replace(
-            probabilities=np.delete(probabilities, j, axis=1), responsible=np.delete(waiting.responsible, j, axis=1)
-        ),
+        waiting=waiting._replace(probabilities=fewer, responsible=responsible),
     )
