@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery import grouping
-from stream_osr.discovery.grouping import Counts, Distances, Estimate
+from stream_osr.discovery.grouping import Distances, Estimate
 from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
 from stream_osr.discovery.lives import Lifecycle, places_of
@@ -160,8 +160,12 @@ def find_new_classes(
             )
         )
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
-    counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
-    found = grouping.estimate_number([count for count in counts if count is not None] if candidates else [])
+    counts = []
+    for own, one in zip(groups, chains, strict=True):
+        there, size = _told(own, one), one.state.dishes.size
+        if candidates and there.any():
+            counts.append(grouping.count_classes(own[there], size[there], one.known.dishes.size, len(labels)))
+    found = grouping.estimate_number(counts)
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
@@ -171,14 +175,6 @@ def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
     muted = np.isin(ids, life.ids[life.muted | life.owned])
     emerged = np.isin(ids, worth_telling(life))
     return np.asarray(np.isin(group, group[emerged]) & ~muted)
-
-
-def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> Counts | None:
-    """Judge from one chain how many new classes there are; ``None`` if it has found nothing."""
-    told = _told(group, chain)
-    if not told.any():
-        return None
-    return grouping.count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:

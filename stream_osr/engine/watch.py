@@ -53,17 +53,10 @@ def follow_known(
     known, state = leader.known, leader.state
     if trained.references is not None:
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
-    drift, alarms = follow(
-        stream.drift,
-        judged.nearest,
-        judged.rank,
-        judged.probabilities.argmax(axis=1) < n_classes,
-        judged.rows,
-        state.seen,
-        n_classes,
-        parameters.drift_interval,
-        np.isin(judged.leader.subclass, usual),
-    )
+    accepted = judged.probabilities.argmax(axis=1) < n_classes
+    given, interval = np.isin(judged.leader.subclass, usual), parameters.drift_interval
+    batch = judged.nearest, judged.rank, accepted, judged.rows
+    drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
     told, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:
         said = alarm._asdict()
