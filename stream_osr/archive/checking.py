@@ -29,11 +29,8 @@ def check_records(value: Any, version: int = VERSION) -> None:
     if isinstance(value, Form):
         if value.sizes is None:
             _check_record(value, version)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            check_records(each, version)
-    elif isinstance(value, dict):
-        for each in (*value, *value.values()):
+    elif isinstance(value, tuple | list | dict):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
             check_records(each, version)
 
 
