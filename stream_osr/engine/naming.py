@@ -64,9 +64,8 @@ def promote(
         keys = _checked(stream, subclass_ids, "promoted")
         stream = stream._replace(chains=naming.wake(stream.chains, stream.past, keys))
         told = about(trained, stream.state)
-        events: list[ev.Event] = [
-            ev.SubclassPromoted(**_describe(trained, stream, key), label=label, **told) for key in keys
-        ]
+        said = [{**_describe(trained, stream, key), **told} for key in keys]
+        events: list[ev.Event] = [ev.SubclassPromoted(label=label, **each) for each in said]
         chains, past, subclasses = naming.with_counterparts(stream.chains, stream.past, keys, parameters.half_life)
         j = stream.labels.index(label) if label in stream.labels else -1
         action = naming.promotion(number, label, chains, subclasses, j)

@@ -135,11 +135,8 @@ class Views(Holder):
         stream, bad = self.value.stream, self.value.counters["bad_rows"]
         if stream is None:
             return Signals(data_quality=bad)
-        return stream.signals._replace(
-            data_quality=bad,
-            expected_recall=self.expected_recall,
-            recall_dropped=stream.called is not None and stream.called.dropped,
-        )
+        dropped = stream.called is not None and stream.called.dropped
+        return stream.signals._replace(data_quality=bad, expected_recall=self.expected_recall, recall_dropped=dropped)
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:
