@@ -103,7 +103,7 @@ def part_if_two(
 
 
 class Gathered(NamedTuple):
-    """A state with a subclass gathered from others: its identity and instances, who ended in it, who has lost some."""
+    """A state with a subclass gathered from others: its identity, its instances, who ended in it, who lost some."""
 
     state: StreamState
     key: int
