@@ -210,6 +210,22 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
 
+def check_rows(names: Sequence[Name], rows: np.ndarray) -> np.ndarray:
+    """Check rows of numbers, and return a copy of them as floats of 64 bits."""
+    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
+        raise InvalidInstance(
+            f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
+            "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
+        )
+    rows = rows.astype(np.float64)
+    usable = np.abs(rows) <= LARGEST
+    if not usable.all():
+        at, column = np.argwhere(~usable)[0].tolist()
+        number_of(names[column], rows[at, column], at)
+        raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
+    return rows
+
+
 def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     """Read a data frame all of whose values are plain finite numbers at once; ``None``: row by row.
 

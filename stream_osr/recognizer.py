@@ -16,10 +16,10 @@ from stream_osr.config import Label, documented, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrived, Evidence, trainer
-from stream_osr.engine.intake import Read, check_rows, count, count_unlike, read, read_frame
+from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close
-from stream_osr.features import frame_matrix, key_of, keys_of, time_of, times_of
+from stream_osr.features import check_rows, frame_matrix, key_of, keys_of, time_of, times_of
 from stream_osr.model.space import whiten
 from stream_osr.saved import Saved
 from stream_osr.trained import TrainedModel, TrainingReport
@@ -209,7 +209,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         >>> [(decision.key, decision.label) for decision in model.drain()]
         [('k1', 'left'), ('k2', 'right')]
         """
-        rows = check_rows(self.trained, rows)
+        rows = check_rows(self.trained.names, rows)
         times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)

@@ -35,6 +35,10 @@ def about(seq: int) -> dict[str, Any]:
     return {"batch": seq // 64, "seq": seq, "model": "m"}
 
 
+def said(batch: int, seen: int) -> dict[str, Any]:
+    return {"batch": batch, "seq": seen - 1, "model": "m"}
+
+
 def forgotten(key: int, seq: int = 63) -> Event:
     return SubclassForgotten(subclass_id=key, last_seen=AT, **about(seq))
 
@@ -109,21 +113,21 @@ def test_where_a_subclass_went_that_was_announced_is_told_always() -> None:
 def test_sums_come_seldom_and_say_from_where_to_where() -> None:
     budget = 300
     telling, _ = tell_within_budgets(Telling(), [forgotten(1)] * budget, 64, ())
-    assert sum_up(telling, 0, 5000, "m") == (telling, []), "nothing waits"
+    assert sum_up(telling, said(0, 5000)) == (telling, []), "nothing waits"
     telling, told = tell_within_budgets(telling, [forgotten(1, 64)] * 7, 65, ())
     telling, more = tell_within_budgets(telling, [forgotten(1, 65)] * 7, 66, ())
     assert not told
     assert not more
-    assert sum_up(telling, 1, 999, "m") == (telling, []), "too soon"
-    after, (summed,) = sum_up(telling, 15, 1000, "m")
+    assert sum_up(telling, said(1, 999)) == (telling, []), "too soon"
+    after, (summed,) = sum_up(telling, said(15, 1000))
     assert summed == EventsSummed(
         counts={"SubclassForgotten": 14}, since=64, until=65, emerged=(), batch=15, seq=999, model="m"
     )
     assert not after.counts
     after, _ = tell_within_budgets(after, [forgotten(1, 1000)] * 500, 1001, ())
-    assert sum_up(after, 16, 1999, "m")[1] == [], "1000 instances after the last one"
-    assert len(sum_up(after, 16, 2000, "m")[1]) == 1
-    assert len(sum_up(after, 16, 1999, "m", end=True)[1]) == 1
+    assert sum_up(after, said(16, 1999))[1] == [], "1000 instances after the last one"
+    assert len(sum_up(after, said(16, 2000))[1]) == 1
+    assert len(sum_up(after, said(16, 1999), end=True)[1]) == 1
     assert summed.as_dict()["counts"] == {"SubclassForgotten": 14}
 
 

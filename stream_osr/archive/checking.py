@@ -6,6 +6,7 @@ from typing import Any
 
 from stream_osr.archive import model_checks, stream_checks
 from stream_osr.archive.form import Form, Refused, form_of
+from stream_osr.archive.needs import need
 from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
 from stream_osr.archive.rules import Rule, Scope
 from stream_osr.errors import PersistenceError
@@ -28,11 +29,8 @@ def check_records(value: Any, version: int = VERSION) -> None:
     if isinstance(value, Form):
         if value.sizes is None:
             _check_record(value, version)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            check_records(each, version)
-    elif isinstance(value, dict):
-        for each in (*value, *value.values()):
+    elif isinstance(value, tuple | list | dict):
+        for each in (*value, *value.values()) if isinstance(value, dict) else value:
             check_records(each, version)
 
 
@@ -40,9 +38,9 @@ def _check_record(form: Form, version: int) -> None:
     entry = RECORDS.get(form.name)
     if entry is None:
         raise Refused(f"record {printable(form.name, 60)}", "unknown", "one that this release knows")
-    strange = [printable(str(name), 60) for name in form.values if name not in entry.rules]
-    if strange:
-        raise Refused(f"{form.name}.{strange[0]}", "unknown", "a field that this release knows")
+    for name in form.values:
+        field = f"{form.name}.{printable(str(name), 60)}"
+        need(name in entry.rules, field, "unknown", "a field that this release knows")
     check_records(tuple(form.values.values()), version)
     values, scope = {}, Scope()
     for name, rule in entry.rules.items():
@@ -55,9 +53,8 @@ def _check_record(form: Form, version: int) -> None:
         rule(value, f"{form.name}.{name}", scope)
         values[name] = value
     form.values = values
-    unsaid = [letter for letter in entry.letters if letter not in scope]
-    if unsaid:
-        raise Refused(form.name, f"empty: nothing says how many {unsaid[0]} there are", "a field that does")
+    for letter in entry.letters:
+        need(letter in scope, form.name, f"empty: nothing says how many {letter} there are", "a field that does")
     form.sizes = tuple(scope[letter][0] for letter in entry.letters)
     if form.name in CHECKS:
         CHECKS[form.name](form)

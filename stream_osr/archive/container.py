@@ -8,11 +8,12 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
 from stream_osr.archive.form import Refused
+from stream_osr.archive.needs import need
 
 MANIFEST = "manifest"
 DEEPEST = 100
@@ -57,14 +58,12 @@ def open_archive(path: Path) -> Archive:
 
 
 def _find_arrays(tree: Any, wanted: set[str], depth: int) -> None:
-    if depth > DEEPEST:
-        raise Refused("the manifest", f"more than {DEEPEST} levels deep", "a manifest of ours")
+    need(depth <= DEEPEST, "the manifest", f"more than {DEEPEST} levels deep", "a manifest of ours")
     if isinstance(tree, dict):
         if isinstance(name := tree.get("array"), str):
             wanted.add(name)
-        for each in tree.values():
-            _find_arrays(each, wanted, depth + 1)
-    elif isinstance(tree, list):
+        tree = list(tree.values())
+    if isinstance(tree, list):
         for each in tree:
             _find_arrays(each, wanted, depth + 1)
 
@@ -74,23 +73,20 @@ def _read(packed: zipfile.ZipFile, names: Mapping[str, zipfile.ZipInfo], name: s
     entry = names.get(f"{name}.npy")
     if entry is None:
         raise Refused(f"array {name}", "missing", "an entry of the file")
-    if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size:
-        raise Refused(f"array {name}", "compressed", "an entry that is stored as it is")
+    stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+    need(stored, f"array {name}", "compressed", "an entry that is stored as it is")
     with packed.open(entry) as stream:
-        return _array(stream, entry.file_size, name)
+        return _array(cast(BinaryIO, stream), entry.file_size, f"array {name}")
 
 
-def _array(stream: Any, size: int, name: str) -> np.ndarray:
-    header: BinaryIO = stream
-    version = np.lib.format.read_magic(header)
-    if version not in ((1, 0), (2, 0)):
-        raise Refused(f"array {name}", f"of npy version {version}", "1.0 or 2.0")
+def _array(stream: BinaryIO, size: int, where: str) -> np.ndarray:
+    version = np.lib.format.read_magic(stream)
+    need(version in ((1, 0), (2, 0)), where, f"of npy version {version}", "1.0 or 2.0")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(header)
-    if dtype.kind not in "biufU" or dtype.hasobject:
-        raise Refused(f"array {name}", f"of {dtype}", "numbers")
+    shape, fortran, dtype = read(stream)
+    need(dtype.kind in "biufU" and not dtype.hasobject, where, f"of {dtype}", "numbers")
     rest = size - stream.tell()
-    if any(n < 0 for n in shape) or math.prod(shape) * dtype.itemsize != rest:
-        raise Refused(f"array {name}", f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
+    fits = all(n >= 0 for n in shape) and math.prod(shape) * dtype.itemsize == rest
+    need(fits, where, f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
     flat = np.frombuffer(bytearray(stream.read()), dtype=dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

@@ -5,31 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from stream_osr.archive.checking import REMEDY, check_records, told
-from stream_osr.archive.form import Form, Refused, form_of
-from stream_osr.archive.needs import need, need_different
-from stream_osr.archive.records import BY_TYPE, EVENTS
-from stream_osr.archive.rules import (
-    Scope,
-    array,
-    fields,
-    label,
-    many,
-    mapping,
-    maybe,
-    plain,
-    record,
-    text,
-    tuple_of,
-    whole,
-)
+from stream_osr.archive import rules
+from stream_osr.archive.checking import REMEDY, check_content
+from stream_osr.archive.form import Form
+from stream_osr.archive.needs import need
+from stream_osr.archive.records import EVENTS, ROWS
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError
 from stream_osr.labels import check_label, unknown_label
-from stream_osr.trust.balance import N_LEVELS
-from stream_osr.trust.odds import MORE_SHIFTS, SHIFTS
 
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
@@ -37,26 +20,10 @@ MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 409
 CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes"}
 """Arguments that an archive may lack: it is of a release that had them not."""
 
-_TRAINING = tuple_of(
-    whole(1),
-    whole(0),
-    many(plain, "p"),
-    many(label, "J"),
-    many(whole(1), "J"),
-    many(array("f", "*", "p", gaps=["nan"]), "J"),
-)
-RECOGNIZER = fields(
-    {"fingerprint": text()},
-    arguments=mapping(text(), plain),
-    counters=mapping(text(), whole(0)),
-    training=maybe(_TRAINING),
-    trained=maybe(record("TrainedModel")),
-    stream=maybe(record("Stream")),
-    buffer=many(record("Arrived"), of=list),
-    evidence=many(record("Evidence"), of=list),
-    decisions=many(record("Decision"), of=list),
-    events=many(record(EVENTS), of=list),
-)
+_TRAINING = rules.maybe(rules.tuple_of(*ROWS["training"].rules.values()))
+_EVENTS = rules.many(rules.record(EVENTS), of=list)
+_FIELDS = {**ROWS["recognizer"].rules, "training": _TRAINING, "events": _EVENTS}
+RECOGNIZER = rules.fields({"fingerprint": rules.text()}, **_FIELDS)
 
 
 def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:
@@ -67,13 +34,9 @@ def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str
     PersistenceError
         Naming record and field.
     """
-    form = form_of(state, BY_TYPE, {})
+    whole = rules.also(lambda form, _: _check_together(form, parameters), RECOGNIZER)
     try:
-        check_records(form)
-        RECOGNIZER(form, "", Scope())
-        _check_together(form, parameters)
-    except Refused as refused:
-        raise PersistenceError(f"{name} cannot be used: {told(refused)}") from None
+        check_content(state, whole, name)
     except (InvalidLabel, InvalidParameter) as error:
         raise PersistenceError(f"{name} cannot be used: {error}; {REMEDY}") from None
 
@@ -106,46 +69,30 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
 
 
 def _check_training(training: tuple[Any, ...], parameters: Parameters) -> None:
-    capacity, seed, names, labels, seen, rows = training
+    capacity, seed, _, _, seen, rows = training
     need(capacity == parameters.max_training, "training[0]", capacity, f"{parameters.max_training}: max_training")
     need(seed == parameters.seed, "training[1]", seed, f"{parameters.seed}: seed")
-    need_different(names, "training[2]")
-    need_different(labels, "training[3]")
     for j, (count, own) in enumerate(zip(seen, rows, strict=True)):
         need(len(own) == min(count, capacity), f"training[5][{j}]", f"of {len(own)}", f"{min(count, capacity)} rows")
 
 
 def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen: bool) -> None:
-    labels, of = stream["labels"], trained["labels"]
+    labels, of, chains = stream["labels"], trained["labels"], stream["chains"]
     need(labels[: len(of)] == of, "Stream.labels", labels[: len(of)], f"{of}, those of the trained model, first")
     for at, each in enumerate(labels):
         check_label(each, labels[:at] or labels, parameters.unknown)
     prior = trained["draws"][0]["prior"]
-    for number, chain in enumerate(stream["chains"]):
+    for number, chain in enumerate(chains):
         for name in ("covariance", "n_features"):
-            found, expected = chain["known"]["prior"][name], prior[name]
-            need(
-                found == expected, f"Stream.chains[{number}].known.prior.{name}", found, f"{expected}, as in training"
-            )
-        guard = chain["guard"]
-        levels = N_LEVELS if guard is None else guard["books"]["stream"].shape[1]
-        need(levels == N_LEVELS, f"Stream.chains[{number}].guard.books.stream", f"of {levels} levels", str(N_LEVELS))
-    if frozen:
-        count = len(stream["chains"])
-        need(count == parameters.chains, "Stream.chains", f"of {count}", f"{parameters.chains}: chains")
-    count = len(stream["odds"]["excess"])
-    need(count in (len(SHIFTS), len(MORE_SHIFTS)), "Odds.excess", f"of {count}", f"{len(SHIFTS)}, {len(MORE_SHIFTS)}")
-    waiting = stream["waiting"]["decisions"]
-    most = parameters.decision_delay
+            found, where = chain["known"]["prior"][name], f"Stream.chains[{number}].known.prior.{name}"
+            need(found == prior[name], where, found, f"{prior[name]}, as in training")
+    right = not frozen or len(chains) == parameters.chains
+    need(right, "Stream.chains", f"of {len(chains)}", f"{parameters.chains}: chains")
+    waiting, most = stream["waiting"]["decisions"], parameters.decision_delay
     need(len(waiting) <= most, "Waiting.decisions", f"of {len(waiting)}", f"{most} at most: decision_delay")
     names = {*labels, unknown_label(parameters.unknown, labels)}
     for at, decision in enumerate(waiting):
-        need(
-            decision["label"] in names,
-            f"Waiting.decisions[{at}].label",
-            decision["label"],
-            f"one of {list(names)[:5]}",
-        )
+        label = decision["label"]
+        need(label in names, f"Waiting.decisions[{at}].label", label, f"one of {list(names)[:5]}")
     if trained["references"] is not None and stream["references"] is not None:
-        rows = np.shape(stream["references"]["rows"])
-        need(rows[0] >= 1, "Stream.references", "empty", "a reference at least")
+        need(len(stream["references"]["rows"]), "Stream.references", "empty", "a reference at least")

@@ -30,36 +30,32 @@ def prior_of(form: Form) -> Prior:
 
 def check_prior(form: Form) -> None:
     """Refuse degrees of freedom that are too few."""
-    if not form["nu"] > form["n_features"] - 1:
-        raise Refused("Prior.nu", f"{form['nu']:g}", f"more than {form['n_features'] - 1}: n_features - 1")
+    least = form["n_features"] - 1
+    need(form["nu"] > least, "Prior.nu", f"{form['nu']:g}", f"more than {least}: n_features - 1")
 
 
-def factor(matrix: np.ndarray, where: str) -> np.ndarray:
-    """Factor the correlations of a symmetric positive definite matrix, or refuse it."""
-    if not np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0))):
-        raise Refused(where, "not symmetric", "a symmetric matrix")
-    diagonal_ = np.diag(matrix)
+def check_definite(matrix: np.ndarray, where: str) -> None:
+    """Refuse what is no symmetric positive definite matrix."""
+    same = np.allclose(matrix, matrix.T, rtol=ROUNDING, atol=ROUNDING * float(np.abs(matrix).max(initial=0.0)))
+    need(same, where, "not symmetric", "a symmetric matrix")
     try:
-        if not (diagonal_ > 0.0).all():
+        if not (np.diag(matrix) > 0.0).all():
             raise np.linalg.LinAlgError
-        scale = np.sqrt(diagonal_)
-        lower = np.linalg.cholesky(matrix / np.outer(scale, scale))
+        scale = np.sqrt(np.diag(matrix))
+        np.linalg.cholesky(matrix / np.outer(scale, scale))
     except np.linalg.LinAlgError:
         raise Refused(where, "not positive definite", "a covariance or what is left of one") from None
-    return np.asarray(lower)
 
 
 def check_statistics(statistics: Form, prior: Prior, where: str) -> None:
     """Check sizes and matrices of subclasses under a base measure."""
-    size, matrix = statistics["size"], statistics["matrix"]
-    if matrix.shape[1:] != statistics_shape(prior):
-        raise Refused(f"{where}.matrix", f"of {matrix.shape[1:]} for each", f"{statistics_shape(prior)}")
-    d = prior.n_features
+    size, matrix, d, shape = statistics["size"], statistics["matrix"], prior.n_features, statistics_shape(prior)
+    need(matrix.shape[1:] == shape, f"{where}.matrix", f"of {matrix.shape[1:]} for each", f"{shape}")
     for k, (n, own) in enumerate(zip(size.tolist(), matrix, strict=True)):
         at, r = f"{where}.matrix[{k}]", prior.beta + n
         if prior.covariance == FULL:
             check_same(own[d:, d], np.array([r]), f"{at}[{d}]", "prior.beta + size")
-            factor(own, at)
+            check_definite(own, at)
             least = float(np.linalg.eigvalsh(own[:d, :d] - np.outer(own[d, :d], own[d, :d]) / r)[0])
         elif prior.covariance == DIAGONAL:
             least = float((own[1] - own[0] ** 2 / r).min())
@@ -79,13 +75,11 @@ def check_dishes(dishes: Form, prior: Prior, where: str) -> None:
         if prior.covariance == FULL:
             log_det = full.invert(own, inverse)
             scale = np.sqrt(np.diag(own))
-            condition = float(np.linalg.cond(own / np.outer(scale, scale)))
-            rounding += WORST * condition
             scale = np.outer(scale, scale)
+            rounding += WORST * float(np.linalg.cond(own / scale))
         elif prior.covariance == DIAGONAL:
             log_det = diagonal.refresh(own, inverse, n, prior)
-            worst = float((own[1] / inverse[1]).max(initial=1.0))
-            rounding += WORST * worst
+            rounding += WORST * float((own[1] / inverse[1]).max(initial=1.0))
             scale = 1.0 / np.maximum(np.abs(inverse), 1.0)
         else:
             inverse, log_det, scale = own / (prior.beta + n), 0.0, np.ones_like(own)
@@ -99,12 +93,11 @@ def check_dishes(dishes: Form, prior: Prior, where: str) -> None:
 def check_densities(frozen: Form, known: Known, where: str) -> None:
     """Check the frozen densities of known classes that have been checked."""
     found = densities(known)
-    for name, letter in (("log_weight", found.log_weight), ("menu", found.menu)):
-        check_same(frozen[name], letter, f"{where}.{name}", "by the known classes")
-    expected = found.terms._asdict()
-    for name, values in expected.items():
-        own = frozen["terms"][name]
-        if own.shape != values.shape:
-            raise Refused(f"{where}.terms.{name}", f"of {own.shape}", f"{values.shape}, by the known classes")
+    why = "by the known classes"
+    check_same(frozen["log_weight"], found.log_weight, f"{where}.log_weight", why)
+    check_same(frozen["menu"], found.menu, f"{where}.menu", why)
+    for name, values in found.terms._asdict().items():
+        own, at = frozen["terms"][name], f"{where}.terms.{name}"
+        need(own.shape == values.shape, at, f"of {own.shape}", f"{values.shape}, {why}")
         least = float(np.abs(values).max(initial=1.0)) if name == "packed" else 1.0
-        check_same(own / least, values / least, f"{where}.terms.{name}", "by the known classes")
+        check_same(own / least, values / least, at, why)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,10 +52,10 @@ class Form:
         return self.values[name]
 
 
-class Kind:
+class Kind(NamedTuple):
     """An entry of the table of records.
 
-    Parameters
+    Attributes
     ----------
     name
         What the record is called in archives, for ever.
@@ -65,21 +65,26 @@ class Kind:
         Format version with which each field came, by its name.
     to, of
         From memory to the fields of the archive, and back; ``None``: they are the same, field by field.
+    letters
+        Of the sizes that others have to agree with.
+    rules
+        Of its fields.
+    defaults
+        What fields are that a file lacks, in memory.
     """
 
-    def __init__(
-        self,
-        name: str,
-        type: type[Any],
-        since: Mapping[str, int],
-        to: Callable[[Any], dict[str, Any]] | None = None,
-        of: Callable[[dict[str, Any]], Any] | None = None,
-    ) -> None:
-        self.name = name
-        self.type = type
-        self.since = since
-        self.to = to or (lambda value: {name: getattr(value, name) for name in since})
-        self.of = of or (lambda values: type(**values))
+    name: str
+    type: type[Any]
+    since: Mapping[str, int]
+    to: Callable[[Any], dict[str, Any]] | None = None
+    of: Callable[..., Any] | None = None
+    letters: Sequence[str] = ()
+    rules: Mapping[str, Callable[..., None]] = {}
+    defaults: Mapping[str, Any] = {}
+
+    def fields(self, value: Any) -> dict[str, Any]:
+        """Fields of a value in memory, as archives have them."""
+        return {name: getattr(value, name) for name in self.since} if self.to is None else self.to(value)
 
 
 def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[Any, Any]]) -> Any:
@@ -106,12 +111,10 @@ def form_of(value: Any, kinds: Mapping[type[Any], Kind], known: dict[int, tuple[
     kind = kinds.get(type(value))
     if kind is not None:
         if id(value) not in known:
-            fields = {name: form_of(each, kinds, known) for name, each in kind.to(value).items()}
-            known[id(value)] = (Form(kind.name, fields), value)
+            known[id(value)] = (Form(kind.name, form_of(kind.fields(value), kinds, known)), value)
         return known[id(value)][0]
     if isinstance(value, tuple | list):
-        plain = tuple if isinstance(value, tuple) else list
-        return plain(form_of(each, kinds, known) for each in value)
+        return (tuple if isinstance(value, tuple) else list)(form_of(each, kinds, known) for each in value)
     if isinstance(value, Mapping):
         return {form_of(key, kinds, known): form_of(each, kinds, known) for key, each in value.items()}
     raise PersistenceError(
@@ -124,8 +127,8 @@ def in_memory(value: Any, kinds: Mapping[str, Kind], built: dict[int, Any]) -> A
     """Turn what was written into values in memory; ``built`` has what is there, by the identity of its form."""
     if isinstance(value, Form):
         if id(value) not in built:
-            fields = {name: in_memory(each, kinds, built) for name, each in value.values.items()}
-            built[id(value)] = kinds[value.name].of(fields)
+            kind = kinds[value.name]
+            built[id(value)] = (kind.of or kind.type)(**in_memory(value.values, kinds, built))
         return built[id(value)]
     if isinstance(value, tuple | list):
         return type(value)(in_memory(each, kinds, built) for each in value)
@@ -139,25 +142,23 @@ def numbered(value: Any, kinds: Mapping[str, Kind], version: int) -> Iterator[tu
 
     Only fields that format ``version`` had are visited, so that an old file's numbers stay what they were.
     """
-    return _walk(value, "", kinds, version, set())
+    seen: set[int] = set()
 
-
-def _walk(
-    value: Any, path: str, kinds: Mapping[str, Kind], version: int, seen: set[int]
-) -> Iterator[tuple[str, Any]]:
-    parts: Collection[tuple[object, Any]] = ()
-    if isinstance(value, Form | np.ndarray):
+    def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+        parts: Collection[tuple[object, Any]] = ()
         if id(value) in seen:
             return
-        seen.add(id(value))
-    if isinstance(value, Form):
-        since = kinds[value.name].since
-        parts = [(name, each) for name, each in value.values.items() if since[name] <= version]
-    elif isinstance(value, tuple | list):
-        parts = list(enumerate(value))
-    elif isinstance(value, dict):
-        parts = [(at, part) for at, pair in enumerate(value.items()) for part in pair]
-    for name, each in parts:
-        yield from _walk(each, f"{path}.{name}" if path else str(name), kinds, version, seen)
-    if isinstance(value, Form | np.ndarray):
-        yield path, value
+        if isinstance(value, Form):
+            since = kinds[value.name].since
+            parts = [(name, each) for name, each in value.values.items() if since[name] <= version]
+        elif isinstance(value, tuple | list):
+            parts = list(enumerate(value))
+        elif isinstance(value, dict):
+            parts = [(at, part) for at, pair in enumerate(value.items()) for part in pair]
+        for name, each in parts:
+            yield from walk(each, f"{path}.{name}" if path else str(name))
+        if isinstance(value, Form | np.ndarray):
+            seen.add(id(value))
+            yield path, value
+
+    return walk(value, "")

@@ -31,21 +31,18 @@ class _Reader:
     def value(self, tree: Any, where: str) -> Any:
         if not isinstance(tree, dict):
             return tree
-        out: Any
         if "record" in tree:
             name = str(tree["record"])
             values = {field: self.value(each, f"{name}.{field}") for field, each in tree["values"].items()}
-            out = Form(name, values)
-        elif "tuple" in tree:
+            out = self._read[tree["number"]] = Form(name, values)
+            return out
+        if "tuple" in tree:
             return tuple(self.value(each, where) for each in tree["tuple"])
-        elif "list" in tree:
+        if "list" in tree:
             return [self.value(each, where) for each in tree["list"]]
-        elif "dict" in tree:
+        if "dict" in tree:
             return {self._key(key, where): self.value(each, f"{where}[{shown(key)}]") for key, each in tree["dict"]}
-        else:
-            return self._there(tree, where)
-        self._read[tree["number"]] = out
-        return out
+        return self._there(tree, where)
 
     def _there(self, tree: Mapping[str, Any], where: str) -> Any:
         """Find an array, or what was read before."""
@@ -120,16 +117,13 @@ def _opened(path: str | PathLike[str]) -> Archive:
 
 def _version(manifest: Mapping[str, Any], path: str | PathLike[str]) -> int:
     version = int(manifest["version"])
-    if version > VERSION:
-        raise PersistenceError(
-            f"{path} has format version {version}, this program reads up to {VERSION}; upgrade stream-osr"
-        )
+    if FIRST <= version <= VERSION:
+        return version
+    told = f"up to {VERSION}; upgrade stream-osr"
     if version < FIRST:
-        raise PersistenceError(
-            f"{path} has format version {version}, this program reads versions {FIRST} to {VERSION}; train the model "
-            "anew, or go on with the release of stream-osr that wrote it"
-        )
-    return version
+        remedy = "train the model anew, or go on with the release of stream-osr that wrote it"
+        told = f"versions {FIRST} to {VERSION}; {remedy}"
+    raise PersistenceError(f"{path} has format version {version}, this program reads {told}")
 
 
 def load_trained(path: str | PathLike[str]) -> TrainedModel:

@@ -1,100 +1,60 @@
 """The records that archives hold, and what they are in memory.
 
-What is written is said by ``records.table``. Where a record is in memory what it is in archives, field by field, its
-type is all that is needed; else two functions turn one into the other.
+What is written is said by ``records.table``, and where its type is. Where a record is not in memory what it is in
+archives, field by field, two functions turn one into the other.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+from ast import literal_eval
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
-from stream_osr import decision, engine, trained
-from stream_osr.archive.columns import OF, TO
+from stream_osr import engine
 from stream_osr.archive.form import Kind
-from stream_osr.archive.table import Row, literal, read_table
-from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
-from stream_osr.model import (
-    aside,
-    background,
-    books,
-    dishes,
-    franchise,
-    known,
-    location,
-    marginal,
-    prior,
-    restaurant,
-    space,
-    terms,
-)
-from stream_osr.trust import balance, odds, recall, references
+from stream_osr.archive.table import Row, read_table
+from stream_osr.discovery import events, lives, reservoir
+from stream_osr.ensemble.past import read, written
+from stream_osr.model.location import CONJUGATE
 
 FIRST, VERSION = 5, 6
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
 
-_WHERE: tuple[tuple[ModuleType, str], ...] = (
-    (prior, "Prior"),
-    (dishes, "Dishes"),
-    (franchise, "Franchise Guests"),
-    (known, "Known Densities"),
-    (location, "Location"),
-    (space, "Space"),
-    (restaurant, "StreamState"),
-    (terms, "Terms"),
-    (marginal, "Statistics"),
-    (aside, "Aside"),
-    (books, "Seat"),
-    (background, "Background"),
-    (references, "References"),
-    (trained, "TrainingReport TrainedModel"),
-    (engine, "Arrived Evidence Waiting Chain Guard Following Telling Stream"),
-    (engine, "Labelling Promotion Muting Tables"),
-    (balance, "Books Shares"),
-    (recall, "Called ExpectedRecall"),
-    (odds, "Odds"),
-    (drift, "Drift"),
-    (rate, "UnknownRate"),
-    (summaries, "Signals"),
-    (life, "Member Subclass"),
-    (lives, "Lifecycle"),
-    (reservoir, "Reservoir"),
-    (decision, "Decision"),
-    (events, "Moment Explanation Movement SubclassEmerged SubclassGrew SubclassDormant SubclassRecurred"),
-    (events, "SubclassMuted SubclassPromoted SubclassMerged SubclassSplit SubclassForgotten SubclassRefuted"),
-    (events, "NewClassesChanged RecallDropped UnknownRateJumped EventsSummed ClassDrifted NamingUndone"),
-)
-TYPES: dict[str, type[Any]] = {name: getattr(module, name) for module, names in _WHERE for name in names.split()}
-TYPES["Past"] = engine.Decided
-"""What each record is in memory; one that has another name there than in archives is entered by itself."""
-
-_NAMED: dict[str, Any] = {"conjugate": location.CONJUGATE, "nothing told": engine.Telling()}
+RENAMED = {"Past": "Decided"}
+"""Records that have another name in memory than in archives."""
+_NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "nothing told": engine.Telling()}
 """Defaults that are records."""
 
 
-class Entry(Kind):
-    """A record of the table.
-
-    Attributes
-    ----------
-    letters
-        Of the sizes that others have to agree with.
-    rules
-        Of its fields.
-    defaults
-        What fields are that a file lacks, in memory.
-    """
-
-    def __init__(self, name: str, row: Row) -> None:
-        since = {field: of.since for field, of in row.fields.items()}
-        super().__init__(name, TYPES[name], since, TO.get(name), OF.get(name))
-        self.letters = row.letters
-        self.rules = {field: of.rule for field, of in row.fields.items()}
-        given = {field: of.default for field, of in row.fields.items() if of.default is not None}
-        self.defaults = {field: _NAMED[text] if text in _NAMED else literal(text) for field, text in given.items()}
+def stream_of(**fields: Any) -> engine.Stream:
+    """Make a stream of its fields, the past being one of batches."""
+    chains = fields["chains"]
+    return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), chains[0].known.prior.n_features)})
 
 
-RECORDS = {name: Entry(name, row) for name, row in read_table(FIRST).items()}
-BY_TYPE = {entry.type: entry for entry in RECORDS.values()}
-EVENTS = [name for name, entry in RECORDS.items() if issubclass(entry.type, events.Event)]
+TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
+    "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
+    "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
+}
+"""Fields of a record that is something else in memory, by its name."""
+OF: Mapping[str, Callable[..., Any]] = {
+    "Stream": stream_of,
+    "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
+    "Lifecycle": lives.lifecycle,
+}
+"""The record, of its fields."""
+
+
+def _kind(name: str, row: Row) -> Kind:
+    defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
+    kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
+    return Kind(name, kind, row.since, TO.get(name), OF.get(name), row.letters, row.rules, defaults)
+
+
+ROWS = read_table(FIRST)
+RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}
+BY_TYPE = {kind.type: kind for kind in RECORDS.values()}
+EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, events.Event)]

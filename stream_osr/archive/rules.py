@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive.form import Form, Refused
+from stream_osr.archive.needs import each
 from stream_osr.showing import shown, typed
 
 Scope = dict[str, tuple[int, str]]
@@ -22,26 +23,26 @@ Scope = dict[str, tuple[int, str]]
 
 Rule = Callable[[Any, str, Scope], None]
 
-_TYPES = {"f": np.dtype(np.float64), "i": np.dtype(np.int64), "u": np.dtype(np.uint64), "b": np.dtype(np.bool_)}
-_NAMES = {"f": "float64", "i": "int64", "u": "uint64", "b": "bool"}
+_TYPES = {"f": "float64", "i": "int64", "u": "uint64", "b": "bool"}
+_GAPS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"-inf": np.isneginf, "nan": np.isnan}
 
 
 def agree(size: int, letter: str, where: str, scope: Scope) -> None:
-    """Compare a size with that of its letter, ``K`` or ``K+1`` or a number; set it if nobody has."""
+    """Compare a size with that of its letter, ``K`` or ``K+1``, set it if nobody has; or with numbers, ``5|6``."""
     if letter == "*":
         return
     name, _, more = letter.partition("+")
     extra = int(more or 0)
-    if name.isdigit():
-        expected, whose = int(name), "always"
-    elif name not in scope and size >= extra:
-        scope[name] = (size - extra, where)
-        return
+    if letter[0].isdigit():
+        fits, expected = str(size) in letter.split("|"), f"{letter.replace('|', ' or ')} (always)"
+    elif name in scope:
+        known, whose = scope[name]
+        fits, expected = size == known + extra, f"{known + extra} ({whose} has {known})"
     else:
-        expected, whose = scope.get(name, (0, "it"))
-        expected, whose = expected + extra, f"{whose} has {expected}" if name in scope else "at least"
-    if size != expected:
-        raise Refused(where, f"of {size}", f"{expected} ({whose})")
+        fits, expected = size >= extra, f"{extra} (at least)"
+        scope[name] = (size - extra, where)
+    if not fits:
+        raise Refused(where, f"of {size}", expected)
 
 
 def array(
@@ -69,10 +70,9 @@ def array(
     """
 
     def rule(value: Any, where: str, scope: Scope) -> None:
-        if not isinstance(value, np.ndarray):
-            raise Refused(where, typed(value), f"an array of {_NAMES[kind]}")
-        if value.dtype != _TYPES[kind]:
-            raise Refused(where, f"of {value.dtype}", f"an array of {_NAMES[kind]}")
+        if not isinstance(value, np.ndarray) or value.dtype != _TYPES[kind]:
+            found = f"of {value.dtype}" if isinstance(value, np.ndarray) else typed(value)
+            raise Refused(where, found, f"an array of {_TYPES[kind]}")
         if value.ndim != len(letters):
             raise Refused(where, f"of {value.ndim} dimensions", f"{len(letters)}")
         for size, letter in zip(value.shape, letters, strict=True):
@@ -81,17 +81,14 @@ def array(
         if below:
             size, whose = scope[below]
             top = min(high, size - 1)
-        wrong = ~((value >= low) & (value <= top))
+        fits = (value >= low) & (value <= top)
         if kind == "f":
-            wrong |= ~np.isfinite(value)
-            for gap, allowed in (("-inf", np.isneginf), ("nan", np.isnan)):
-                if gap in gaps:
-                    wrong &= ~allowed(value)
-        if wrong.any():
-            at = tuple(np.argwhere(wrong)[0].tolist())
+            fits &= np.isfinite(value)
+            for gap in gaps:
+                fits |= _GAPS[gap](value)
+        if not fits.all():
             reason = f" ({whose} has {size})" if below else ""
-            expected = _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason
-            raise Refused(f"{where}{list(at)}", str(value[at]), expected)
+            each(fits, value, where, _range(low, top, "whole numbers" if kind == "i" else "finite numbers") + reason)
 
     return rule
 
@@ -113,51 +110,59 @@ def whole(low: int = -(1 << 63), high: int = (1 << 63) - 1, size: str = "") -> R
     return rule
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, finite: bool = True) -> Rule:
-    """Expect a number within bounds."""
+def _simple(fits: Callable[[Any], bool], expected: str) -> Rule:
+    """Expect a plain value of some kind."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
-        fits = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        usable = fits and (abs(value) < 1 << 1000 if isinstance(value, int) or finite else True)
-        if not usable:
-            raise Refused(where, typed(value), _range(low, high, "a finite number" if finite else "a number"))
+        if not fits(value):
+            raise Refused(where, typed(value), expected)
 
     return rule
 
 
-def flag(value: Any, where: str, scope: Scope) -> None:
-    """Expect a truth value."""
-    if type(value) is not bool:
-        raise Refused(where, typed(value), "true or false")
+def number(low: float = -math.inf, high: float = math.inf, *, finite: bool = True) -> Rule:
+    """Expect a number within bounds."""
+
+    def fits(value: Any) -> bool:
+        within = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+        return within and (abs(value) < 1 << 1000 if isinstance(value, int) or finite else True)
+
+    return _simple(fits, _range(low, high, "a finite number" if finite else "a number"))
+
+
+flag = _simple(lambda value: type(value) is bool, "true or false")
+"""Expect a truth value."""
+label = _simple(lambda value: isinstance(value, str | int), "a label: text, a whole number, true or false")
+"""Expect the label of a class."""
 
 
 def text(*among: str) -> Rule:
     """Expect text, or one of these."""
-
-    def rule(value: Any, where: str, scope: Scope) -> None:
-        if not isinstance(value, str) or (among and value not in among):
-            raise Refused(where, typed(value), f"one of {', '.join(among)}" if among else "text")
-
-    return rule
-
-
-def label(value: Any, where: str, scope: Scope) -> None:
-    """Expect the label of a class."""
-    if not isinstance(value, str | int):
-        raise Refused(where, typed(value), "a label: text, a whole number, true or false")
+    expected = f"one of {', '.join(among)}" if among else "text"
+    return _simple(lambda value: isinstance(value, str) and (not among or value in among), expected)
 
 
 def plain(value: Any, where: str, scope: Scope) -> None:
     """Expect what a caller may have given as a key or as the name of a feature: what can be hashed."""
     if isinstance(value, tuple):
-        for at, each in enumerate(value):
-            plain(each, f"{where}[{at}]", scope)
+        for at, one in enumerate(value):
+            plain(one, f"{where}[{at}]", scope)
     elif not (value is None or isinstance(value, str | int | float)):
         raise Refused(where, shown(type(value).__name__), "text, a number, or a tuple of them")
 
 
 def anything(value: Any, where: str, scope: Scope) -> None:
     """Expect nothing of a value; records in it have been checked each for itself."""
+
+
+def also(check: Callable[[Any, str], None], rule: Rule) -> Rule:
+    """Expect what the rule says, and what is checked of the whole then."""
+
+    def both(value: Any, where: str, scope: Scope) -> None:
+        rule(value, where, scope)
+        check(value, where)
+
+    return both
 
 
 def maybe(rule: Rule) -> Rule:
@@ -173,14 +178,14 @@ def maybe(rule: Rule) -> Rule:
 def many(rule: Rule, letter: str = "*", *, of: type[Any] = tuple) -> Rule:
     """Expect a tuple (or list) of so many values."""
 
-    def each(value: Any, where: str, scope: Scope) -> None:
+    def rule_of_all(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, of):
             raise Refused(where, typed(value), f"a {of.__name__}")
         agree(len(value), letter, where, scope)
         for at, one in enumerate(value):
             rule(one, f"{where}[{at}]", scope)
 
-    return each
+    return rule_of_all
 
 
 def mapping(key: Rule, of: Rule) -> Rule:
@@ -189,25 +194,24 @@ def mapping(key: Rule, of: Rule) -> Rule:
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, dict):
             raise Refused(where, typed(value), "a mapping")
-        for name, each in value.items():
+        for name, one in value.items():
             key(name, f"a key of {where}", scope)
-            of(each, f"{where}[{shown(name)}]", scope)
+            of(one, f"{where}[{shown(name)}]", scope)
 
     return rule
 
 
-def fields(also: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) -> Rule:
+def fields(more: Mapping[str, Rule] = MappingProxyType({}), /, **rules: Rule) -> Rule:
     """Expect a mapping with exactly these keys, and perhaps some others."""
 
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, Mapping):
             raise Refused(where, typed(value), "a mapping")
         for name in (*rules, *value):
-            if name not in value or not (name in rules or name in also):
-                raise Refused(
-                    f"{where} {shown(name)}".strip(), "missing" if name in rules else "there", ", ".join(rules)
-                )
-        for name, of in {**rules, **also}.items():
+            if name not in value or name not in {**rules, **more}:
+                found = "missing" if name in rules else "there"
+                raise Refused(f"{where} {shown(name)}".strip(), found, ", ".join(rules))
+        for name, of in {**rules, **more}.items():
             if name in value:
                 of(value[name], f"{where}.{name}" if where else name, scope)
 
@@ -220,8 +224,8 @@ def tuple_of(*rules: Rule) -> Rule:
     def rule(value: Any, where: str, scope: Scope) -> None:
         if not isinstance(value, tuple) or len(value) != len(rules):
             raise Refused(where, typed(value), f"a tuple of {len(rules)}")
-        for at, (of, each) in enumerate(zip(rules, value, strict=True)):
-            of(each, f"{where}[{at}]", scope)
+        for at, (of, one) in enumerate(zip(rules, value, strict=True)):
+            of(one, f"{where}[{at}]", scope)
 
     return rule
 

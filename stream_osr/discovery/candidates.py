@@ -9,17 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.grouping import (
-    Counts,
-    Distances,
-    Estimate,
-    agree,
-    count_classes,
-    estimate_number,
-    gather,
-    learn_threshold,
-    measure,
-)
+from stream_osr.discovery import grouping
+from stream_osr.discovery.grouping import Distances, Estimate
 from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import EXEMPLARS, worth_telling
 from stream_osr.discovery.lives import Lifecycle, places_of
@@ -118,11 +109,12 @@ class Emerging(NamedTuple):
 
 def measure_subclasses(known: Known, state: StreamState, before: Measured | None = None) -> Measured:
     """Measure how far subclasses are from each other; what has not changed since ``before`` is taken over."""
-    trained = measure(known.ids, known.dishes, known.prior, None if before is None else before.known)
-    emerging = measure(state.ids, state.dishes, known.prior, None if before is None else before.emerging)
+    old = (None, None) if before is None else before[:2]
+    trained = grouping.measure(known.ids, known.dishes, known.prior, old[0])
+    emerging = grouping.measure(state.ids, state.dishes, known.prior, old[1])
     if before is not None and all(np.array_equal(a, b) for a, b in zip(trained, before.known, strict=True)):
         return Measured(trained, emerging, before.threshold)
-    return Measured(trained, emerging, learn_threshold(trained, known.seated.argmax(axis=0)))
+    return Measured(trained, emerging, grouping.learn_threshold(trained, known.seated.argmax(axis=0)))
 
 
 def find_new_classes(
@@ -146,10 +138,10 @@ def find_new_classes(
     labels
         Labels of the known classes.
     """
-    groups = [gather(one.emerging, one.threshold) for one in measured]
+    groups = [grouping.gather(one.emerging, one.threshold) for one in measured]
     at = np.array([places_of(chain.state.ids, seat) for chain, seat in zip(chains, seats, strict=True)])
     first = chains[0]
-    group = agree(groups, at)
+    group = grouping.agree(groups, at)
     told = _told(group, first)
     ids, size = first.state.ids.tolist(), first.state.dishes.size
     candidates = []
@@ -168,8 +160,12 @@ def find_new_classes(
             )
         )
     candidates.sort(key=lambda candidate: (-candidate.size, candidate.subclasses))
-    counts = [_count(own, chain, len(labels)) for own, chain in zip(groups, chains, strict=True)]
-    found = estimate_number([count for count in counts if count is not None] if candidates else [])
+    counts = []
+    for own, one in zip(groups, chains, strict=True):
+        there, size = _told(own, one), one.state.dishes.size
+        if candidates and there.any():
+            counts.append(grouping.count_classes(own[there], size[there], one.known.dishes.size, len(labels)))
+    found = grouping.estimate_number(counts)
     return NewClasses(tuple(candidates), found.number, first.life.delta, found.low, found.high)
 
 
@@ -179,14 +175,6 @@ def _told(group: np.ndarray, chain: Emerging) -> np.ndarray:
     muted = np.isin(ids, life.ids[life.muted | life.owned])
     emerged = np.isin(ids, worth_telling(life))
     return np.asarray(np.isin(group, group[emerged]) & ~muted)
-
-
-def _count(group: np.ndarray, chain: Emerging, n_classes: int) -> Counts | None:
-    """Judge from one chain how many new classes there are; ``None`` if it has found nothing."""
-    told = _told(group, chain)
-    if not told.any():
-        return None
-    return count_classes(group[told], chain.state.dishes.size[told], chain.known.dishes.size, n_classes)
 
 
 def _exemplars(keys: Sequence[int], lives: Mapping[int, Subclass]) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from river.drift import PageHinkley
@@ -106,16 +106,9 @@ class Alarm(NamedTuple):
 
 def start_drift(n_classes: int, n_features: int) -> Drift:
     """Begin with nothing seen."""
-    drift = Drift(
-        detectors=np.zeros((0, 6)),
-        pending=np.zeros((0, 2)),
-        arrived=np.zeros(0),
-        seen=0.0,
-        owed=np.zeros(0),
-        usual=np.zeros((0, 2, 3)),
-        lately=np.zeros((0, n_features + 2)),
-    )
-    return _fit(drift, n_classes, 0)
+    none = np.zeros(0)
+    columns = np.zeros((0, 6)), np.zeros((0, 2)), none, 0.0, none, np.zeros((0, 2, 3)), np.zeros((0, n_features + 2))
+    return _fit(Drift(*columns), n_classes, 0)
 
 
 def threshold_for(interval: float) -> float:
@@ -185,13 +178,15 @@ def follow(
             mean = (total + sum(ranks[last:at])) / BLOCK
             last, waiting, total = at, 0, 0.0
             detectors[j] = numbers = _update(detector, detectors[j], mean)
-            for side, against in enumerate(_speaks_against(numbers)):
+            _, _, increase, decrease, least, largest = numbers
+            for side, against in enumerate((decrease >= largest, increase <= least)):  # sparser, denser
                 if against:
                     usual[j][side] = [after[at - 1], *numbers[:2]]
             if detector.drift_detected:
-                side = _side(numbers)
+                side = int(increase - least > largest - decrease)
                 since, blocks, before = usual[j][side]
-                lately = _fade_in(drift.lately[j], values[begin:at])
+                age = np.arange(at - begin, -1, -1)
+                lately = 0.5 ** (age / LATELY) @ np.vstack([drift.lately[j], values[begin:at]])
                 now, *row = (lately[1:] / lately[0]).tolist()
                 size = BLOCK * int(numbers[0] - blocks)
                 alarms.append(Alarm(j, (SPARSER, DENSER)[side], int(since), size, before, now, np.array(row)))
@@ -201,19 +196,9 @@ def follow(
     came = np.diff(begins)
     weight = 0.5 ** ((np.array(begins)[1:][label] - 1 - np.arange(len(order))) / LATELY)
     member = (label == np.arange(n_classes)[:, None]) * weight
-    drift = drift._replace(
-        detectors=np.array(detectors),
-        pending=np.array(pending),
-        usual=np.array(usual),
-        lately=0.5 ** (came / LATELY)[:, None] * drift.lately + member @ values,
-    )
-    return drift, alarms
-
-
-def _fade_in(lately: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Add values of shape (n, d + 2) to faded sums of shape (d + 2,)."""
-    age = np.arange(len(values), -1, -1)
-    return np.asarray(0.5 ** (age / LATELY) @ np.vstack([lately, values]))
+    lately = 0.5 ** (came / LATELY)[:, None] * drift.lately + member @ values
+    detectors, pending, usual = np.array(detectors), np.array(pending), np.array(usual)
+    return drift._replace(detectors=detectors, pending=pending, usual=usual, lately=lately), alarms
 
 
 def _count(
@@ -245,19 +230,12 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
     if n == n_classes:
         return drift
 
-    def widen(values: np.ndarray, fill: Any) -> np.ndarray:
-        out = np.empty((n_classes, *values.shape[1:]), values.dtype)
-        out[:n], out[n:] = values[:n_classes], fill
-        return out
-
-    return drift._replace(
-        detectors=widen(drift.detectors, _begin(0.5)),
-        pending=widen(drift.pending, 0.0),
-        arrived=widen(drift.arrived, 0.0),
-        owed=widen(drift.owed, 0.0),
-        usual=widen(drift.usual, [first, PRIOR_BLOCKS, 0.5]),
-        lately=widen(drift.lately, 0.0),
-    )
+    begins: dict[str, list[float]] = {"detectors": _begin(0.5), "usual": [first, PRIOR_BLOCKS, 0.5]}
+    wider = {name: values for name, values in drift._asdict().items() if name != "seen"}
+    for name, values in wider.items():
+        wider[name] = np.zeros((n_classes, *values.shape[1:]))
+        wider[name][:n], wider[name][n:] = values[:n_classes], begins.get(name, 0.0)
+    return drift._replace(**wider)
 
 
 # What river's detector remembers, as numbers: a detector is a value here, and its own object is not one.
@@ -277,15 +255,3 @@ def _update(detector: PageHinkley, numbers: list[float], value: float) -> list[f
     detector.update(value)  # type: ignore[no-untyped-call]  # river leaves it untyped
     increase, decrease = detector._sum_increase, detector._sum_decrease
     return [mean.n, mean.get(), increase, decrease, detector._min_increase, detector._max_decrease]
-
-
-def _speaks_against(numbers: list[float]) -> tuple[bool, bool]:
-    """Say of a change to sparser and to denser whether the latest value was the last to speak against it."""
-    _, _, increase, decrease, least, largest = numbers
-    return decrease >= largest, increase <= least
-
-
-def _side(numbers: list[float]) -> int:
-    """Say which of the two, 0 sparser or 1 denser, an alarm is about."""
-    _, _, increase, decrease, least, largest = numbers
-    return int(increase - least > largest - decrease)

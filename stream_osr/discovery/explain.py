@@ -29,16 +29,10 @@ def explain(
     labels: Sequence[Any],
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
-    (near, owner, distance, _), raw, difference, shift = beside(dishes, slot, known, frozen, space)
-    return Explanation(
-        mean=dict(zip(names, raw.tolist(), strict=True)),
-        difference=dict(zip(names, difference.tolist(), strict=True)),
-        shift=dict(zip(names, shift.tolist(), strict=True)),
-        most_moved=tuple(names[at] for at in np.argsort(-np.abs(shift), kind="stable")[:MOST_MOVED]),
-        nearest_class=labels[owner],
-        nearest_subclass=int(known.ids[near]),
-        distance=distance,
-    )
+    (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
+    mean, difference, shift = _by_name(names, *told)
+    moved = tuple(names[at] for at in np.argsort(-np.abs(told[-1]), kind="stable")[:MOST_MOVED])
+    return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance)
 
 
 def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:
@@ -57,5 +51,8 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
     difference = (mean - centre) @ space.backward
     shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
-    raw, trained = unwhiten(space, np.array([mean, centre]))
-    return Movement(*(dict(zip(names, values.tolist(), strict=True)) for values in (raw, trained, shift)))
+    return Movement(*_by_name(names, *unwhiten(space, np.array([mean, centre])), shift))
+
+
+def _by_name(names: Sequence[Hashable], *told: np.ndarray) -> list[dict[Hashable, float]]:
+    return [dict(zip(names, values.tolist(), strict=True)) for values in told]

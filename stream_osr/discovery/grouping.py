@@ -71,11 +71,7 @@ def measure(ids: np.ndarray, dishes: Dishes, prior: Prior, before: Distances | N
 
 
 def compare(
-    ids: np.ndarray,
-    size: np.ndarray,
-    mean: np.ndarray,
-    covariance: np.ndarray,
-    before: Distances | None = None,
+    ids: np.ndarray, size: np.ndarray, mean: np.ndarray, covariance: np.ndarray, before: Distances | None = None
 ) -> Distances:
     """Measure the Bhattacharyya distances between Gaussians.
 

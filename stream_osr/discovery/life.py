@@ -105,23 +105,16 @@ def leave(subclass: Subclass, seqs: Collection[int]) -> Subclass:
 
 def unite(older: Subclass, younger: Subclass) -> Subclass:
     """Make one life of those of two subclasses that have turned out to be one. It is announced if the older was."""
-    first = min(older.first, younger.first, key=_position)
-    last = max(older.last, younger.last, key=_position)
-    kept = older.kept
+    both, kept = (older, younger), older.kept
     if older.kept is not None and younger.kept is not None:
         kept = offer(older.kept, *younger.kept[:3])
-    both = (older, younger)
+    last = max((one.last for one in both), key=lambda moment: moment.seq)
     return older._replace(
-        first=first,
+        first=min((one.first for one in both), key=lambda moment: moment.seq),
         last=last,
         recent=tuple(sorted((*older.recent, *younger.recent), key=lambda m: m.moment.seq)[-RECENT:]),
         arrivals=sum(one.arrivals * faded(last.seq - one.last.seq, TREND_HALF_LIFE) for one in both),
         usual=sum(one.usual * faded(last.seq - one.last.seq, USUAL_HALF_LIFE) for one in both),
         dormant=older.dormant and (younger.dormant or not younger.emerged),
         kept=kept,
-        muted=older.muted,
     )
-
-
-def _position(moment: Moment) -> int:
-    return moment.seq

@@ -15,16 +15,8 @@ NEVER = -(1 << 60)
 NOBODY = np.full((1, RECENT), np.array((NEVER, None, None, 0.0, 0), MEMBER))
 """... and what stands in the places of a life without members; indexing is a quick way to have more of it."""
 
-_PLAIN: Mapping[str, Any] = {
-    "arrivals": float,
-    "emerged": bool,
-    "dormant": bool,
-    "announced_size": np.int64,
-    "tried_size": np.int64,
-    "muted": bool,
-    "owned": bool,
-    "usual": float,
-}
+_BEGINS = Subclass._field_defaults.items()
+_PLAIN: Mapping[str, Any] = {name: type(first) for name, first in _BEGINS if isinstance(first, bool | int | float)}
 """Columns of numbers."""
 
 

@@ -91,14 +91,12 @@ def follow_rate(rate: UnknownRate, unknown: int, n: int, first: int) -> tuple[Un
         return UnknownRate(share * USUAL_FROM, USUAL_FROM), Jump(share, rate.rate, since, int(risen))
     if down >= ALARM:
         return UnknownRate(max(falling / fallen, 1e-3) * USUAL_FROM, USUAL_FROM), None
-    out = rate._replace(usual=fade * rate.usual, of=fade * rate.of, since=since)
-    if up > 0.0:
-        out = out._replace(up=up, rising=rising, risen=risen)
-    else:
-        out = out._replace(usual=out.usual + rising, of=out.of + risen, up=0.0, rising=0.0, risen=0.0)
-    if down > 0.0:
-        return out._replace(down=down, falling=falling, fallen=fallen), None
-    return out._replace(down=0.0, falling=0.0, fallen=0.0), None
+    usual, of = fade * rate.usual, fade * rate.of
+    if up <= 0.0:
+        usual, of, up, rising, risen = usual + rising, of + risen, 0.0, 0.0, 0.0
+    if down <= 0.0:
+        down, falling, fallen = 0.0, 0.0, 0.0
+    return UnknownRate(usual, of, up, since, rising, risen, down, falling, fallen), None
 
 
 def _log_ratio(unknown: int, n: int, other: float, usual: float) -> float:

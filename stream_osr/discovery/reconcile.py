@@ -226,10 +226,7 @@ def _same(
     keys = [key for key in sorted(state.sums) if key not in apart_from]
     if not keys:
         return None
-    others = Statistics(
-        np.concatenate([state.sums[key].size for key in keys]),
-        np.concatenate([state.sums[key].matrix for key in keys]),
-    )
+    others = Statistics._make(map(np.concatenate, zip(*(state.sums[key] for key in keys), strict=True)))
     ratios = log_ratios_together(one, others, prior, location)
     best = int(ratios.argmax())
     return keys[best] if ratios[best] > 0.0 else None

@@ -6,16 +6,7 @@ from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.state import (
-    Arrived,
-    Following,
-    Menu,
-    Stream,
-    Waiting,
-    expect_known,
-    new_classes,
-    open_stream,
-)
+from stream_osr.engine.state import Arrived, Following, Menu, Stream, Waiting, expect_known, new_classes, open_stream
 from stream_osr.engine.succession import carry_over, opened_since
 from stream_osr.engine.watch import expected_recall, references_of
 from stream_osr.ensemble.actions import Labelling, Muting, Promotion, Tables

@@ -53,8 +53,8 @@ def tell(
         if new < before or new in changes.emerged:
             continue  # a core, found to be what was there already, or announced below
         said = describe(trained, labels, seated, new)
-        why = {name: said[name] for name in ("exemplars", "explanation")}
-        events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size[old], size[new]), **why, **told))
+        said = {name: said[name] for name in ("exemplars", "explanation")}
+        events.append(ev.SubclassSplit(subclass_id=old, new_id=new, sizes=(size[old], size[new]), **said, **told))
     kinds = (ev.SubclassEmerged, ev.SubclassGrew, ev.SubclassDormant, ev.SubclassRecurred)
     for kind, keys in zip(kinds, changes, strict=True):
         alive = [key for key in keys if key in chain.life.subclasses]
@@ -62,10 +62,11 @@ def tell(
     for key in followed.refuted:
         assert chain.guard is not None
         at = chain.guard.ids.tolist().index(key)
-        owner, share = labels[int(chain.guard.owner[at])], float(chain.guard.known[at])
-        events.append(
-            ev.SubclassRefuted(subclass_id=key, label=owner, known_share=share, size=size.get(key, 0), **told)
-        )
+        why: dict[str, Any] = {
+            "label": labels[int(chain.guard.owner[at])],
+            "known_share": float(chain.guard.known[at]),
+        }
+        events.append(ev.SubclassRefuted(subclass_id=key, size=size.get(key, 0), **why, **told))
     for key, subclass in followed.ended.items():
         events.append(ev.SubclassForgotten(subclass_id=key, last_seen=subclass.last, **told))
     chain, changed = estimate_anew(trained, chain, told)
@@ -208,29 +209,21 @@ def tell_within_budgets(
     ), told
 
 
-def sum_up(
-    telling: Telling, batch: int, seen: int, model: str, *, end: bool = False
-) -> tuple[Telling, list[ev.EventsSummed]]:
+def sum_up(telling: Telling, told: dict[str, Any], *, end: bool = False) -> tuple[Telling, list[ev.EventsSummed]]:
     """Tell of what waits to be summed up, when it is time.
 
     Parameters
     ----------
     telling
         It does not change.
-    batch, seen, model
-        Number of the batch, instances of the stream so far, fingerprint of the trained model.
+    told
+        What every event says (:func:`about`).
     end
         It is time: nothing more may come.
     """
+    seen = told["seq"] + 1
     if not telling.counts or not (end or seen - telling.summed_at >= SUMMED_EVERY):
         return telling, []
-    summed = ev.EventsSummed(
-        counts=dict(telling.counts),
-        since=telling.since,
-        until=telling.until,
-        emerged=telling.emerged,
-        batch=batch,
-        seq=seen - 1,
-        model=model,
-    )
+    _, _, counts, since, until, emerged, _ = telling
+    summed = ev.EventsSummed(counts=dict(counts), since=since, until=until, emerged=emerged, **told)
     return telling._replace(counts={}, emerged=(), summed_at=seen), [summed]

@@ -10,7 +10,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery import events as ev
-from stream_osr.engine.announce import sum_up, tell, tell_within_budgets
+from stream_osr.engine.announce import about, sum_up, tell, tell_within_budgets
 from stream_osr.engine.decisions import decide, release_ready, wait
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts, follow_classes
@@ -81,7 +81,7 @@ def close_batch(
         return stream, Batch(decisions, events, unknown_keys)
     state = stream.chains[0].state
     telling, told = tell_within_budgets(stream.telling, events, state.seen, announced)
-    telling, summed = sum_up(telling, state.batches - 1, state.seen, trained.fingerprint, end=release)
+    telling, summed = sum_up(telling, about(trained, state), end=release)
     batch = Batch(decisions, [*told, *summed], unknown_keys, len(events) - len(told))
     return stream._replace(telling=telling), batch
 
@@ -158,7 +158,7 @@ def watch(
 ) -> tuple[Stream, list[ev.Event]]:
     """Watch the known classes: which drift, whether the promise holds; count, and let them follow if asked."""
     events, jumped, regained = told
-    drift, drifted = follow_known(trained, before, judged, parameters)
+    drift, drifted = follow_known(trained, before, stream, judged, parameters)
     stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
     events = [*events, *drifted, *jumped, *dropped]
     stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))

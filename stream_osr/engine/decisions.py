@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +20,29 @@ from stream_osr.trust.odds import shift_odds
 
 def decide(stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters) -> list[Decision]:
     """Decide for now; why, and the subclass, are told from the leader."""
-    leader, probabilities, n = stream.chains[0], judged.probabilities, len(arrived)
+    n, state, result = len(arrived), stream.state, judged.leader
+    told, *why = _told(stream, judged.probabilities, result.responsible, result.subclass, parameters)
+    _, times, keys = zip(*arrived, strict=True)
+    near = [stream.labels[j] for j in judged.nearest.tolist()]
+    judgement = near, judged.distance.tolist(), judged.rank.tolist()
+    place = repeat(state.batches, n), range(state.seen, state.seen + n)
+    columns = zip(keys, times, told, told, *why, *judgement, *place, strict=True)  # in the order of the fields
+    return list(map(Decision._make, columns))
+
+
+def _told(
+    stream: Stream, probabilities: np.ndarray, responsible: np.ndarray, subclass: np.ndarray, parameters: Parameters
+) -> tuple[list[Any], ...]:
+    """Columns of what is told of some instances: label, its probability, p_unknown, probabilities, subclass."""
     names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
     label = most_probable(probabilities, parameters.min_probability)
-    _, times, keys = zip(*arrived, strict=True)
-    told, first = [names[own] for own in label.tolist()], leader.state.seen
-    columns = zip(  # in the order of the fields
-        keys,
-        times,
-        told,
-        told,
-        probabilities[np.arange(n), label].tolist(),
+    return (
+        [names[own] for own in label.tolist()],
+        probabilities[np.arange(len(label)), label].tolist(),
         probabilities[:, -1].tolist(),
         [dict(zip(names, row, strict=True)) for row in probabilities.tolist()],
-        subclasses_told(leader.known, label, judged.leader.responsible, judged.leader.subclass),
-        [names[near] for near in judged.nearest.tolist()],
-        judged.distance.tolist(),
-        judged.rank.tolist(),
-        repeat(leader.state.batches, n),
-        range(first, first + n),
-        strict=True,
+        subclasses_told(stream.known, label, responsible, subclass),
     )
-    return list(map(Decision._make, columns))
 
 
 def most_probable(probabilities: np.ndarray, least: float) -> np.ndarray:
@@ -81,15 +83,9 @@ def wait(waiting: Waiting, decisions: Sequence[Decision], judged: Judged, change
         probabilities[leader.window_seq[inside] - begin] = window_together(judged)[inside]
         moved, now = changes.moved
         subclass[moved[moved >= begin] - begin] = now[moved >= begin]
-    return _follow_identities(
-        Waiting(
-            (*waiting.decisions, *decisions),
-            np.concatenate([probabilities, judged.raw]),
-            np.concatenate([subclass, leader.subclass]),
-            np.concatenate([waiting.responsible, leader.responsible]),
-        ),
-        changes,
-    )
+    arrays = (probabilities, judged.raw), (subclass, leader.subclass), (waiting.responsible, leader.responsible)
+    waiting = Waiting((*waiting.decisions, *decisions), *map(np.concatenate, arrays))
+    return _follow_identities(waiting, changes)
 
 
 def _follow_identities(waiting: Waiting, changes: IdentityChanges) -> Waiting:
@@ -113,29 +109,18 @@ def _follow_identities(waiting: Waiting, changes: IdentityChanges) -> Waiting:
 
 def release_ready(stream: Stream, delay: int, parameters: Parameters) -> tuple[list[Decision], Stream]:
     """Let go of the decisions that ``delay`` later instances have followed, as they are now."""
-    waiting, leader = stream.waiting, stream.chains[0]
-    ready = len(waiting.decisions)
-    while ready and leader.state.seen - waiting.decisions[ready - 1].seq <= delay:
-        ready -= 1
+    seen = stream.state.seen
+    ready = sum(seen - decision.seq > delay for decision in stream.waiting.decisions)
     if not ready:
         return [], stream
-    names = (*stream.labels, unknown_label(parameters.unknown, stream.labels))
-    counts = list(stream.decided)
-    out = list(waiting.decisions[:ready])
+    now, rest = (Waiting._make(part[some] for part in stream.waiting) for some in (slice(ready), slice(ready, None)))
+    out, counts = list(now.decisions), list(stream.decided)
     if parameters.decision_delay:
-        probabilities = shift_odds(stream.odds, waiting.probabilities[:ready])
-        label = most_probable(probabilities, parameters.min_probability)
-        subclass = subclasses_told(leader.known, label, waiting.responsible[:ready], waiting.subclass[:ready])
-        for i, (row, own) in enumerate(zip(probabilities.tolist(), label.tolist(), strict=True)):
-            out[i] = out[i]._replace(
-                label=names[own],
-                probability=row[own],
-                p_unknown=row[-1],
-                probabilities=dict(zip(names, row, strict=True)),
-                subclass_id=subclass[i],
-            )
-    number = {name: j for j, name in reversed(list(enumerate(names)))}
+        columns = _told(stream, shift_odds(stream.odds, now.probabilities), now.responsible, now.subclass, parameters)
+        fields = ("label", "probability", "p_unknown", "probabilities", "subclass_id")
+        told = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
+        out = [decision._replace(**row) for decision, row in zip(out, told, strict=True)]
+    number = {name: j for j, name in enumerate(stream.labels)}
     for decision in out:
-        counts[number[decision.label]] += 1
-    rest = Waiting._make(part[ready:] for part in waiting)
+        counts[number.get(decision.label, -1)] += 1
     return out, stream._replace(waiting=rest, decided=tuple(counts))

@@ -63,18 +63,16 @@ def learn_evidence(stream: Stream, evidence: Sequence[Evidence], parameters: Par
     actions = [_labelling(labels, each, taken, stream) for each, taken in zip(rows, done, strict=True)]
     withdrawn = [int(row.earlier.subclass[0]) for row in rows if row.earlier is not None]
     outliers = count_left_behind(stream.chains[0], chains[0].state, withdrawn)
-    return (
-        stream._replace(
-            labels=tuple(labels),
-            chains=chains,
-            past=past,
-            waiting=widen(stream.waiting, len(labels)),
-            decided=tuple(decided),
-            signals=tally(stream.signals, [], outliers),
-            actions=record(stream.actions, actions),
-        ),
-        unknown_keys,
+    stream = stream._replace(
+        labels=tuple(labels),
+        chains=chains,
+        past=past,
+        waiting=widen(stream.waiting, len(labels)),
+        decided=tuple(decided),
+        signals=tally(stream.signals, [], outliers),
+        actions=record(stream.actions, actions),
     )
+    return stream, unknown_keys
 
 
 def _labelling(labels: Sequence[Label], labelled: Labelled, taken: Sequence[Taken], stream: Stream) -> Labelling:

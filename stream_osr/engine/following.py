@@ -21,7 +21,6 @@ known one; and where two known classes run into each other they may leave change
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,16 +70,15 @@ class Ways(NamedTuple):
 
 def class_shifts(stream: Stream) -> np.ndarray:
     """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, d)."""
-    shape = (len(stream.labels), stream.known.prior.n_features)
-    following = stream.following
-    return np.zeros(shape) if following is None else _fit(following, *shape).shift
+    following = _start(stream.known.prior.n_features) if stream.following is None else stream.following
+    return _fit(following, len(stream.labels)).shift
 
 
 def follow_classes(stream: Stream, judged: Judged) -> Stream:
     """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
     (leader, *_), probabilities, rank = stream.chains, judged.probabilities, judged.rank
     log_density, d = judged.leader.log_density, judged.rows.shape[1]
-    following = _fit(_start(d) if stream.following is None else stream.following, len(stream.labels), d)
+    following = _fit(_start(d) if stream.following is None else stream.following, len(stream.labels))
     among = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     among /= among.sum(axis=1, keepdims=True)
     unknown = np.where(rank >= SURELY_USUAL, probabilities[:, -1], 0.0)[:, None]
@@ -137,12 +135,8 @@ def _weigh(following: Following, ways: Ways) -> tuple[Following, np.ndarray]:
     share = np.minimum(1.0, PACE * saved / np.maximum(length, 1e-300))
     moves = (far > STEP) & ((share == 1.0) | (saved >= 0.5 * MOST_SAVED))
     move = np.where(moves, share, 0.0)[:, None] * off
-    return Following(
-        shift=following.shift,
-        weight=weight,
-        sums=sums - weight[:, None] * move,
-        saved=np.where(moves, np.maximum(saved - share * length / PACE, 0.0), saved),
-    ), move
+    saved = np.where(moves, np.maximum(saved - share * length / PACE, 0.0), saved)
+    return Following(following.shift, weight, sums - weight[:, None] * move, saved), move
 
 
 def without_class(following: Following | None, j: int) -> Following | None:
@@ -156,15 +150,7 @@ def _start(n_features: int) -> Following:
     return Following(np.zeros((0, n_features)), np.zeros(0), np.zeros((0, n_features)), np.zeros(0))
 
 
-def _fit(following: Following, n_classes: int, n_features: int) -> Following:
+def _fit(following: Following, n_classes: int) -> Following:
     """Make room for classes that have been opened."""
     added = n_classes - len(following.weight)
-    if not added:
-        return following
-    nothing: Sequence[np.ndarray] = (
-        np.zeros((added, n_features)),
-        np.zeros(added),
-        np.zeros((added, n_features)),
-        np.zeros(added),
-    )
-    return Following(*(np.concatenate([v, zeros]) for v, zeros in zip(following, nothing, strict=True)))
+    return Following(*(np.concatenate([v, np.zeros((added, *v.shape[1:]))]) for v in following))

@@ -11,22 +11,10 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import (
-    LARGEST,
-    Features,
-    Row,
-    check_mapping,
-    column_values,
-    frame_rows,
-    key_of,
-    number_of,
-    time_of,
-)
+from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
 from stream_osr.labels import check_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
-from stream_osr.showing import typed
-from stream_osr.trained import TrainedModel
 from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")
@@ -104,23 +92,6 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
     return out
 
 
-def check_rows(trained: TrainedModel, rows: np.ndarray) -> np.ndarray:
-    """Check rows of numbers, and return a copy of them as floats of 64 bits."""
-    names = trained.names
-    if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
-        raise InvalidInstance(
-            f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
-            "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
-        )
-    rows = rows.astype(np.float64)
-    usable = np.abs(rows) <= LARGEST
-    if not usable.all():
-        at, column = np.argwhere(~usable)[0].tolist()
-        number_of(names[column], rows[at, column], at)
-        raise InvalidFeature(names[column], None, "it is missing; such instances go to learn_one", at)
-    return rows
-
-
 def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
     """Check a label beside those of the known classes; one that opens a class has to find room for it."""
     label = check_label(y, known, value.parameters.unknown)
@@ -165,8 +136,7 @@ def count(value: Value, row: Row | None) -> None:
     """Count what an instance lacks, and what it has too much; ``None``: it is skipped."""
     counters = value.counters
     if row is None:
-        counters["skipped"] += 1
-        counters["bad_rows"] += 1
+        counters.update(("skipped", "bad_rows"))
     else:
         counters["missing"] += row.missing
         counters["bad_rows"] += row.missing > 0

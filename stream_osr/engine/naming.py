@@ -64,9 +64,8 @@ def promote(
         keys = _checked(stream, subclass_ids, "promoted")
         stream = stream._replace(chains=naming.wake(stream.chains, stream.past, keys))
         told = about(trained, stream.state)
-        events: list[ev.Event] = [
-            ev.SubclassPromoted(**_describe(trained, stream, key), label=label, **told) for key in keys
-        ]
+        said = [{**_describe(trained, stream, key), **told} for key in keys]
+        events: list[ev.Event] = [ev.SubclassPromoted(label=label, **each) for each in said]
         chains, past, subclasses = naming.with_counterparts(stream.chains, stream.past, keys, parameters.half_life)
         j = stream.labels.index(label) if label in stream.labels else -1
         action = naming.promotion(number, label, chains, subclasses, j)
@@ -234,13 +233,11 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
     chains = naming.drop_class(stream.chains, j)
     if chains is None:
         return stream
+    fewer, responsible = (np.delete(each, j, axis=1) for each in (probabilities, waiting.responsible))
     return stream._replace(
         labels=(*stream.labels[:j], *stream.labels[j + 1 :]),
         chains=chains,
         decided=(*stream.decided[:j], *stream.decided[j + 1 :]),
         following=without_class(stream.following, j),
-        waiting=waiting._replace(
-            probabilities=np.delete(probabilities, j, axis=1),
-            responsible=np.delete(waiting.responsible, j, axis=1),
-        ),
+        waiting=waiting._replace(probabilities=fewer, responsible=responsible),
     )

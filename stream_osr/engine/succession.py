@@ -77,13 +77,10 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
     InvalidParameter
         If there is none, with the reason.
     """
-    lacking = [repr(name) for name in its.names if name not in trained.names]
-    added = [repr(name) for name in trained.names if name not in its.names]
-    if lacking or added:
-        differ = [
-            *([f"the earlier model has {', '.join(lacking)}"] if lacking else []),
-            *([f"the new one has {', '.join(added)}"] if added else []),
-        ]
+    both = (("the earlier model", its.names, trained.names), ("the new one", trained.names, its.names))
+    alone = [(who, [repr(name) for name in own if name not in others]) for who, own, others in both]
+    differ = [f"{who} has {', '.join(names)}" for who, names in alone if names]
+    if differ:
         raise InvalidParameter(
             f"the features differ, so that nothing can be carried over: {' and '.join(differ)}; {_REMEDY}"
         )

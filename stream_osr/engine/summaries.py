@@ -75,10 +75,8 @@ def to_say(
         if isinstance(event, ev.SubclassMerged):
             absorbed[event.into] = (*absorbed.get(event.into, ()), event.subclass_id)
         told.update(getattr(event, name) for name in ("subclass_id", "new_id", "into") if hasattr(event, name))
-    out = []
-    for key, now in after.items():
-        if key in told or key not in before or _level(before[key]) != _level(now):
-            out.append(Said(key, now, absorbed.get(key, ())))
+    told |= {key for key, now in after.items() if key not in before or _level(before[key]) != _level(now)}
+    out = [Said(key, now, absorbed.get(key, ())) for key, now in after.items() if key in told]
     return [*out, *(Said(key, None) for key in before if key not in after)]
 
 
@@ -117,18 +115,13 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
     if len(sums) != len(matrix) or size < 1:
         raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
     for i, row in enumerate(sums):
+        vector, length = np.array(row, float), i + 1 if prior.covariance == FULL else matrix.shape[1]
+        if vector.shape != (length,) or not np.isfinite(vector).all():
+            raise ValueError(f"a row of sums does not hold {length} finite numbers")
+        matrix[i, :length] = vector
         if prior.covariance == FULL:
-            matrix[i, : i + 1] = matrix[: i + 1, i] = _vector(row, i + 1)
-        else:
-            matrix[i] = _vector(row, matrix.shape[1])
+            matrix[:length, i] = vector
     return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None])
-
-
-def _vector(row: Sequence[float], length: int) -> np.ndarray:
-    vector = np.array(row, float)
-    if vector.shape != (length,) or not np.isfinite(vector).all():
-        raise ValueError(f"a row of sums does not hold {length} finite numbers")
-    return vector
 
 
 def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Explanation:

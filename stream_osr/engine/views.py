@@ -14,6 +14,7 @@ from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes
 from stream_osr.engine.intake import row_of
 from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
+from stream_osr.ensemble.chain import sizes_of
 from stream_osr.errors import NotTrained
 from stream_osr.features import check_mapping, frame_rows
 from stream_osr.labels import unknown_label
@@ -134,11 +135,8 @@ class Views(Holder):
         stream, bad = self.value.stream, self.value.counters["bad_rows"]
         if stream is None:
             return Signals(data_quality=bad)
-        return stream.signals._replace(
-            data_quality=bad,
-            expected_recall=self.expected_recall,
-            recall_dropped=stream.called is not None and stream.called.dropped,
-        )
+        dropped = stream.called is not None and stream.called.dropped
+        return stream.signals._replace(data_quality=bad, expected_recall=self.expected_recall, recall_dropped=dropped)
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:
@@ -253,11 +251,7 @@ def _groups(stream: Stream) -> list[Group]:
 
 def _emerging(stream: Stream) -> list[tuple[int, int, bool]]:
     """List the emerging subclasses that are not known classes anew: id, size, and whether it was announced."""
-    lives, aside = stream.life.subclasses, stream.chains[0].aside
-    sizes = zip(stream.state.ids.tolist(), stream.state.dishes.size.tolist(), strict=True)
-    there = [
-        (key, size, key in lives and lives[key].emerged)
-        for key, size in sizes
-        if not (key in lives and lives[key].owned)
-    ]
+    life, aside = stream.life, stream.chains[0].aside
+    emerged, owned = (set(life.ids[flag].tolist()) for flag in (life.emerged, life.owned))
+    there = [(key, size, key in emerged) for key, size in sizes_of(stream.state).items() if key not in owned]
     return there + [(int(key), int(size), True) for key, size in zip(aside.ids, aside.statistics.size, strict=True)]

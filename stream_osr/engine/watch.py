@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ def references_of(trained: TrainedModel, stream: Stream) -> References | None:
 
 
 def follow_known(
-    trained: TrainedModel, stream: Stream, judged: Judged, parameters: Parameters
+    trained: TrainedModel, stream: Stream, after: Stream, judged: Judged, parameters: Parameters
 ) -> tuple[Drift, list[ev.Event]]:
     """Follow the known classes through a batch, as the leader sees them, and tell which have drifted.
 
@@ -41,8 +40,8 @@ def follow_known(
 
     Parameters
     ----------
-    trained, stream
-        The model, and the stream before the batch.
+    trained, stream, after
+        The model, and the stream before the batch and after it.
     judged
         The batch.
     parameters
@@ -54,35 +53,17 @@ def follow_known(
     known, state = leader.known, leader.state
     if trained.references is not None:
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
-    drift, alarms = follow(
-        stream.drift,
-        judged.nearest,
-        judged.rank,
-        judged.probabilities.argmax(axis=1) < n_classes,
-        judged.rows,
-        state.seen,
-        n_classes,
-        parameters.drift_interval,
-        np.isin(judged.leader.subclass, usual),
-    )
-    told: dict[str, Any] = {
-        "batch": state.batches,
-        "seq": state.seen + len(judged.rows) - 1,
-        "model": trained.fingerprint,
-    }
-    return drift, [
-        ev.ClassDrifted(
-            label=stream.labels[alarm.j],
-            direction=alarm.direction,
-            since=alarm.since,
-            size=alarm.size,
-            rank_before=alarm.rank_before,
-            rank_now=alarm.rank_now,
-            movement=explain_move(alarm.mean, alarm.j, known, trained.space, trained.names),
-            **told,
-        )
-        for alarm in alarms
-    ]
+    accepted = judged.probabilities.argmax(axis=1) < n_classes
+    given, interval = np.isin(judged.leader.subclass, usual), parameters.drift_interval
+    batch = judged.nearest, judged.rank, accepted, judged.rows
+    drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
+    told, events = about(trained, after.state), list[ev.Event]()
+    for alarm in alarms:
+        said = alarm._asdict()
+        j, mean = said.pop("j"), said.pop("mean")
+        movement = explain_move(mean, j, known, trained.space, trained.names)
+        events.append(ev.ClassDrifted(label=stream.labels[j], movement=movement, **said, **told))
+    return drift, events
 
 
 def follow_unknown(

@@ -14,8 +14,8 @@ from stream_osr.discovery.lives import with_lives, without_lives
 from stream_osr.ensemble.chain import Chain, Followed, IdentityChanges, Parted, without
 from stream_osr.ensemble.past import Past, members, places, since
 from stream_osr.model.background import Background, is_broad
-from stream_osr.model.between import gather
-from stream_osr.model.strangers import Around, Strangers, find_group, outweighs_noise
+from stream_osr.model.between import Gathered, gather
+from stream_osr.model.strangers import Around, Strangers, outweighs_noise
 
 EVIDENCE = 81.0
 """A stranger is so many times as probable if it is unknown than if it is known, ..."""
@@ -80,8 +80,8 @@ def find_core(followed: Followed, background: Background, least: float) -> Follo
         return followed
     strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])
     told = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
-    core = find_group(strangers, arrived, Around(chain.known, chain.state, background), told)
-    return followed if core is None else _announce(followed, Strangers(*(part[core] for part in strangers)))
+    found = gather(Around(chain.known, chain.state, background), strangers, arrived, told)
+    return followed if found is None else _announce(followed, found)
 
 
 def _settled(chain: Chain, background: Background) -> np.ndarray:
@@ -101,10 +101,9 @@ def _strangers(past: Past, number: int, settled: np.ndarray, least: float) -> np
     return unknown[~np.isin(seat[unknown], settled)]
 
 
-def _announce(followed: Followed, core: Strangers) -> Followed:
-    """Make the core, and what else of the strangers is rather of it, a subclass that is announced."""
-    chain = followed.chain
-    state, new, absorbed, left = gather(chain.known, chain.state, core)
+def _announce(followed: Followed, gathered: Gathered) -> Followed:
+    """Announce the core, and what else of the strangers is rather of it, which are a subclass now."""
+    chain, (state, new, core, absorbed, left) = followed.chain, gathered
     life, most, largest = without_lives(chain.life, absorbed), -1, 0
     for key in left:
         own = core.seqs[core.seat == key]

@@ -14,7 +14,7 @@ from stream_osr.model.marginal import both, log_ratios_together, of_rows, of_slo
 from stream_osr.model.parting import part
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.strangers import Strangers
+from stream_osr.model.strangers import Around, Strangers, find_group
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
@@ -103,17 +103,25 @@ def part_if_two(
 
 
 class Gathered(NamedTuple):
-    """A state with a subclass gathered from others: its identity, who ended in it, who has lost some."""
+    """A state with a subclass gathered from others: its identity, its instances, who ended in it, who lost some."""
 
     state: StreamState
     key: int
+    core: Strangers
     absorbed: list[int]
     left: list[int]
 
 
-def gather(known: Known, state: StreamState, some: Strangers) -> Gathered:
-    """Make a subclass of instances that sit in others, or sat in some that have left the model."""
-    prior, new, parts, gathered = known.prior, state.next_id, [], Gathered(state, state.next_id, [], [])
+def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: Collection[int]) -> Gathered | None:
+    """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
+
+    Its instances sit in other subclasses, or sat in some that have left the model.
+    """
+    core = find_group(strangers, arrived, around, told)
+    if core is None:
+        return None
+    some, state, prior = Strangers(*(part[core] for part in strangers)), around.state, around.known.prior
+    new, parts, gathered = state.next_id, list[int](), Gathered(state, state.next_id, some, [], [])
     state = state._replace(next_id=new + 1)
     on_menu = np.isin(some.seat, state.ids)
     for key in np.unique(some.seat[on_menu]).tolist():

@@ -170,9 +170,8 @@ def choose_references(
         chosen.append(own)
         place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
     at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
-    return References(
-        np.ascontiguousarray(rows[at]), group[at], tuple(np.ascontiguousarray(each[at]) for each in log_density)
-    )
+    rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
+    return References(rows, group[at], tuple(densities))
 
 
 def least_references(max_false_unknown: float) -> int:

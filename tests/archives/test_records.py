@@ -60,7 +60,7 @@ def all_events() -> set[type[Any]]:
 def test_every_record_that_a_state_can_hold_has_a_name() -> None:
     reached = reachable(Stream, TrainedModel, Arrived, Evidence, Decision, *all_events())
     assert len(reached) > 40
-    assert Past in reached, "it is written as what it was before it was columns (archive/columns.py)"
+    assert Past in reached, "it is written as what it was before it was columns (archive/records.py)"
     lacking = sorted(kind.__qualname__ for kind in reached if kind not in BY_TYPE and kind is not Past)
     assert not lacking, f"{', '.join(lacking)}: in a state, but not in archive/records.table; {WHAT_TO_DO}"
     assert {RECORDS[name].type for name in EVENTS} == all_events()
@@ -69,7 +69,7 @@ def test_every_record_that_a_state_can_hold_has_a_name() -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_the_fields_of_a_record_are_those_of_the_table(name: str) -> None:
     entry = RECORDS[name]
-    if Kind("", entry.type, {}).to.__code__ is entry.to.__code__:  # field by field, not by a function of its own
+    if entry.to is None:  # field by field, not by a function of its own
         now = fields_of(entry.type)
         lacking = [field for field in now if field not in entry.rules]
         assert not lacking, f"{name} has {', '.join(lacking)}, which archive/records.table has not; {WHAT_TO_DO}"
@@ -79,7 +79,7 @@ def test_the_fields_of_a_record_are_those_of_the_table(name: str) -> None:
 def test_what_format_5_had_is_as_it_was() -> None:
     """Names and fields of the table that came first, in their order: pinned here, never to be changed."""
     then = json.loads((Path(__file__).parent / "format5.json").read_text())
-    now = {name: [field for field, of in row.fields.items() if of.since == 5] for name, row in read_table(5).items()}
+    now = {name: [field for field, since in row.since.items() if since == 5] for name, row in read_table(5).items()}
     assert {name: now[name] for name in then} == then
 
 
@@ -115,7 +115,7 @@ def test_a_record_that_has_become_another_in_memory_is_the_same_in_archives() ->
         Point,
         {"x": 5, "y": 5},
         to=lambda point: {"x": point.both[0], "y": point.both[1]},
-        of=lambda values: Point(np.stack([values["x"], values["y"]])),
+        of=lambda x, y: Point(np.stack([x, y])),
     )
     point = Point(np.arange(6.0).reshape(2, 3))
     form = form_of((point, point), {Point: kind}, {})
