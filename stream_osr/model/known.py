@@ -12,14 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, log_missing
-from stream_osr.model.dishes import (
-    Dishes,
-    add,
-    copy_slots,
-    log_predictive,
-    log_predictive_without,
-    log_predictives,
-)
+from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
 from stream_osr.model.prior import FULL, Prior
@@ -209,27 +202,24 @@ def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
     return log_new_densities(rows, known.prior, known.location)
 
 
+class Holding(NamedTuple):
+    """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
+
+    dishes: Dishes
+    log_weight: np.ndarray
+    seated: np.ndarray
+    size: np.ndarray
+    alpha: float
+    prior: Prior
+
+
 @kernel
-def leave_one_out(
-    rows: np.ndarray,
-    group: np.ndarray,
-    dish: np.ndarray,
-    dishes: Dishes,
-    log_weight: np.ndarray,
-    seated: np.ndarray,
-    size: np.ndarray,
-    alpha: float,
-    prior: Prior,
-) -> np.ndarray:
+def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding: Holding) -> np.ndarray:
     """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
 
-    Parameters
-    ----------
-    rows, group, dish
-        Homogeneous rows, the class and the kept subclass (-1: a dropped one) of each training instance.
-    dishes, log_weight, seated, size, alpha, prior
-        As in :class:`Known` and :class:`Densities`.
+    ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
     """
+    dishes, log_weight, seated, size, alpha, prior = holding
     n = rows.shape[0]
     classes, count = log_weight.shape
     log_subclass = np.empty((1, count))

@@ -17,6 +17,7 @@ from stream_osr.model.dishes import Dishes, add, copy_slots, joined, remove
 from stream_osr.model.known import (
     N_RANKS,
     Densities,
+    Holding,
     Known,
     broad_shapes,
     densities,
@@ -206,26 +207,18 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
     new
         How many the class has taken in.
     """
-    own = np.flatnonzero(known.seated[j] > 0)
-    before = known.size[j] - new
+    own, before, instances = np.flatnonzero(known.seated[j] > 0), known.size[j] - new, homogeneous(rows)
     if not len(rows):
         if before > 0:
             return np.array(known.ranks[j])
         return np.full(N_RANKS, log_new(known, homogeneous(np.zeros((1, known.prior.n_features))))[0])
-    found = leave_one_out(
-        homogeneous(rows),
-        np.zeros(len(rows), np.int64),
-        np.searchsorted(own, slots_of(known.ids, key.tolist())),
-        copy_slots(known.dishes, own, len(own)),
-        np.ascontiguousarray(frozen.log_weight[[j]][:, own]),
-        np.ascontiguousarray(known.seated[[j]][:, own]),
-        known.size[[j]],
-        known.alpha,
-        known.prior,
-    )
-    found = add_broad(found, broad_shapes(known)[j : j + 1], frozen.log_weight[[j]], homogeneous(rows))
-    found = found[:, 0]
-    found = np.where(np.isfinite(found), found, log_new(known, homogeneous(rows)))
+    weights, seated = (np.ascontiguousarray(each[[j]][:, own]) for each in (frozen.log_weight, known.seated))
+    dishes = copy_slots(known.dishes, own, len(own))
+    position = np.searchsorted(own, slots_of(known.ids, key.tolist()))
+    holding = Holding(dishes, weights, seated, known.size[[j]], known.alpha, known.prior)
+    found = leave_one_out(instances, np.zeros(len(rows), np.int64), position, holding)
+    found = add_broad(found, broad_shapes(known)[j : j + 1], frozen.log_weight[[j]], instances)[:, 0]
+    found = np.where(np.isfinite(found), found, log_new(known, instances))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     if before <= 0:
         return np.quantile(found, levels)
