@@ -15,8 +15,8 @@ from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, literal, read_table
 from stream_osr.discovery import drift, events, life, lives, rate, reservoir, summaries
 from stream_osr.model import (
-    aside,
     background,
+    between,
     books,
     dishes,
     franchise,
@@ -44,7 +44,7 @@ _WHERE: tuple[tuple[ModuleType, str], ...] = (
     (restaurant, "StreamState"),
     (terms, "Terms"),
     (marginal, "Statistics"),
-    (aside, "Aside"),
+    (between, "Aside"),
     (books, "Seat"),
     (background, "Background"),
     (references, "References"),

@@ -17,9 +17,8 @@ from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.aside import only_aside
 from stream_osr.model.background import Background
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, part_if_two, served
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two, served
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25

@@ -14,9 +14,8 @@ from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.guard import balance, in_classes, model_of, shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
-from stream_osr.model.broad import add_broad
 from stream_osr.model.cells import cells_of, log_seats_of
-from stream_osr.model.known import Holding, broad_shapes, leave_one_out, log_class_densities, log_new
+from stream_osr.model.known import log_class_densities, unseen
 from stream_osr.model.predictive import look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
@@ -136,11 +135,5 @@ def _unseen(
     slot = np.argsort(known.ids)
     at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
     own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
-    weights = chain.frozen.log_weight
-    holding = Holding(known.dishes, weights, known.seated, known.size, known.alpha, known.prior)
-    apart = leave_one_out(instances, members.group, own, holding)
-    apart = add_broad(apart, broad_shapes(known), weights, instances)
-    i = np.arange(len(members.group))
-    found = apart[i, members.group]
-    new[i, members.group] = np.where(np.isfinite(found), found, log_new(known, instances))
+    new[np.arange(len(own)), members.group] = unseen(known, chain.frozen, instances, members.group, own)
     return np.concatenate([old, new])

@@ -12,19 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.books import refresh_classes, renumber, rewrite
-from stream_osr.model.broad import add_broad, outline
+from stream_osr.model.broad import outline
 from stream_osr.model.dishes import Dishes, add, copy_slots, joined, remove
-from stream_osr.model.known import (
-    N_RANKS,
-    Densities,
-    Holding,
-    Known,
-    broad_shapes,
-    densities,
-    leave_one_out,
-    log_new,
-    open_class,
-)
+from stream_osr.model.known import N_RANKS, Densities, Known, densities, log_new, open_class, unseen
 from stream_osr.model.location import Location
 from stream_osr.model.marginal import of_nobody, settle
 from stream_osr.model.prior import Prior, homogeneous
@@ -90,12 +80,7 @@ def adopt(known: Known, state: StreamState, keys: Sequence[int], j: int, rows: n
 
 
 def give_back(
-    known: Known,
-    state: StreamState,
-    keys: Sequence[int],
-    home: np.ndarray,
-    member: np.ndarray,
-    held: Collection[int],
+    known: Known, state: StreamState, keys: Sequence[int], home: np.ndarray, member: np.ndarray, held: Collection[int]
 ) -> Moved:
     """Make subclasses of known classes emerging ones again.
 
@@ -207,18 +192,13 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
     new
         How many the class has taken in.
     """
-    own, before, instances = np.flatnonzero(known.seated[j] > 0), known.size[j] - new, homogeneous(rows)
+    before = known.size[j] - new
     if not len(rows):
         if before > 0:
             return np.array(known.ranks[j])
         return np.full(N_RANKS, log_new(known, homogeneous(np.zeros((1, known.prior.n_features))))[0])
-    weights, seated = (np.ascontiguousarray(each[[j]][:, own]) for each in (frozen.log_weight, known.seated))
-    dishes = copy_slots(known.dishes, own, len(own))
-    position = np.searchsorted(own, slots_of(known.ids, key.tolist()))
-    holding = Holding(dishes, weights, seated, known.size[[j]], known.alpha, known.prior)
-    found = leave_one_out(instances, np.zeros(len(rows), np.int64), position, holding)
-    found = add_broad(found, broad_shapes(known)[j : j + 1], frozen.log_weight[[j]], instances)[:, 0]
-    found = np.where(np.isfinite(found), found, log_new(known, instances))
+    group = np.full(len(rows), j)
+    found = unseen(known, frozen, homogeneous(rows), group, slots_of(known.ids, key.tolist()))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     if before <= 0:
         return np.quantile(found, levels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
@@ -113,12 +114,7 @@ class Arrived(NamedTuple):
 
 
 def step(
-    known: Known,
-    frozen: Densities,
-    state: StreamState,
-    rows: np.ndarray,
-    rng: np.random.Generator,
-    settings: Settings,
+    known: Known, frozen: Densities, state: StreamState, rows: np.ndarray, rng: Generator, settings: Settings
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -177,7 +173,7 @@ def step(
 
 @kernel
 def seat_batch(
-    rng: np.random.Generator,
+    rng: Generator,
     state: StreamState,
     trained: np.ndarray,
     arrived: Arrived,

@@ -139,10 +139,10 @@ def train(
     """
     seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
     log_new = log_new_densities(seating.guests.rows, prior, location)
-    tied_space = space
+    ended = space
     for number in range(sweeps):
         if prior.covariance == TIED:
-            tied_space, seating = _plug_in_covariance(rows, space, seating, prior)
+            ended, seating = _plug_in_covariance(rows, space, seating, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         elif grid is not None:
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
@@ -150,9 +150,7 @@ def train(
         seating = sweep(seating, prior, rng, exclusive, log_new)
         if progress is not None:
             progress(number + 1)
-    if prior.covariance == TIED:
-        space = tied_space
-    return Training(space, prior, seating, location)
+    return Training(ended, prior, seating, location)
 
 
 def _draw_base_measure(

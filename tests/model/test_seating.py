@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model.dishes import add, empty_dish, log_block_predictive
+from stream_osr.model.dishes import add, empty_dishes, log_block_predictive
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
 from stream_osr.model.moves import redishing
 from stream_osr.model.moves import seating as library
@@ -187,7 +187,7 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
             float(f.gamma[0]),
         )
         rng, sitting, block = np.random.default_rng(seed), problem.sitting(exclusive=exclusive), guests.rows[members]
-        redishing.redish(rng, int(t), members, block, empty_dish(problem.prior), sitting)
+        redishing.redish(rng, int(t), redishing.Party(members, block, empty_dishes(1, problem.prior)), sitting)
         found = sitting.weights / sitting.weights.sum()
         for k in range(len(f.menu)):
             assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
@@ -197,9 +197,10 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
 
 @numba.njit
 def redish_often(rng, times, table, members, sitting):
-    out, block, empty = np.empty(times, np.int64), sitting.guests.rows[members], empty_dish(sitting.prior)
+    out = np.empty(times, np.int64)
+    party = redishing.Party(members, sitting.guests.rows[members], empty_dishes(1, sitting.prior))
     for s in range(times):
-        redishing.redish(rng, table, members, block, empty, sitting)
+        redishing.redish(rng, table, party, sitting)
         out[s] = sitting.franchise.table_dish[table]
     return out
 
@@ -298,7 +299,7 @@ def test_marginal_likelihood_of_a_new_table(covariance):
     problem = random_problem(0, covariance, d=3)
     rows = problem.guests.rows
     expected = problem.base.log_marginal(rows[:, :-1])
-    empty = empty_dish(problem.prior)
+    empty = empty_dishes(1, problem.prior)
     assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
 
 

@@ -9,8 +9,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
-from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dish, log_predictive
+from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, log_predictive
 from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.moves.likelihood import Sitting
 
@@ -60,7 +61,7 @@ class Company(NamedTuple):
 def make_company(sitting: Sitting) -> Company:
     """Make the room."""
     n, width = sitting.guests.rows.shape
-    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dish(sitting.prior)
+    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, sitting.prior)
     return Company(guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(width))
 
 
@@ -96,7 +97,7 @@ def nearest(company: Company, count: int) -> int:
 
 @borrowing_kernel
 def allocate(
-    rng: np.random.Generator, anchor: int, dish: int, count: int, given: bool, sitting: Sitting, company: Company
+    rng: Generator, anchor: int, dish: int, count: int, given: bool, sitting: Sitting, company: Company
 ) -> tuple[int, float, float]:
     """Offer guests to the subclass that the anchor founds, or (``given``) follow an allocation.
 

@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
 from stream_osr.model.jit import kernel
@@ -33,7 +34,7 @@ INNER_ITERATIONS = 10
 
 
 @kernel
-def resample(rng: np.random.Generator, value: float, prior: Gamma, clusters: float, sizes: np.ndarray) -> float:
+def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: np.ndarray) -> float:
     """Draw a concentration given the number of clusters in groups of the given sizes.
 
     Parameters
@@ -61,7 +62,7 @@ def resample(rng: np.random.Generator, value: float, prior: Gamma, clusters: flo
 
 
 @kernel
-def resample_faded(rng: np.random.Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
+def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
     """Draw the concentration of a restaurant whose seats fade.
 
     What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
@@ -87,7 +88,7 @@ def resample_faded(rng: np.random.Generator, value: float, prior: Gamma, opened:
 
 
 @kernel
-def resample_alpha(rng: np.random.Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
+def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
     """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
     sizes = np.zeros(franchise.alpha.shape[0])
     tables, opened = 0.0, 0.0
@@ -103,7 +104,7 @@ def resample_alpha(rng: np.random.Generator, franchise: Franchise, prior: Gamma,
 
 
 @kernel
-def resample_gamma(rng: np.random.Generator, franchise: Franchise, prior: Gamma) -> None:
+def resample_gamma(rng: Generator, franchise: Franchise, prior: Gamma) -> None:
     """Draw gamma, the concentration of the menu: one group of all tables, dishes for clusters."""
     dishes = 0.0
     for k in range(franchise.menu.shape[0]):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from stream_osr.model.dishes import Dishes, clear, empty_dish, log_block_predictive
+import numpy as np
+from numpy.random import Generator
+
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_block_predictive
 from stream_osr.model.elementwise import largest, total_of
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, free_dish, menu_weight, serve
 from stream_osr.model.jit import borrowing_kernel, kernel
@@ -16,21 +19,22 @@ HOPELESS = 32.0
 """Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
 
 
+class Party(NamedTuple):
+    """All guests of a table: their numbers, shape (size,), and rows, shape (size, d + 1); and a dish without any."""
+
+    members: np.ndarray
+    rows: np.ndarray
+    empty: Dishes
+
+
 @borrowing_kernel
-def weigh_block(
-    old: int,
-    members: np.ndarray,
-    block: np.ndarray,
-    group: int,
-    empty: Dishes,
-    sitting: Sitting,
-    likelihood: Likelihood | None = None,
-) -> None:
+def weigh_block(old: int, group: int, party: Party, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
 
     Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
     been computed is left out: a hundred of them together have less than 1e-11 of the probability.
     """
+    members, block, empty = party
     franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
     frozen, last = sitting.log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
@@ -62,25 +66,15 @@ def weigh_block(
 
 
 @borrowing_kernel
-def redish(
-    rng: np.random.Generator,
-    table: int,
-    members: np.ndarray,
-    block: np.ndarray,
-    empty: Dishes,
-    sitting: Sitting,
-    likelihood: Likelihood | None = None,
-) -> None:
-    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
-
-    Their rows are the ``block``; ``empty`` is a dish without instances.
-    """
+def redish(rng: Generator, table: int, party: Party, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
+    """Draw the dish of a whole table given everything else, equation (11)."""
     guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
     frozen, last, weights = sitting.log_frozen.shape[1], franchise.extent[0], sitting.weights
     group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
     serve(franchise, old, -1.0)
     alone = menu_weight(franchise, old) == 0.0
-    weigh_block(old, members, block, group, empty, sitting, likelihood)
+    members = party.members
+    weigh_block(old, group, party, sitting, likelihood)
     peak = largest(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
@@ -110,15 +104,13 @@ def redish(
 
 
 @kernel
-def redish_tables(
-    rng: np.random.Generator, first: int, sitting: Sitting, likelihood: Likelihood | None = None
-) -> None:
+def redish_tables(rng: Generator, first: int, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
     """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
 
     A table of one is left out: a visit to its guest has just done the same.
     """
     by_table, start = guests_by_table(sitting.guests, sitting.franchise)
-    room, empty = np.empty(sitting.guests.rows.shape), empty_dish(sitting.prior)
+    room, empty = np.empty(sitting.guests.rows.shape), empty_dishes(1, sitting.prior)
     _redish_tables(rng, first, by_table, start, room, empty, sitting, likelihood)
 
 
@@ -142,7 +134,7 @@ def guests_by_table(guests: Guests, franchise: Franchise) -> tuple[np.ndarray, n
 
 @borrowing_kernel
 def _redish_tables(
-    rng: np.random.Generator,
+    rng: Generator,
     first: int,
     by_table: np.ndarray,
     start: np.ndarray,
@@ -160,6 +152,6 @@ def _redish_tables(
         for position in range(size):
             for a in range(room.shape[1]):
                 room[position, a] = rows[members[position], a]
-        redish(rng, t, members, room[:size], empty, sitting, likelihood)
+        redish(rng, t, Party(members, room[:size], empty), sitting, likelihood)
         if franchise.overflow[0]:
             return

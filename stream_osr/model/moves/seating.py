@@ -11,6 +11,7 @@ known classes are frozen dishes) and the co-clustering of the paper (all groups,
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.dishes import clear, log_predictive, log_predictive_without
 from stream_osr.model.elementwise import exp_each, largest, total_of
@@ -101,7 +102,7 @@ def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
 
 
 @borrowing_kernel
-def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
+def draw(rng: Generator, weights: np.ndarray, total: float) -> int:
     """Draw an index with probability proportional to its weight."""
     u = rng.random() * total
     n = weights.shape[0]
@@ -125,7 +126,7 @@ def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
 
 
 @borrowing_kernel
-def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish: int) -> int:
+def draw_table(rng: Generator, franchise: Franchise, group: int, dish: int) -> int:
     """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
     u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
@@ -139,7 +140,7 @@ def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish:
 
 
 @borrowing_kernel
-def visit(rng: np.random.Generator, i: int, sitting: Sitting, likelihood: Likelihood | None = None) -> float:
+def visit(rng: Generator, i: int, sitting: Sitting, likelihood: Likelihood | None = None) -> float:
     """Re-seat guest i (seat it, when it has no table); writes the weights of the dishes, returns their sum."""
     guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
     frozen, group = sitting.log_frozen.shape[1], guests.group[i]

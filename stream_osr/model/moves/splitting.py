@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.dishes import clear
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
@@ -27,9 +28,7 @@ from stream_osr.model.moves.seating import draw
 
 
 @borrowing_kernel
-def split_or_merge(
-    rng: np.random.Generator, sitting: Sitting, company: Company, likelihood: Likelihood | None = None
-) -> bool:
+def split_or_merge(rng: Generator, sitting: Sitting, company: Company, likelihood: Likelihood | None = None) -> bool:
     """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
 
     Parameters
@@ -64,7 +63,7 @@ def split_or_merge(
 
 @kernel
 def split(
-    rng: np.random.Generator,
+    rng: Generator,
     members: np.ndarray,
     dish: int,
     log_q: float,
@@ -80,12 +79,14 @@ def split(
 
 
 @kernel
-def merge(rng: np.random.Generator, anchor: int, sitting: Sitting, company: Company) -> bool:
+def merge(rng: Generator, anchor: int, sitting: Sitting, company: Company) -> bool:
     """Accept or refuse the merge of the anchor's subclass, which has one table, into a frozen dish; tell which."""
     guests = sitting.guests
     table = guests.table[anchor]
     members = np.flatnonzero(guests.table == table)
-    into = draw_frozen(rng, members, sitting.log_frozen)
+    sums = block_log_densities(members, sitting.log_frozen)
+    weights = np.exp(sums - np.max(sums))
+    into = draw(rng, weights, np.sum(weights))
     count = gather(anchor, into, table, sitting, company)
     together, log_q, log_block = allocate(rng, anchor, into, count, True, sitting, company)
     if together != len(members):
@@ -98,7 +99,7 @@ def merge(rng: np.random.Generator, anchor: int, sitting: Sitting, company: Comp
 
 @kernel
 def log_seat_norms(
-    rng: np.random.Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
+    rng: Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
 ) -> tuple[float, np.ndarray]:
     """Sum of log normalisers as the members sit down, one by one, at the tables of a frozen dish.
 
@@ -190,14 +191,6 @@ def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarr
     for i in members:
         sums += log_frozen[i]
     return sums
-
-
-@kernel
-def draw_frozen(rng: np.random.Generator, members: np.ndarray, log_frozen: np.ndarray) -> int:
-    """Draw the frozen dish that the members may merge into, in proportion to their density under it."""
-    sums = block_log_densities(members, log_frozen)
-    weights = np.exp(sums - np.max(sums))
-    return draw(rng, weights, np.sum(weights))
 
 
 @kernel

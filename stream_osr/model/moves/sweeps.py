@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.moves.company import make_company
@@ -14,7 +15,7 @@ from stream_osr.model.moves.splitting import split_or_merge
 
 
 @kernel
-def sweep_groups(rng: np.random.Generator, sitting: Sitting) -> None:
+def sweep_groups(rng: Generator, sitting: Sitting) -> None:
     """One sweep over labelled groups: re-seat every guest, re-dish every table, draw alpha0 and gamma.
 
     All instances of all groups are guests, no dish is frozen; those without a table are seated.
@@ -31,7 +32,7 @@ def sweep_groups(rng: np.random.Generator, sitting: Sitting) -> None:
 
 @kernel
 def sweep_batch(
-    rng: np.random.Generator,
+    rng: Generator,
     first: int,
     sweeps: int,
     proposals: int,
@@ -86,12 +87,7 @@ def sweep_batch(
 
 @borrowing_kernel
 def _visit_all(
-    rng: np.random.Generator,
-    first: int,
-    share: float,
-    sitting: Sitting,
-    likelihood: Likelihood,
-    probabilities: np.ndarray,
+    rng: Generator, first: int, share: float, sitting: Sitting, likelihood: Likelihood, probabilities: np.ndarray
 ) -> None:
     """Visit the guests from number ``first`` on; ``share`` of what each weighs is added to its probabilities."""
     n, frozen = sitting.log_frozen.shape
