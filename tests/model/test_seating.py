@@ -187,7 +187,7 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
             float(f.gamma[0]),
         )
         rng, sitting, block = np.random.default_rng(seed), problem.sitting(exclusive=exclusive), guests.rows[members]
-        redishing.redish(rng, int(t), redishing.Party(members, block, empty_dishes(1, problem.prior)), sitting)
+        redishing.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
         found = sitting.weights / sitting.weights.sum()
         for k in range(len(f.menu)):
             assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
@@ -197,10 +197,9 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
 
 @numba.njit
 def redish_often(rng, times, table, members, sitting):
-    out = np.empty(times, np.int64)
-    party = redishing.Party(members, sitting.guests.rows[members], empty_dishes(1, sitting.prior))
+    out, block, empty = np.empty(times, np.int64), sitting.guests.rows[members], empty_dishes(1, sitting.prior)
     for s in range(times):
-        redishing.redish(rng, table, party, sitting)
+        redishing.redish(rng, table, members, block, empty, sitting)
         out[s] = sitting.franchise.table_dish[table]
     return out
 

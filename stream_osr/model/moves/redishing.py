@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.random import Generator
 
@@ -19,22 +17,21 @@ HOPELESS = 32.0
 """Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
 
 
-class Party(NamedTuple):
-    """All guests of a table: their numbers, shape (size,), and rows, shape (size, d + 1); and a dish without any."""
-
-    members: np.ndarray
-    rows: np.ndarray
-    empty: Dishes
-
-
 @borrowing_kernel
-def weigh_block(old: int, group: int, party: Party, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
+def weigh_block(
+    old: int,
+    group: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    empty: Dishes,
+    sitting: Sitting,
+    likelihood: Likelihood | None = None,
+) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
 
     Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
     been computed is left out: a hundred of them together have less than 1e-11 of the probability.
     """
-    members, block, empty = party
     franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
     frozen, last = sitting.log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
@@ -66,15 +63,25 @@ def weigh_block(old: int, group: int, party: Party, sitting: Sitting, likelihood
 
 
 @borrowing_kernel
-def redish(rng: Generator, table: int, party: Party, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
-    """Draw the dish of a whole table given everything else, equation (11)."""
+def redish(
+    rng: Generator,
+    table: int,
+    members: np.ndarray,
+    block: np.ndarray,
+    empty: Dishes,
+    sitting: Sitting,
+    likelihood: Likelihood | None = None,
+) -> None:
+    """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
+
+    Their rows are the ``block``; ``empty`` is a dish without instances.
+    """
     guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
     frozen, last, weights = sitting.log_frozen.shape[1], franchise.extent[0], sitting.weights
     group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
     serve(franchise, old, -1.0)
     alone = menu_weight(franchise, old) == 0.0
-    members = party.members
-    weigh_block(old, group, party, sitting, likelihood)
+    weigh_block(old, group, members, block, empty, sitting, likelihood)
     peak = largest(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
@@ -152,6 +159,6 @@ def _redish_tables(
         for position in range(size):
             for a in range(room.shape[1]):
                 room[position, a] = rows[members[position], a]
-        redish(rng, t, Party(members, room[:size], empty), sitting, likelihood)
+        redish(rng, t, members, room[:size], empty, sitting, likelihood)
         if franchise.overflow[0]:
             return
