@@ -10,21 +10,12 @@ import numpy as np
 
 from stream_osr.model.broad import add_broad
 from stream_osr.model.dishes import Dishes, add, clear, remove
-from stream_osr.model.franchise import (
-    ANYONE,
-    CLOSED,
-    Franchise,
-    Guests,
-    free_dish,
-    free_table,
-    join,
-    leave,
-    menu_weight,
-)
+from stream_osr.model.franchise import ANYONE, CLOSED, free_dish, free_table, join, leave, menu_weight
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_new, mix
 from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE, resample_alpha
+from stream_osr.model.moves.concentration import STREAM_ALPHA, resample_alpha
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.redishing import redish_tables
 from stream_osr.model.moves.seating import draw, draw_table, relative, times_seats
 from stream_osr.model.moves.splitting import split_or_merge
@@ -87,18 +78,13 @@ def sweep_plainly(
     rng: np.random.Generator,
     sweeps: int,
     proposals: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
+    sitting: Sitting,
 ) -> np.ndarray:
     """Do what :func:`stream_osr.model.moves.sweeps.sweep_batch` does for fading seats and no window."""
-    n, frozen = log_frozen.shape
-    weights = np.empty(franchise.menu.shape[0] + 1)
+    n, frozen = sitting.log_frozen.shape
+    guests, dishes, weights = sitting.guests, sitting.dishes, sitting.weights
     probabilities = np.zeros((n, frozen + 1))
-    company = make_company(guests, prior)
+    company = make_company(sitting)
     counted_from = (sweeps + 1) // 2
     counted = sweeps - counted_from + 1
     count, width = dishes.size.shape[0], guests.rows.shape[1]
@@ -108,39 +94,28 @@ def sweep_plainly(
             log_det[k] = factorise(dishes.matrix[k], lower[k])
     for s in range(sweeps + 1):
         for i in range(n):
-            total = visit_plainly(
-                rng, i, guests, log_frozen, log_new, franchise, dishes, prior, weights, lower, log_det
-            )
+            total = visit_plainly(rng, i, sitting, lower, log_det)
             if s >= counted_from:
                 for c in range(frozen):
                     probabilities[i, c] += weights[c] / total / counted
                 probabilities[i, frozen] += max(0.0, 1.0 - weights[:frozen].sum() / total) / counted
         if s > 0:
-            redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
+            redish_tables(rng, 0, sitting)
         for _ in range(proposals):
-            split_or_merge(rng, guests, log_frozen, log_new, franchise, dishes, prior, company)
+            split_or_merge(rng, sitting, company)
         for k in range(count):
             if dishes.size[k] > 0:
                 log_det[k] = factorise(dishes.matrix[k], lower[k])
-        resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, True)
+        resample_alpha(rng, sitting.franchise, STREAM_ALPHA, True)
     return probabilities
 
 
 @kernel
 def visit_plainly(
-    rng: np.random.Generator,
-    i: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    weights: np.ndarray,
-    lower: np.ndarray,
-    log_det: np.ndarray,
+    rng: np.random.Generator, i: int, sitting: Sitting, lower: np.ndarray, log_det: np.ndarray
 ) -> float:
     """Take a guest out of its subclass, weigh every dish, seat it again; factors are made anew on every change."""
+    guests, franchise, dishes, prior, log_frozen, log_new, _, weights = sitting
     frozen = log_frozen.shape[1]
     x = guests.rows[i]
     own, alone = CLOSED, False
@@ -203,17 +178,9 @@ def plain_step(
     log_density, _ = mix(known_subclasses(batch, known.dishes, known.prior), frozen.log_weight)
     log_density = add_broad(log_density, known.broad, frozen.log_weight, batch)
     guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
-    probabilities = sweep_plainly(
-        rng,
-        settings.sweeps,
-        -(-len(batch) // GUESTS_PER_PROPOSAL),
-        guests,
-        log_density,
-        log_new(known, batch),
-        franchise,
-        dishes,
-        known.prior,
-    )
+    new, weights = log_new(known, batch), np.empty(len(franchise.menu) + 1)
+    sitting = Sitting(guests, franchise, dishes, known.prior, log_density, new, False, weights)
+    probabilities = sweep_plainly(rng, settings.sweeps, -(-len(batch) // GUESTS_PER_PROPOSAL), sitting)
     n_classes = log_density.shape[1]
     ids, next_id = name_subclasses(state, guests, franchise, n_classes)
     window = fade(franchise, guests, len(batch), 0.5 ** (len(batch) / settings.half_life))

@@ -13,10 +13,10 @@ from stream_osr.discovery.lives import Lifecycle, lifecycle
 from stream_osr.ensemble.past import Past, relabel, reseat
 from stream_osr.model import books
 from stream_osr.model import step as sampler
-from stream_osr.model.aside import Aside, bring_back, nobody_aside
+from stream_osr.model.between import Aside, bring_back, nobody_aside
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.moving import moved
 from stream_osr.model.restaurant import StreamState
+from stream_osr.model.transfer import moved
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import Books, Shares
 
@@ -163,13 +163,9 @@ def open_chains(trained: TrainedModel, count: int, lasting: float) -> Chains:
 
 
 def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
-    chain = Chain(known, frozen, sampler.open_stream(known, frozen), lifecycle(), nobody_aside(known.prior))
-    return _seat_known(chain, lasting)
-
-
-def _seat_known(chain: Chain, lasting: float) -> Chain:
-    size = chain.known.size
-    return chain._replace(state=books.seat_classes(chain.state, size * min(1.0, lasting / size.sum())))
+    seats = known.size * min(1.0, lasting / known.size.sum())
+    state = books.seat_classes(sampler.open_stream(known, frozen), seats)
+    return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
 
 
 def refreshed(chain: Chain, known: Known) -> Chain:
@@ -236,18 +232,18 @@ def _part(guard: Guard, new: int, old: int, n_classes: int) -> Guard:
     books, shares = guard.books, guard.shares
     books.stream[cell] *= 0.5
     books.taken[:, cell] *= 0.5
+    cells = [*range(last), cell, last]  # the new part behind the subclasses, what is new comes last
+    by_cell = (
+        books.stream.take(cells, 0),
+        books.seen.take(cells),
+        books.taken.take(cells, 1),
+        books.asked.take(cells, 1),
+    )
+    owner = shares.owner.take([*range(len(ids)), at, len(ids)], 1)
     return guard._replace(
         ids=np.append(guard.ids, new),
-        books=books._replace(
-            stream=np.insert(books.stream, last, books.stream[cell], axis=0),
-            seen=np.insert(books.seen, last, books.seen[cell]),
-            taken=np.insert(books.taken, last, books.taken[:, cell], axis=1),
-            asked=np.insert(books.asked, last, books.asked[:, cell], axis=1),
-        ),
-        shares=shares._replace(
-            known=np.insert(shares.known, last, shares.known[cell], axis=0),
-            owner=np.insert(shares.owner, last - n_classes, shares.owner[:, at], axis=1),
-        ),
+        books=Books(*by_cell, books.votes),
+        shares=shares._replace(known=shares.known.take(cells, 0), owner=owner),
         owner=np.append(guard.owner, guard.owner[at]),
         known=np.append(guard.known, guard.known[at]),
     )

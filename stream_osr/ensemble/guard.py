@@ -243,13 +243,8 @@ def owned_by(chain: Chain) -> set[int]:
 def start_guard(n_classes: int) -> Guard:
     """Begin with nothing counted."""
     n_levels, cells = N_LEVELS, n_classes + 1
-    books = Books(
-        np.zeros((cells, n_levels)),
-        np.zeros(cells),
-        np.zeros((n_classes, cells, n_levels)),
-        np.zeros((n_classes, cells)),
-        np.zeros(n_classes),
-    )
+    shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
+    books = Books(*(np.zeros(shape) for shape in shapes))
     even = np.full(n_classes, 1.0 / n_classes)
     shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
     return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
@@ -268,21 +263,17 @@ def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
     classes = [j if j < before else -1 for j in range(n_classes)]
     slots = [place.get(key, -1) for key in ids.tolist()]
     cells = [*classes, *(before + slot if slot >= 0 else -1 for slot in slots), before + new]
-    owner = np.append(guard.owner, NOBODY)[slots]
+    owner, shown = np.append(guard.owner, NOBODY)[slots], [*(slot if slot >= 0 else new for slot in slots), new]
     known = np.ones((n_classes + len(ids) + 1, shares.known.shape[1]))
-    known[n_classes:] = shares.known[before:][[*(slot if slot >= 0 else new for slot in slots), new]]
-    whose = _taken_over(shares.owner, classes, 0)[:, [*(slot if slot >= 0 else new for slot in slots), new]]
+    known[n_classes:] = shares.known[before:][shown]
+    whose = _taken_over(shares.owner, classes, 0)[:, shown]
+    stream, seen = (_taken_over(counts, cells, 0) for counts in books[:2])
+    taken, asked, votes = (_taken_over(counts, classes, 0) for counts in books[2:])
     mix = _taken_over(shares.classes, classes, 0)
     mix = np.where(mix > 0.0, mix, 1.0 / n_classes)
     return guard._replace(
         ids=ids,
-        books=Books(
-            _taken_over(books.stream, cells, 0),
-            _taken_over(books.seen, cells, 0),
-            _taken_over(_taken_over(books.taken, classes, 0), cells, 1),
-            _taken_over(_taken_over(books.asked, classes, 0), cells, 1),
-            _taken_over(books.votes, classes, 0),
-        ),
+        books=Books(stream, seen, _taken_over(taken, cells, 1), _taken_over(asked, cells, 1), votes),
         shares=shares._replace(known=known, owner=whose, classes=mix / mix.sum()),
         owner=np.where(owner < n_classes, owner, NOBODY),
         known=np.append(guard.known, -1.0)[slots],

@@ -13,7 +13,7 @@ from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, places, unshared
 from stream_osr.model import books, naming
-from stream_osr.model.aside import withdraw_aside
+from stream_osr.model.between import withdraw_aside
 from stream_osr.model.books import Seat
 from stream_osr.model.known import Known, learn_labelled
 from stream_osr.model.prior import homogeneous

@@ -17,9 +17,8 @@ from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.aside import only_aside
 from stream_osr.model.background import Background
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, part_if_two, served
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two, served
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
@@ -213,19 +212,15 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
         sizes = aside.statistics.size
         aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))
     life, ended = lifecycle.forget(life, np.concatenate([state.ids, aside.ids]))
-    return followed._replace(
-        chain=chain._replace(state=state, aside=aside, life=life), ended=ended, seated=chain.state
-    )
+    after = chain._replace(state=state, aside=aside, life=life)
+    return followed._replace(chain=after, ended=ended, seated=chain.state)
 
 
 def _without_owned(followed: Followed) -> Followed:
     """Take the subclasses that have an owner out of what is told."""
-    chain = followed.chain
+    chain, changes = followed.chain, followed.changes
     owned = guard.owned_by(chain)
     life, refuted = lifecycle.own(chain.life, owned)
-    fresh = set(followed.changes.emerged)
-    return followed._replace(
-        chain=chain._replace(life=life),
-        changes=left_out(followed.changes, owned),
-        refuted=tuple(key for key in refuted if key not in fresh),
-    )
+    refuted = tuple(key for key in refuted if key not in changes.emerged)
+    chain, changes = chain._replace(life=life), left_out(changes, owned)
+    return followed._replace(chain=chain, changes=changes, refuted=refuted)

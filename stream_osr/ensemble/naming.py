@@ -36,14 +36,12 @@ def counterparts(chains: Chains, past: Past, keys: Sequence[int]) -> tuple[tuple
     seats = past.subclass
     found = [tuple(keys)]
     for chain, own in zip(chains[1:], seats[1:], strict=True):
-        stand = _standing(chain.state.ids, own, np.isin(seats[0], keys))
-        found.append(
-            tuple(
-                key
-                for slot, key in enumerate(chain.state.ids.tolist())
-                if (_nearest(chains[0], chain, slot) in keys if stand[slot] is None else stand[slot])
-            )
-        )
+        ids = chain.state.ids
+        stand = [
+            _nearest(chains[0], chain, slot) in keys if stands is None else stands
+            for slot, stands in enumerate(_standing(ids, own, np.isin(seats[0], keys)))
+        ]
+        found.append(tuple(ids[stand].tolist()))
     return tuple(found)
 
 

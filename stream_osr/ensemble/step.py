@@ -89,10 +89,8 @@ def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seate
 
     def step(number: int) -> Seated:
         chain = chains[number]
-        seed = [parameters.seed, chain.state.batches, number][: 3 if number else 2]
-        state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, np.random.default_rng(seed), settings
-        )
+        rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
+        state, result = sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings)
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
 

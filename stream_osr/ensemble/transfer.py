@@ -15,11 +15,10 @@ from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lives import lifecycle
 from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.past import Past, read, remembered, written
-from stream_osr.model.aside import Aside, nobody_aside, only_aside
-from stream_osr.model.dishes import empty_dishes, means_and_scales
+from stream_osr.model.between import Aside, nobody_aside, only_aside
+from stream_osr.model.dishes import means_and_scales
 from stream_osr.model.franchise import CLOSED
-from stream_osr.model.marginal import Statistics, both, of_slots, pour, statistics_of
-from stream_osr.model.prior import Prior
+from stream_osr.model.marginal import Statistics, both, dishes_of, of_slots, statistics_of
 from stream_osr.model.transfer import Passage, class_of, move_in, restate
 from stream_osr.trained import TrainedModel
 
@@ -76,8 +75,7 @@ def take_over(
     count = len(chains)
     batches = [
         batch._replace(
-            rows=batch.rows @ way.matrix + way.offset,
-            subclass=batch.subclass[np.arange(count) % len(batch.subclass)],
+            rows=batch.rows @ way.matrix + way.offset, subclass=batch.subclass[np.arange(count) % len(batch.subclass)]
         )
         for batch in written(earlier.past)
     ]
@@ -133,7 +131,7 @@ def _take_over(
         for at, key in enumerate(ids.tolist()):
             rows = _rows_of(key, number, lives.get(key), earlier.past)
             if not len(rows):
-                rows = _mean_of(of_slots(statistics, [at]), other)
+                rows = means_and_scales(dishes_of(of_slots(statistics, [at]), other), other)[0]
             owner = class_of(known, fresh.frozen, rows)
             if owner is not None:
                 left[key] = owner
@@ -177,9 +175,3 @@ def _rows_of(key: int, number: int, life: Subclass | None, past: Past) -> np.nda
     if life is not None and life.kept is not None and len(life.kept.rows):
         return np.ascontiguousarray(life.kept.rows)
     return np.asarray(past.rows[remembered(past, number, key)[-MOST_ROWS:]])
-
-
-def _mean_of(statistics: Statistics, prior: Prior) -> np.ndarray:
-    dishes = empty_dishes(1, prior)
-    pour(dishes, 0, statistics, prior)
-    return means_and_scales(dishes, prior)[0]

@@ -14,9 +14,8 @@ from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.guard import balance, in_classes, model_of, shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
-from stream_osr.model.broad import add_broad
 from stream_osr.model.cells import cells_of, log_seats_of
-from stream_osr.model.known import broad_shapes, leave_one_out, log_class_densities, log_new
+from stream_osr.model.known import log_class_densities, unseen
 from stream_osr.model.predictive import look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
@@ -50,18 +49,17 @@ class Views:
         full = chains[0].known.prior.covariance == FULL
         self.shifted = full and len(chains) == 1 and not self._closely
         odds = shift if self.shifted else 0.0
-        self._views = [view(chain.known, chain.frozen, chain.state, odds) for chain in chains] if full else None
+        self._views = [view(c.known, c.frozen, c.state, space, odds) for c in chains] if full else None
 
     def of_values(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict raw rows, NaN = missing, (n, p): probabilities, and mean log densities of classes if asked."""
         if self._views is None:
             return self.of_whitened(whiten(self._space, values))
-        space = (self._space.fill, self._space.center, self._space.forward)
         if not self._closely:
-            return _mean([look(values, *space, *each) for each in self._views]), None
+            return _mean([look(values, each) for each in self._views]), None
         found, densities = [], []
         for number, (chain, own) in enumerate(zip(self._chains, self._views, strict=True)):
-            cells, log_weight = look_closely(values, *space, *own, len(chain.state.ids))
+            cells, log_weight = look_closely(values, own, len(chain.state.ids))
             densities.append(log_weight - log_seats_of(chain.state)[: len(chain.known.size)])
             found.append(self._balanced(number, cells, densities[-1]))
         return _mean(found), np.asarray(np.mean(densities, axis=0))
@@ -137,11 +135,5 @@ def _unseen(
     slot = np.argsort(known.ids)
     at = np.append(slot, 0)[np.searchsorted(known.ids[slot], subclass)]
     own = np.where(np.append(known.ids, -1)[at] == subclass, at, -1)
-    weights = chain.frozen.log_weight
-    counts = weights, known.seated, known.size, known.alpha
-    apart = leave_one_out(instances, members.group, own, known.dishes, *counts, known.prior)
-    apart = add_broad(apart, broad_shapes(known), weights, instances)
-    i = np.arange(len(members.group))
-    found = apart[i, members.group]
-    new[i, members.group] = np.where(np.isfinite(found), found, log_new(known, instances))
+    new[np.arange(len(own)), members.group] = unseen(known, chain.frozen, instances, members.group, own)
     return np.concatenate([old, new])

@@ -1,4 +1,7 @@
-"""What is done to emerging subclasses after a batch: held or set aside, joined, parted, gathered. A door for each."""
+"""What is done to emerging subclasses after a batch: held or set aside, joined, parted, gathered. A door for each.
+
+Those that are set aside are off the menu, where they cost the sweeps nothing, and can be brought back.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,96 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.aside import Aside, bring_back, set_aside
-from stream_osr.model.books import hold, merge, rename, slot_of, split, tables_of
+from stream_osr.model.books import drop, hold, insert, merge, rename, slot_of, split, tables_of
+from stream_osr.model.dishes import copy_slots, remove
 from stream_osr.model.known import Known
-from stream_osr.model.marginal import both, log_ratios_together, of_rows, of_slots, statistics_of
+from stream_osr.model.marginal import (
+    Statistics,
+    both,
+    dishes_of,
+    log_ratios_together,
+    of_rows,
+    of_slots,
+    pour,
+    statistics_of,
+)
 from stream_osr.model.parting import part
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.prior import Prior, homogeneous, statistics_shape
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.strangers import Around, Strangers, find_group
 
 LEAST_PART = 4
 """Rows that each part of a subclass must have for it to be parted."""
+
+
+class Aside(NamedTuple):
+    """Subclasses that are kept off the menu: K of them, at no cost for the sweeps.
+
+    Attributes
+    ----------
+    ids
+        Identities, shape (K,).
+    statistics
+        What sums up their instances.
+    """
+
+    ids: np.ndarray
+    statistics: Statistics
+
+
+def nobody_aside(prior: Prior) -> Aside:
+    """Begin with none."""
+    return Aside(np.zeros(0, np.int64), Statistics(np.zeros(0, np.int64), np.zeros((0, *statistics_shape(prior)))))
+
+
+def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[StreamState, Aside]:
+    """Take subclasses that no table serves off the menu, and keep their statistics."""
+    slots = np.array([slot_of(state, key) for key in sorted(keys)], np.int64)
+    if not len(slots):
+        return state, aside
+    ids = np.concatenate([aside.ids, state.ids[slots]])
+    return drop(state, slots), Aside(ids, both(aside.statistics, statistics_of(state.dishes, slots)))
+
+
+def only_aside(aside: Aside, keys: Collection[int]) -> Aside:
+    """Keep these of the subclasses set aside, and drop the others."""
+    kept = np.isin(aside.ids, list(keys))
+    return Aside(aside.ids[kept], Statistics(aside.statistics.size[kept], aside.statistics.matrix[kept]))
+
+
+def statistics_aside(aside: Aside, key: int) -> Statistics:
+    """Return the statistics of one subclass that was set aside."""
+    return Statistics(*(part[aside.ids == key] for part in aside.statistics))
+
+
+def withdraw_aside(aside: Aside, key: int, row: np.ndarray, prior: Prior) -> Aside:
+    """Take one whitened row of shape (d,) out of a subclass that was set aside."""
+    dishes = dishes_of(statistics_aside(aside, key), prior)
+    remove(dishes, 0, homogeneous(row[None])[0], prior)
+    at, (size, matrix) = aside.ids == key, (part.copy() for part in aside.statistics)
+    size[at], matrix[at] = dishes.size, dishes.matrix
+    return aside._replace(statistics=Statistics(size, matrix))
+
+
+def bring_back(
+    state: StreamState, aside: Aside, key: int, into: int | None, prior: Prior
+) -> tuple[StreamState, Aside]:
+    """Put a subclass that was set aside on the menu again, under its identity.
+
+    Parameters
+    ----------
+    key
+        Its identity.
+    into
+        The subclass on the menu that has turned out to be the same: its instances, tables and seats are taken over,
+        its identity ends. ``None``: there is none, it comes back with nobody at a table, held.
+    """
+    left = only_aside(aside, set(aside.ids.tolist()) - {key})
+    if into is None:
+        return insert(state, key, dishes_of(statistics_aside(aside, key), prior)), left
+    dishes = copy_slots(state.dishes, np.arange(len(state.ids)), len(state.ids))
+    pour(dishes, slot_of(state, into), statistics_aside(aside, key), prior)
+    return rename(state._replace(dishes=dishes), into, key), left
 
 
 def served(state: StreamState) -> list[int]:

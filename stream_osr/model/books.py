@@ -272,14 +272,9 @@ def gather(
     tables.table_founder[table] = tables.table_mass[table]
     if not tables.table_mass[table]:
         tables.table_dish[table] = CLOSED
-    return rewrite(
-        state,
-        tables._replace(held=np.append(tables.held, 1.0)),
-        dishes=own,
-        ids=np.append(state.ids, state.next_id),
-        window=state.window._replace(table=seats),
-        next_id=state.next_id + 1,
-    )
+    tables = tables._replace(held=np.append(tables.held, 1.0))
+    window, ids = state.window._replace(table=seats), np.append(state.ids, state.next_id)
+    return rewrite(state, tables, dishes=own, ids=ids, window=window, next_id=state.next_id + 1)
 
 
 # Single instances

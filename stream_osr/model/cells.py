@@ -49,14 +49,8 @@ def cells_of(
     n_classes = len(known.size)
     log_seats = log_seats_of(state)
     if known.prior.covariance == FULL:
-        terms, dishes = known.prior.n_features + 1, state.dishes
-        a, b = np.tril_indices(terms)
-        packed = dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)
-        head = dishes.constant[:, 0] - 0.5 * dishes.log_det
-        power = 0.5 * (known.prior.nu + dishes.size + 1.0)
-        log_emerging = _log_emerging(
-            packed @ products(np.ascontiguousarray(instances.T)), head, power, 1.0 / (known.prior.beta + dishes.size)
-        )
+        packed, *shape = terms_of(state.dishes, known.prior)
+        log_emerging = _log_emerging(packed @ products(np.ascontiguousarray(instances.T)), *shape)
     else:
         log_emerging = log_predictives(instances, state.dishes, known.prior)
     fresh = log_new(known, instances) if log_density_new is None else log_density_new
@@ -67,11 +61,19 @@ def cells_of(
         inside = (subclass >= 0) & (np.append(state.ids, -1)[at] == subclass)
         weights = np.broadcast_to(np.asarray(weight, float), len(rows)).copy()
         slot = np.where(inside, at, -1)
-        share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
-        own = franchise.seated[0], menu_weights(franchise)
-        _leave_out(log_weight, instances, slot, weights, *own, share, n_classes, state.dishes, known.prior)
+        own, share = n_classes + slot, franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
+        left = np.maximum(franchise.seated[0][own] - weights, 0.0) + share * menu_weights(franchise)[own]
+        _leave_out(log_weight, instances, slot, left, state.dishes, known.prior)
     _normalize(log_weight)
     return np.asarray(log_weight)
+
+
+def terms_of(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """State K subclasses as in :class:`stream_osr.model.terms.Terms`: packed forms, heads, powers and least forms."""
+    a, b = np.tril_indices(prior.n_features + 1)
+    packed = dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)
+    head, power = dishes.constant[:, 0] - 0.5 * dishes.log_det, 0.5 * (prior.nu + dishes.size + 1.0)
+    return packed, head, power, 1.0 / (prior.beta + dishes.size)
 
 
 def log_seats_of(state: StreamState) -> np.ndarray:
@@ -101,25 +103,18 @@ def _log_emerging(value: np.ndarray, head: np.ndarray, power: np.ndarray, least:
 
 @kernel
 def _leave_out(
-    log_weight: np.ndarray,
-    instances: np.ndarray,
-    slot: np.ndarray,
-    weight: np.ndarray,
-    seated: np.ndarray,
-    tables: np.ndarray,
-    share: float,
-    n_classes: int,
-    dishes: Dishes,
-    prior: Prior,
+    log_weight: np.ndarray, instances: np.ndarray, slot: np.ndarray, left: np.ndarray, dishes: Dishes, prior: Prior
 ) -> None:
-    """Weigh each instance's own subclass, at ``slot`` (-1: none), without it and its seat."""
+    """Weigh each instance's own subclass, at ``slot`` (-1: none), without it and with the seats that are left."""
+    n_classes = log_weight.shape[1] - 1 - dishes.size.shape[0]
     for i in range(len(slot)):
         k = slot[i]
         if k >= 0:
-            left = max(seated[n_classes + k] - weight[i], 0.0) + share * tables[n_classes + k]
             log_weight[i, n_classes + k] = -np.inf
-            if dishes.size[k] > 1 and left > 0.0:
-                log_weight[i, n_classes + k] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
+            if dishes.size[k] > 1 and left[i] > 0.0:
+                log_weight[i, n_classes + k] = log_predictive_without(dishes, k, instances[i], prior) + np.log(
+                    left[i]
+                )
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_osr.model.gaussian import diagonal, full, tied
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, statistics_shape
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
 
 REFRESH_EVERY = 512
 """Rank-one updates of an inverse between two inversions of the stored sum (``tests/model/test_dishes.py``)."""
@@ -41,42 +41,24 @@ class Dishes(NamedTuple):
     updates: np.ndarray
 
 
+@kernel
 def empty_dishes(capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses, each holding the prior."""
-    dishes = _unwritten_dishes(capacity, prior)
-    clear_all(dishes, prior)
-    return dishes
-
-
-def _unwritten_dishes(capacity: int, prior: Prior) -> Dishes:
-    a, b = statistics_shape(prior)
-    return Dishes(
-        np.empty(capacity, np.int64),
-        np.empty((capacity, a, b)),
-        np.empty((capacity, a, b)),
-        np.empty(capacity),
-        np.empty((capacity, 2)),
-        np.empty(capacity, np.int64),
-    )
-
-
-@kernel
-def empty_dish(prior: Prior) -> Dishes:
-    """Make a single slot that holds the prior."""
     d = prior.n_features
     a, b = d + 1, d + 1
     if prior.covariance != FULL:
         a, b = (2 if prior.covariance == DIAGONAL else 1), d
-    out = Dishes(
-        np.zeros(1, np.int64),
-        np.zeros((1, a, b)),
-        np.zeros((1, a, b)),
-        np.zeros(1),
-        np.zeros((1, 2)),
-        np.zeros(1, np.int64),
-    )
-    clear(out, 0, prior)
-    return out
+    dishes = _unwritten(capacity, a, b)
+    clear_all(dishes, prior)
+    return dishes
+
+
+@kernel
+def _unwritten(capacity: int, a: int, b: int) -> Dishes:
+    """Make slots of size 0; what else is in them is still to be written."""
+    matrix, inverse = np.empty((capacity, a, b)), np.empty((capacity, a, b))
+    size, updates = np.zeros(capacity, np.int64), np.empty(capacity, np.int64)
+    return Dishes(size, matrix, inverse, np.empty(capacity), np.empty((capacity, 2)), updates)
 
 
 @kernel
@@ -86,14 +68,7 @@ def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
     What a free slot holds, but for its size of 0, is not written before somebody takes it.
     """
     _, a, b = dishes.matrix.shape
-    out = Dishes(
-        np.zeros(capacity, np.int64),
-        np.empty((capacity, a, b)),
-        np.empty((capacity, a, b)),
-        np.empty(capacity),
-        np.empty((capacity, 2)),
-        np.empty(capacity, np.int64),
-    )
+    out = _unwritten(capacity, a, b)
     for k in range(len(slots)):
         slot = slots[k]
         out.size[k], out.log_det[k], out.updates[k] = dishes.size[slot], dishes.log_det[slot], dishes.updates[slot]
@@ -124,9 +99,9 @@ def joined(first: Dishes, second: Dishes) -> Dishes:
 
 
 @kernel
-def clear_all(dishes: Dishes, prior: Prior, first: int = 0) -> None:
-    """Empty every slot, from number ``first`` on."""
-    for k in range(first, dishes.size.shape[0]):
+def clear_all(dishes: Dishes, prior: Prior) -> None:
+    """Empty every slot."""
+    for k in range(dishes.size.shape[0]):
         clear(dishes, k, prior)
 
 
@@ -368,22 +343,15 @@ def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarr
     means = np.zeros((count, d))
     covariances = np.zeros((count, d, d))
     for k in range(count):
-        r = prior.beta + dishes.size[k]
-        if prior.covariance == FULL:
-            df = max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
-            for a in range(d):
+        r, df = prior.beta + dishes.size[k], max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
+        for a in range(d):
+            if prior.covariance == FULL:
                 means[k, a] = dishes.matrix[k, d, a] / r
+            else:
+                means[k, a] = dishes.inverse[k, 0, a]
+                covariances[k, a, a] = dishes.inverse[k, 1, a] / df if prior.covariance == DIAGONAL else 1.0
+        if prior.covariance == FULL:
             for a in range(d):
                 for b in range(d):
-                    scatter = dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]
-                    covariances[k, a, b] = scatter / df
-        elif prior.covariance == DIAGONAL:
-            df = max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
-            for a in range(d):
-                means[k, a] = dishes.inverse[k, 0, a]
-                covariances[k, a, a] = dishes.inverse[k, 1, a] / df
-        else:
-            for a in range(d):
-                means[k, a] = dishes.inverse[k, 0, a]
-                covariances[k, a, a] = 1.0
+                    covariances[k, a, b] = (dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]) / df
     return means, covariances

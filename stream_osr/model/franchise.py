@@ -190,18 +190,12 @@ def join(franchise: Franchise, table: int, group: int, dish: int, weight: float)
     """Seat a guest at a table, opening it for ``dish`` when it is not in use."""
     live, mass, seated = franchise.table_live, franchise.table_mass, franchise.seated
     if franchise.table_dish[table] == CLOSED:
-        _open(franchise, table, group, dish, weight)
+        franchise.table_dish[table] = dish
+        franchise.table_group[table] = group
+        franchise.table_residual[table] = 0.0
+        live[table], mass[table] = 0, 0.0
+        franchise.table_founder[table] = weight
+        serve(franchise, dish, 1.0)
     live[table] += 1
     mass[table] += weight
     seated[group, dish] += weight
-
-
-@borrowing_kernel
-def _open(franchise: Franchise, table: int, group: int, dish: int, weight: float) -> None:
-    franchise.table_dish[table] = dish
-    franchise.table_group[table] = group
-    franchise.table_residual[table] = 0.0
-    franchise.table_live[table] = 0
-    franchise.table_mass[table] = 0.0
-    franchise.table_founder[table] = weight
-    serve(franchise, dish, 1.0)

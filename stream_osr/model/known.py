@@ -12,14 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, log_missing
-from stream_osr.model.dishes import (
-    Dishes,
-    add,
-    copy_slots,
-    log_predictive,
-    log_predictive_without,
-    log_predictives,
-)
+from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
 from stream_osr.model.prior import FULL, Prior
@@ -128,11 +121,6 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
     return [*sums, new_subclass(prior, known.location)]
 
 
-def log_subclass_densities(known: Known, rows: np.ndarray) -> np.ndarray:
-    """Log predictive density of homogeneous rows under every known subclass, shape (n, K), one by one."""
-    return log_predictives(rows, known.dishes, known.prior)
-
-
 @kernel
 def mix(log_subclass: np.ndarray, log_weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mix subclass densities into class densities.
@@ -194,7 +182,7 @@ def log_densities(
         product = products(np.ascontiguousarray(rows.T)) if product is None else product
         sums, best = log_sums(frozen.terms, product)
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
-    log_density, responsible = mix(log_subclass_densities(known, rows), frozen.log_weight)
+    log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)
     log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)
     return log_density, responsible, log_new(known, rows)
 
@@ -209,27 +197,24 @@ def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
     return log_new_densities(rows, known.prior, known.location)
 
 
+class Holding(NamedTuple):
+    """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
+
+    dishes: Dishes
+    log_weight: np.ndarray
+    seated: np.ndarray
+    size: np.ndarray
+    alpha: float
+    prior: Prior
+
+
 @kernel
-def leave_one_out(
-    rows: np.ndarray,
-    group: np.ndarray,
-    dish: np.ndarray,
-    dishes: Dishes,
-    log_weight: np.ndarray,
-    seated: np.ndarray,
-    size: np.ndarray,
-    alpha: float,
-    prior: Prior,
-) -> np.ndarray:
+def leave_one_out(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, holding: Holding) -> np.ndarray:
     """Log class densities of the training instances, each left out of its own subclass, shape (n, J).
 
-    Parameters
-    ----------
-    rows, group, dish
-        Homogeneous rows, the class and the kept subclass (-1: a dropped one) of each training instance.
-    dishes, log_weight, seated, size, alpha, prior
-        As in :class:`Known` and :class:`Densities`.
+    ``rows`` are homogeneous, ``group`` and ``dish`` the class and the kept subclass (-1: a dropped one) of each.
     """
+    dishes, log_weight, seated, size, alpha, prior = holding
     n = rows.shape[0]
     classes, count = log_weight.shape
     log_subclass = np.empty((1, count))
@@ -254,6 +239,17 @@ def leave_one_out(
         mixed, _ = mix(log_subclass, weight)
         out[i, j] = mixed[0, 0]
     return out
+
+
+def unseen(known: Known, frozen: Densities, rows: np.ndarray, group: np.ndarray, slot: np.ndarray) -> np.ndarray:
+    """Log density of instances of known classes, each left out of its own, shape (n,).
+
+    As the first of a new subclass where nobody else is left. Arguments as for :func:`leave_one_out`.
+    """
+    holding = Holding(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
+    apart = add_broad(leave_one_out(rows, group, slot, holding), broad_shapes(known), frozen.log_weight, rows)
+    found = apart[np.arange(len(rows)), group]
+    return np.where(np.isfinite(found), found, log_new(known, rows))
 
 
 def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np.ndarray:
@@ -293,23 +289,20 @@ def learn_labelled(known: Known, row: np.ndarray, j: int, rng: np.random.Generat
         np.log(known.alpha * known.gamma / total),
     )
     log_density = np.append(
-        [log_predictive(known.dishes, int(k), row, prior) for k in own],
-        log_new(known, row[None]),
+        [log_predictive(known.dishes, int(k), row, prior) for k in own], log_new(known, row[None])
     )
     logits = log_weight + log_density
     weights = np.exp(logits - logits.max())
     pick = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
     pick = min(pick, len(own))
-    count = len(known.ids)
-    ids = known.ids
-    if pick == len(own):
+    count, ids, opens = len(known.ids), known.ids, pick == len(own)
+    dishes = copy_slots(known.dishes, np.arange(count), count + opens)
+    if opens:
         k, new_table = count, True
-        dishes = copy_slots(known.dishes, np.arange(count), count + 1)
         seated, tables = (np.hstack([v, np.zeros((len(v), 1))]) for v in (seated, tables))
         ids = np.append(ids, next_id)
     else:
         k = int(own[pick])
-        dishes = copy_slots(known.dishes, np.arange(count), count)
         fresh = known.alpha * tables[:, k].sum() / total
         new_table = bool(rng.random() * (seated[j, k] + fresh) < fresh)
     add(dishes, k, row, prior)

@@ -148,6 +148,14 @@ def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1
     settle(dishes, k, n, prior)
 
 
+def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
+    """Make slots that hold the instances of these subclasses, in their order."""
+    dishes = empty_dishes(len(statistics.size), prior)
+    for slot in range(len(statistics.size)):
+        pour(dishes, slot, of_slots(statistics, [slot]), prior)
+    return dishes
+
+
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
     """Let all else in slot k follow from its matrix and its n instances."""
     if prior.covariance == FULL:

@@ -12,18 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.books import refresh_classes, renumber, rewrite
-from stream_osr.model.broad import add_broad, outline
+from stream_osr.model.broad import outline
 from stream_osr.model.dishes import Dishes, add, copy_slots, joined, remove
-from stream_osr.model.known import (
-    N_RANKS,
-    Densities,
-    Known,
-    broad_shapes,
-    densities,
-    leave_one_out,
-    log_new,
-    open_class,
-)
+from stream_osr.model.known import N_RANKS, Densities, Known, densities, log_new, open_class, unseen
 from stream_osr.model.location import Location
 from stream_osr.model.marginal import of_nobody, settle
 from stream_osr.model.prior import Prior, homogeneous
@@ -89,12 +80,7 @@ def adopt(known: Known, state: StreamState, keys: Sequence[int], j: int, rows: n
 
 
 def give_back(
-    known: Known,
-    state: StreamState,
-    keys: Sequence[int],
-    home: np.ndarray,
-    member: np.ndarray,
-    held: Collection[int],
+    known: Known, state: StreamState, keys: Sequence[int], home: np.ndarray, member: np.ndarray, held: Collection[int]
 ) -> Moved:
     """Make subclasses of known classes emerging ones again.
 
@@ -206,26 +192,13 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
     new
         How many the class has taken in.
     """
-    own = np.flatnonzero(known.seated[j] > 0)
     before = known.size[j] - new
     if not len(rows):
         if before > 0:
             return np.array(known.ranks[j])
         return np.full(N_RANKS, log_new(known, homogeneous(np.zeros((1, known.prior.n_features))))[0])
-    found = leave_one_out(
-        homogeneous(rows),
-        np.zeros(len(rows), np.int64),
-        np.searchsorted(own, slots_of(known.ids, key.tolist())),
-        copy_slots(known.dishes, own, len(own)),
-        np.ascontiguousarray(frozen.log_weight[[j]][:, own]),
-        np.ascontiguousarray(known.seated[[j]][:, own]),
-        known.size[[j]],
-        known.alpha,
-        known.prior,
-    )
-    found = add_broad(found, broad_shapes(known)[j : j + 1], frozen.log_weight[[j]], homogeneous(rows))
-    found = found[:, 0]
-    found = np.where(np.isfinite(found), found, log_new(known, homogeneous(rows)))
+    group = np.full(len(rows), j)
+    found = unseen(known, frozen, homogeneous(rows), group, slots_of(known.ids, key.tolist()))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     if before <= 0:
         return np.quantile(found, levels)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.cells import log_seats_of, terms_of
 from stream_osr.model.elementwise import exp_each, largest, log_each
-from stream_osr.model.franchise import menu_weights
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import HORIZON
+from stream_osr.model.space import HORIZON, Space
 
 
 class View(NamedTuple):
@@ -25,6 +25,8 @@ class View(NamedTuple):
 
     Attributes
     ----------
+    fill, center, forward
+        Map to whitened coordinates (:class:`stream_osr.model.space.Space`).
     packed
         As in :class:`stream_osr.model.terms.Terms`, shape (M, (d + 1) (d + 2) / 2).
     shape
@@ -33,65 +35,41 @@ class View(NamedTuple):
         First term of each sum, and M, shape (J + 2,).
     """
 
+    fill: np.ndarray
+    center: np.ndarray
+    forward: np.ndarray
     packed: np.ndarray
     shape: np.ndarray
     first: np.ndarray
 
 
-def view(known: Known, frozen: Densities, state: StreamState, shift: float = 0.0) -> View:
+def view(known: Known, frozen: Densities, state: StreamState, space: Space, shift: float = 0.0) -> View:
     """State the weight of each known class and of all else, its log odds shifted; full covariances only."""
-    franchise, dishes, terms = state.franchise, state.dishes, frozen.terms
-    n_classes = len(known.size)
-    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
-    tables = menu_weights(franchise)
-    with np.errstate(divide="ignore"):
-        log_seats = np.log(franchise.seated[0] + share * tables)
-    log_seats = np.where(tables > 0.0, log_seats, -np.inf)
-    sizes = np.diff(terms.first)
-    head = terms.head + np.repeat(np.append(log_seats[:n_classes], np.log(share * franchise.gamma[0])), sizes)
-    a, b = np.tril_indices(known.prior.n_features + 1)
-    emerging = dishes.constant[:, 0] - 0.5 * dishes.log_det + log_seats[n_classes:]
+    terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state)
+    packed, emerging, power, least = terms_of(state.dishes, known.prior)
     first = terms.first.copy()
     first[-1] += len(emerging)
-    head = np.concatenate([head, emerging])
+    head = terms.head + np.repeat(np.append(log_seats[:n_classes], log_seats[-1]), np.diff(terms.first))
+    head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
     head[terms.first[-2] :] += shift
-    power = np.concatenate([terms.power, 0.5 * (known.prior.nu + dishes.size + 1.0)])
-    least = np.concatenate([terms.least, 1.0 / (known.prior.beta + dishes.size)])
-    packed = np.concatenate([terms.packed, dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)])
-    return View(packed, np.array([head, power, least]), first)
+    shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
+    return View(space.fill, space.center, space.forward, np.concatenate([terms.packed, packed]), shape, first)
 
 
 @kernel
-def look(
-    values: np.ndarray,
-    fill: np.ndarray,
-    center: np.ndarray,
-    forward: np.ndarray,
-    packed: np.ndarray,
-    shape: np.ndarray,
-    first: np.ndarray,
-) -> np.ndarray:
-    """Class probabilities of raw rows.
-
-    Parameters
-    ----------
-    values
-        Raw rows, NaN = missing, shape (n, p).
-    fill, center, forward
-        Map to whitened coordinates (:class:`stream_osr.model.space.Space`).
-    packed, shape, first
-        Weighted terms (:class:`View`).
+def look(values: np.ndarray, view: View) -> np.ndarray:
+    """Class probabilities of raw rows, NaN = missing, shape (n, p).
 
     Returns
     -------
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
-    n, d = len(values), forward.shape[1]
-    count, sums = packed.shape[0], len(first) - 1
+    first, n, d = view.first, len(values), view.forward.shape[1]
+    count, sums = view.packed.shape[0], len(first) - 1
     x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
     out = np.empty((n, sums))
     for i in range(n):
-        weigh_terms(values[i], fill, center, forward, packed, shape, x, product, value)
+        weigh_terms(values[i], view, x, product, value)
         total = 0.0
         for s in range(sums):
             weight = 0.0
@@ -105,35 +83,21 @@ def look(
 
 
 @kernel
-def look_closely(
-    values: np.ndarray,
-    fill: np.ndarray,
-    center: np.ndarray,
-    forward: np.ndarray,
-    packed: np.ndarray,
-    shape: np.ndarray,
-    first: np.ndarray,
-    emerging: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities of the known classes, of each emerging subclass and of a new one, for raw rows.
+def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities of the known classes, of each of K emerging subclasses and of a new one, for raw rows.
 
-    Parameters
-    ----------
-    values, fill, center, forward, packed, shape, first
-        As for :func:`look`.
-    emerging
-        Number of emerging subclasses, K: their terms are the last.
+    The terms of the emerging ones are the last.
 
     Returns
     -------
     Probabilities, shape (n, J + K + 1), and the log weight of each known class, shape (n, J).
     """
-    n, d = len(values), forward.shape[1]
-    count, classes = packed.shape[0], len(first) - 2
+    first, n, d = view.first, len(values), view.forward.shape[1]
+    count, classes = view.packed.shape[0], len(first) - 2
     x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
     out, log_weight = np.zeros((n, classes + emerging + 1)), np.empty((n, classes))
     for i in range(n):
-        peak = weigh_terms(values[i], fill, center, forward, packed, shape, x, product, value)
+        peak = weigh_terms(values[i], view, x, product, value)
         total = 0.0
         for m in range(count):
             total += value[m]
@@ -151,18 +115,9 @@ def look_closely(
 
 
 @kernel
-def weigh_terms(
-    raw: np.ndarray,
-    fill: np.ndarray,
-    center: np.ndarray,
-    forward: np.ndarray,
-    packed: np.ndarray,
-    shape: np.ndarray,
-    x: np.ndarray,
-    product: np.ndarray,
-    value: np.ndarray,
-) -> float:
+def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray, value: np.ndarray) -> float:
     """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm."""
+    fill, center, forward, packed, shape, _ = view
     d, count = forward.shape[1], packed.shape[0]
     head, power, least = shape[0], shape[1], shape[2]
     x[:d] = 0.0

@@ -218,13 +218,6 @@ def derive(state: StreamState, trained: np.ndarray) -> StreamState:
         np.array([count, len(tables)]),
     )
     kept = on_menu[len(trained) :] - len(trained)
-    return StreamState(
-        franchise,
-        keep_slots(state.dishes, kept),
-        state.ids[kept],
-        Guests(window.rows, window.group, window.weight, table_number[window.table]),
-        state.window_seq,
-        state.batches,
-        state.seen,
-        state.next_id,
-    )
+    dishes, ids = keep_slots(state.dishes, kept), state.ids[kept]
+    guests = Guests(window.rows, window.group, window.weight, table_number[window.table])
+    return StreamState(franchise, dishes, ids, guests, state.window_seq, state.batches, state.seen, state.next_id)

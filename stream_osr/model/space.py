@@ -48,11 +48,7 @@ class Space(NamedTuple):
 
 
 def fit_space(
-    X: np.ndarray,
-    group: np.ndarray,
-    *,
-    pca_components: int | None = None,
-    pca_variance: float | None = None,
+    X: np.ndarray, group: np.ndarray, *, pca_components: int | None = None, pca_variance: float | None = None
 ) -> Space:
     """Fit the map on the training groups.
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
+from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import FULL, Prior, homogeneous
@@ -86,30 +88,33 @@ class BatchResult(NamedTuple):
 
 def open_stream(known: Known, frozen: Densities) -> StreamState:
     """Start the stream's restaurant: nobody seated, the known classes on the menu."""
-    width = known.prior.n_features + 1
-    n_classes = len(known.size)
-    franchise = empty_franchise(1, n_classes, 0, STREAM_ALPHA_SHAPE / STREAM_ALPHA_RATE, known.gamma)
+    franchise = empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
     franchise.held[:] = 1.0
-    begun = StreamState(
-        franchise=franchise,
-        dishes=empty_dishes(0, known.prior),
-        ids=np.zeros(0, np.int64),
-        window=Guests(np.zeros((0, width)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)),
-        window_seq=np.zeros(0, np.int64),
-        batches=0,
-        seen=0,
-        next_id=int(known.ids.max()) + 1,
-    )
+    nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
+    window = Guests(np.zeros((0, known.prior.n_features + 1)), nobody, np.zeros(0), nobody)
+    begun = StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
     return derive(begun, frozen.menu)
 
 
+class Arrived(NamedTuple):
+    """The n guests of the window and the batch, those at the door last.
+
+    Attributes
+    ----------
+    rows, product
+        Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these, with full covariances.
+    log_density, log_density_new
+        Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
+    """
+
+    rows: np.ndarray
+    product: np.ndarray
+    log_density: np.ndarray
+    log_density_new: np.ndarray
+
+
 def step(
-    known: Known,
-    frozen: Densities,
-    state: StreamState,
-    rows: np.ndarray,
-    rng: np.random.Generator,
-    settings: Settings,
+    known: Known, frozen: Densities, state: StreamState, rows: np.ndarray, rng: Generator, settings: Settings
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -133,24 +138,15 @@ def step(
     batch = homogeneous(rows)
     first = len(state.window.rows)
     everyone = np.concatenate([state.window.rows, batch]) if first else batch
-    columns = np.ascontiguousarray(everyone.T)
-    product = products(columns) if known.prior.covariance == FULL else np.empty((0, 0))
+    full = known.prior.covariance == FULL
+    product = products(np.ascontiguousarray(everyone.T)) if full else np.empty((0, 0))
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
+    arrived = Arrived(everyone, product, log_density, log_density_new)
     randomness = rng.bit_generator.state
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
         seated, probabilities, subclass, was = seat_batch(
-            rng,
-            state,
-            frozen.menu,
-            everyone,
-            columns,
-            product,
-            log_density,
-            log_density_new,
-            known.prior,
-            settings,
-            spare,
+            rng, state, frozen.menu, arrived, known.prior, settings, spare
         )
         if len(subclass):
             break
@@ -177,14 +173,10 @@ def step(
 
 @kernel
 def seat_batch(
-    rng: np.random.Generator,
+    rng: Generator,
     state: StreamState,
     trained: np.ndarray,
-    rows: np.ndarray,
-    columns: np.ndarray,
-    product: np.ndarray,
-    log_density: np.ndarray,
-    log_density_new: np.ndarray,
+    arrived: Arrived,
     prior: Prior,
     settings: Settings,
     spare: int,
@@ -197,10 +189,8 @@ def seat_batch(
         As for :func:`step`.
     trained
         Tables of the known classes that are none of the stream's own, shape (J,).
-    rows, columns, product
-        Homogeneous rows of the window and the batch, shape (n, d + 1), their transpose and their products.
-    log_density, log_density_new
-        Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
+    arrived
+        The guests of the window and the batch.
     spare
         Free slots for subclasses.
 
@@ -210,24 +200,14 @@ def seat_batch(
     each guest of the window before, shape (w,). If the slots ran out everything but the state is empty, which is
     the one before.
     """
+    rows, product, log_density, log_density_new = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
     guests, franchise, dishes = lay_tables(state, rows, n - first, prior, spare)
-    probabilities = sweep_batch(
-        rng,
-        first,
-        settings.sweeps,
-        -(-(n - first) // GUESTS_PER_PROPOSAL),
-        np.isfinite(settings.half_life),
-        guests,
-        log_density,
-        log_density_new,
-        franchise,
-        dishes,
-        prior,
-        columns,
-        product,
-    )
+    weights = np.empty(len(franchise.menu) + 1)
+    sitting = Sitting(guests, franchise, dishes, prior, log_density, log_density_new, False, weights)
+    proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
+    probabilities = sweep_batch(rng, first, settings.sweeps, proposals, fading, sitting, product)
     if franchise.overflow[0]:
         nobody = np.zeros(0, np.int64)
         return state, np.zeros((0, 0)), nobody, nobody
@@ -257,23 +237,14 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     -------
     Probability of each known class and, last, unknown, shape (n, J + 1).
     """
-    instances = homogeneous(rows)
+    instances, nobody, n_classes = homogeneous(rows), np.zeros(len(rows), np.int64), len(known.size)
     log_density, _, log_density_new = log_densities(known, frozen, instances)
-    n_classes = len(known.size)
-    weights = np.empty(len(state.franchise.menu) + 1)
+    guests, weights = Guests(instances, nobody, np.zeros(len(rows)), nobody), np.empty(len(state.franchise.menu) + 1)
+    seats = state.franchise, state.dishes, known.prior
+    sitting = Sitting(guests, *seats, log_density, log_density_new, False, weights)
     out = np.empty((len(rows), n_classes + 1))
     for i in range(len(rows)):
-        total = weigh_dishes(
-            instances[i],
-            0,
-            CLOSED,
-            log_density[i],
-            log_density_new[i],
-            state.franchise,
-            state.dishes,
-            known.prior,
-            weights,
-        )
+        total = weigh_dishes(i, CLOSED, sitting)
         out[i, :n_classes] = weights[:n_classes] / total
         out[i, n_classes] = weights[n_classes:].sum() / total
     return out

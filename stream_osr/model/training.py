@@ -10,10 +10,11 @@ import numpy as np
 from stream_osr.model.broad import add_broad, fit_broad
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, refill
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.known import N_RANKS, Known, densities, leave_one_out
+from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
 from stream_osr.model.moves.base_measure import Grid, draw_prior
-from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
 from stream_osr.model.prior import TIED, Prior, homogeneous
 from stream_osr.model.space import Space, rewhiten
@@ -42,20 +43,15 @@ def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior:
     n_groups = int(group.max()) + 1
     n_dishes = int(dish.max()) + 1
     pairs, table = np.unique(np.stack([group, dish]), axis=1, return_inverse=True)
-    franchise = empty_franchise(
-        n_groups,
-        n_dishes + SPARE,
-        pairs.shape[1] + SPARE,
-        ALPHA_SHAPE / ALPHA_RATE,
-        GAMMA_SHAPE / GAMMA_RATE,
-    )
+    alpha, gamma, n_tables = ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate, pairs.shape[1]
+    franchise = empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
     guests = Guests(rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1))
     dishes = empty_dishes(n_dishes + SPARE, prior)
     for i in range(len(rows)):
         join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
         add(dishes, int(dish[i]), rows[i], prior)
     franchise.owner[dish] = group if exclusive else ANYONE
-    franchise.extent[:] = n_dishes, pairs.shape[1]
+    franchise.extent[:] = n_dishes, n_tables
     return Seating(guests, franchise, dishes)
 
 
@@ -74,11 +70,7 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
 
 
 def sweep(
-    seating: Seating,
-    prior: Prior,
-    rng: np.random.Generator,
-    exclusive: bool,
-    log_new: np.ndarray | None = None,
+    seating: Seating, prior: Prior, rng: np.random.Generator, exclusive: bool, log_new: np.ndarray | None = None
 ) -> Seating:
     """One Gibbs sweep over all groups; the argument stays as it is.
 
@@ -86,11 +78,11 @@ def sweep(
     """
     if log_new is None:
         log_new = log_new_densities(seating.guests.rows, prior)
-    state = rng.bit_generator.state
-    spare = 0
+    state, log_frozen, spare = rng.bit_generator.state, np.empty((len(log_new), 0)), 0
     while True:
         out = copy_seating(seating, spare)
-        sweep_groups(rng, out.guests, log_new, out.franchise, out.dishes, prior, exclusive)
+        weights = np.empty(len(out.franchise.menu) + 1)
+        sweep_groups(rng, Sitting(*out, prior, log_frozen, log_new, exclusive, weights))
         if not out.franchise.overflow[0]:
             return out
         rng.bit_generator.state = state
@@ -147,10 +139,10 @@ def train(
     """
     seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
     log_new = log_new_densities(seating.guests.rows, prior, location)
-    tied_space = space
+    ended = space
     for number in range(sweeps):
         if prior.covariance == TIED:
-            tied_space, seating = _plug_in_covariance(rows, space, seating, prior)
+            ended, seating = _plug_in_covariance(rows, space, seating, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         elif grid is not None:
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
@@ -158,9 +150,7 @@ def train(
         seating = sweep(seating, prior, rng, exclusive, log_new)
         if progress is not None:
             progress(number + 1)
-    if prior.covariance == TIED:
-        space = tied_space
-    return Training(space, prior, seating, location)
+    return Training(ended, prior, seating, location)
 
 
 def _draw_base_measure(
@@ -239,17 +229,8 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
     frozen = densities(known)
-    log_density = leave_one_out(
-        guests.rows,
-        guests.group,
-        position[dish],
-        known.dishes,
-        frozen.log_weight,
-        known.seated,
-        known.size,
-        known.alpha,
-        prior,
-    )
+    holding = Holding(known.dishes, frozen.log_weight, known.seated, size, known.alpha, prior)
+    log_density = leave_one_out(guests.rows, guests.group, position[dish], holding)
     own = log_density[np.arange(len(dish)), guests.group]
     if broad and prior.covariance != TIED:
         described = holds[guests.group, dish]

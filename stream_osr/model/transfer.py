@@ -1,7 +1,7 @@
 """One trained model after another: the stream's subclasses in the coordinates and among the classes of the next.
 
 Both whiten rows by affine maps, so what is a plain sum of products in one model's coordinates is one in the other's:
-nothing is estimated anew.
+nothing is estimated anew. Known classes that follow their instances are translated as they are.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.books import rewrite, with_tables
-from stream_osr.model.dishes import add, empty_dishes, log_predictive
+from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
 from stream_osr.model.franchise import CLOSED
+from stream_osr.model.gaussian.full import invert
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.marginal import Statistics, of_nobody, of_slots, pour
+from stream_osr.model.marginal import Statistics, dishes_of, of_nobody
 from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space
@@ -152,9 +153,7 @@ def move_in(
     held
         1 for those that stay on the menu without a table, else 0, shape (K,).
     """
-    dishes = empty_dishes(len(ids), known.prior)
-    for slot in range(len(ids)):
-        pour(dishes, slot, of_slots(statistics, [slot]), known.prior)
+    dishes = dishes_of(statistics, known.prior)
     books, number = old.franchise, dish[old.franchise.table_dish]
     go_on = number != CLOSED
     tables = with_tables(
@@ -164,3 +163,38 @@ def move_in(
     return rewrite(
         fresh, tables, frozen.menu, dishes=dishes, ids=ids, batches=old.batches, seen=old.seen, next_id=next_id
     )
+
+
+def moved(known: Known, move: np.ndarray) -> Known:
+    """Translate known classes by vectors of shape (J, d): the densities are the same, elsewhere.
+
+    A subclass that several classes share goes by the mean of their ways, by their instances in it.
+    """
+    held = known.seated.sum(axis=0)
+    by = (known.seated / np.maximum(held, 1.0)).T @ move
+    broad = tuple(
+        shape if shape is None else shape._replace(mean=shape.mean + way)
+        for shape, way in zip(known.broad, move, strict=False)
+    )
+    return known._replace(dishes=_translated(known.dishes, by, known.prior), broad=broad)
+
+
+def _translated(dishes: Dishes, by: np.ndarray, prior: Prior) -> Dishes:
+    """Translate subclasses, what the prior has put into their statistics included: scatters stay as they are."""
+    count = len(dishes.size)
+    out = copy_slots(dishes, np.arange(count), count)
+    for k in np.flatnonzero(by.any(axis=1)).tolist():
+        way, r = by[k], prior.beta + float(dishes.size[k])
+        if prior.covariance == FULL:
+            lift = np.eye(len(way) + 1)
+            lift[-1, :-1] = way
+            matrix = lift.T @ dishes.matrix[k] @ lift
+            out.matrix[k] = 0.5 * (matrix + matrix.T)
+            out.log_det[k] = invert(out.matrix[k], out.inverse[k])
+            out.updates[k] = 0
+            continue
+        out.matrix[k, 0] += r * way
+        if prior.covariance == DIAGONAL:
+            out.matrix[k, 1] += 2.0 * way * dishes.matrix[k, 0] + r * way**2
+        out.inverse[k, 0] += way  # the mean; a scatter does not change
+    return out

@@ -26,8 +26,7 @@ from stream_osr.engine import Chain, Stream
 from stream_osr.ensemble.chain import Followed, IdentityChanges
 from stream_osr.ensemble.lives import _join_same
 from stream_osr.ensemble.past import relabel, remembered, reseat, sampled, written
-from stream_osr.model import aside as aside_room
-from stream_osr.model import books
+from stream_osr.model import between, books
 from stream_osr.model.marginal import both, statistics_of
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
@@ -235,23 +234,23 @@ def test_set_aside_and_brought_back(two):
     state = two.state
     at = books.slot_of(state, older)
     statistics = statistics_of(state.dishes, np.array([at]))
-    aside = aside_room.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
+    aside = between.Aside(np.array([older, 900]), both(statistics, statistics_of(state.dishes, np.array([0]))))
     # as if it had been set aside, and came back into the younger one
     rest = books.merge(state, younger, older, prior)
     before = int(rest.dishes.size[books.slot_of(rest, younger)])
-    back, left = aside_room.bring_back(rest, aside, older, younger, prior)
+    back, left = between.bring_back(rest, aside, older, younger, prior)
     assert left.ids.tolist() == [900]
     assert int(back.dishes.size[books.slot_of(back, older)]) == before + statistics.size[0]
     assert younger not in back.ids
     # and with nobody at a table
-    alone, left = aside_room.bring_back(back, left, 900, None, prior)
+    alone, left = between.bring_back(back, left, 900, None, prior)
     assert not len(left.ids)
     slot = books.slot_of(alone, 900)
     assert books.tables_of(alone)[slot] == 0
     assert alone.franchise.held[n_classes + slot] == 1
     assert alone.franchise.total[0] == pytest.approx(back.franchise.total[0] + 1)
     check_chain(two._replace(state=alone._replace(next_id=901), life=lifecycle()), n_classes)
-    away, kept = aside_room.set_aside(alone, left, {900})
+    away, kept = between.set_aside(alone, left, {900})
     assert kept.ids.tolist() == [900]
     np.testing.assert_array_equal(kept.statistics.matrix[0], alone.dishes.matrix[slot])
     assert 900 not in away.ids
@@ -262,10 +261,10 @@ def test_a_row_taken_out_of_one_that_is_set_aside(two):
     key, _ = largest(two)
     prior = two.known.prior
     at = books.slot_of(two.state, key)
-    aside = aside_room.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
+    aside = between.Aside(np.array([key]), statistics_of(two.state.dishes, np.array([at])))
     dish = two.state.franchise.table_dish[two.state.window.table] - len(two.known.size)
     row = two.state.window.rows[np.flatnonzero(dish == at)[0]]
-    less = aside_room.withdraw_aside(aside, key, row[:-1], prior)
+    less = between.withdraw_aside(aside, key, row[:-1], prior)
     assert less.statistics.size[0] == aside.statistics.size[0] - 1
     np.testing.assert_allclose(less.statistics.matrix[0] + np.outer(row, row), aside.statistics.matrix[0], atol=1e-9)
     assert homogeneous(row[None, :-1])[0] == pytest.approx(row)

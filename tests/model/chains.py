@@ -15,6 +15,7 @@ from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log
 from stream_osr.model.franchise import Franchise, Guests
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.redishing import redish_tables
 from stream_osr.model.moves.seating import visit
 from stream_osr.model.moves.sweeps import sweep_batch, sweep_groups
@@ -171,13 +172,14 @@ def training_loop(
             clear_all(dishes, prior)
             for i in range(n):
                 add(dishes, franchise.table_dish[guests.table[i]], guests.rows[i], prior)
+        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights)
         if fixed:
             for i in range(n):
-                visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, exclusive, weights)
+                visit(rng, i, sitting)
             if redishing:
-                redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, exclusive, weights)
+                redish_tables(rng, 0, sitting)
         else:
-            sweep_groups(rng, guests, log_new, franchise, dishes, prior, exclusive)
+            sweep_groups(rng, sitting)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
         gamma[s] = franchise.gamma[0]
@@ -282,6 +284,7 @@ def stream_loop(
     probabilities = np.empty((steps, n, n_frozen + 1))
     log_new = log_prior_predictives(guests.rows, prior)
     log_frozen, _ = mix(log_predictives(guests.rows, frozen.dishes, prior), frozen.log_weight)
+    weights = np.empty(franchise.menu.shape[0] + 1)
     for s in range(steps):
         if redraw:
             draw_known(rng, guests, franchise, frozen, prior.covariance)
@@ -297,9 +300,8 @@ def stream_loop(
                 dish = franchise.table_dish[guests.table[i]]
                 if dish >= n_frozen:
                     add(dishes, dish - n_frozen, guests.rows[i], prior)
-        probabilities[s] = sweep_batch(
-            rng, first, 1, proposals, False, guests, log_frozen, log_new, franchise, dishes, prior
-        )
+        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, weights)
+        probabilities[s] = sweep_batch(rng, first, 1, proposals, False, sitting)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]
         gamma[s] = franchise.gamma[0]

@@ -68,12 +68,9 @@ class Mutation(NamedTuple):
 
 WEIGHING = (
     "    if likelihood is None:\n"
-    "        total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)\n"
+    "        total = weigh_dishes(i, own, sitting)\n"
     "    else:\n"
-    "        total = weigh_remembered(\n"
-    "            i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, "
-    "dishes, prior, weights, likelihood\n"
-    "        )\n"
+    "        total = weigh_remembered(i, own, sitting, likelihood)\n"
 )
 """How a visit weighs the dishes."""
 
@@ -272,13 +269,13 @@ MUTATIONS = [
     Mutation(
         "alpha0 not drawn in the stream",
         "model/moves/sweeps.py",
-        "        resample_alpha(rng, franchise, STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE, fading)\n",
+        "        resample_alpha(rng, sitting.franchise, STREAM_ALPHA, fading)\n",
         "",
     ),
     Mutation(
         "gamma not drawn in training",
         "model/moves/sweeps.py",
-        "    resample_gamma(rng, franchise, GAMMA_SHAPE, GAMMA_RATE)\n",
+        "    resample_gamma(rng, franchise, GAMMA)\n",
         "",
     ),
     Mutation(

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, add, empty_dishes
+from stream_osr.model.dishes import Dishes, add, empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
-from stream_osr.model.moves.concentration import STREAM_ALPHA_RATE, STREAM_ALPHA_SHAPE
+from stream_osr.model.moves.concentration import STREAM_ALPHA
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from tests.model import chains
 from tests.oracles import crf, niw, stream
@@ -63,6 +64,12 @@ class Problem(NamedTuple):
             franchise=Franchise(*(v.copy() for v in self.franchise)),
             dishes=Dishes(*(v.copy() for v in self.dishes)),
         )
+
+    def sitting(self, *, exclusive: bool = False) -> Sitting:
+        """What the library's moves work on, the same arrays."""
+        log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
+        state = self.guests, self.franchise, self.dishes, self.prior
+        return Sitting(*state, self.log_frozen, log_new, exclusive, weights)
 
     def dish_of_guest(self, i: int) -> int:
         table = self.guests.table[i]
@@ -256,6 +263,12 @@ class StreamProblem(NamedTuple):
             redraw=redraw,
         )
 
+    def sitting(self) -> Sitting:
+        """What the library's moves work on, the same arrays."""
+        log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
+        state = self.guests, self.franchise, self.dishes, self.prior
+        return Sitting(*state, self.log_known(), log_new, False, weights)
+
     def log_known(self) -> np.ndarray:
         """Log density of every guest under every known class, by the oracle, shape (n, C)."""
         base = self.oracle.base
@@ -292,7 +305,7 @@ def stream_problem(
     settled_rows = 2.5 * shape + np.array([[0.2, -0.3], [-0.2, 0.1], [0.3, 0.4]])[:, :d]
     oracle = stream.StreamState(
         base=base,
-        alpha=(STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE),
+        alpha=STREAM_ALPHA,
         gamma=3.0,
         known_weights=[4.0, 2.5],
         emerging_rows=[settled_rows],

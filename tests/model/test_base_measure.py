@@ -12,7 +12,8 @@ from stream_osr.model import training as library
 from stream_osr.model.dishes import add, empty_dishes, log_predictive
 from stream_osr.model.location import CONJUGATE, fit_location, log_new_densities
 from stream_osr.model.moves.base_measure import FLOOR, Grid, draw_prior, log_evidence, make_grid
-from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.model.moves.concentration import ALPHA, GAMMA
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import fit_space
 from tests.model import chains
@@ -174,7 +175,7 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
     points = list(np.ndindex(2, 2, 2))
     made = [make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
     number = {prior: k for k, (prior, _) in enumerate(made)}
-    law = crf.Franchise(groups, (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE), True)
+    law = crf.Franchise(groups, ALPHA, GAMMA, True)
     rng = np.random.default_rng(21)
     alpha, gamma, seating = law.draw(rng)
     prior, base = made[int(rng.integers(len(made)))]
@@ -189,9 +190,10 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
     joined = np.empty(steps)
     for s in range(steps):
         prior, state = library._draw_base_measure(rng, state.guests.rows[:, :d], state, grid, prior)
-        guests, franchise, dishes = state
+        guests, franchise, _ = state
         log_new = log_new_densities(guests.rows, prior)
-        library.sweep_groups(rng, guests, log_new, franchise, dishes, prior, True)
+        weights = np.empty(len(franchise.menu) + 1)
+        library.sweep_groups(rng, Sitting(*state, prior, np.empty((len(groups), 0)), log_new, True, weights))
         assert not franchise.overflow[0]
         at[s] = number[prior]
         dish = library.dish_of_guests(state)

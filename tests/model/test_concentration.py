@@ -142,9 +142,9 @@ def test_gamma_sees_dishes_among_tables_held_ones_included():
 
 def test_priors_are_the_papers():
     # section 4.1.2: gamma ~ Gamma(100, 1), alpha0 ~ Gamma(10, 1)
-    assert (library.ALPHA_SHAPE, library.ALPHA_RATE) == (10.0, 1.0)
-    assert (library.STREAM_ALPHA_SHAPE, library.STREAM_ALPHA_RATE) == (1.0, 1.0)
-    assert (library.GAMMA_SHAPE, library.GAMMA_RATE) == (100.0, 1.0)
+    assert library.ALPHA == (10.0, 1.0)
+    assert library.STREAM_ALPHA == (1.0, 1.0)
+    assert library.GAMMA == (100.0, 1.0)
 
 
 def test_counting_faded_tables_whole_would_drive_alpha_up():

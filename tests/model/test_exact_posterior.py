@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream_osr.model.moves.concentration import ALPHA_RATE, ALPHA_SHAPE, GAMMA_RATE, GAMMA_SHAPE
+from stream_osr.model.moves.concentration import ALPHA, GAMMA
 from tests.model import chains
 from tests.model.problems import make_base, seat, stream_problem
 from tests.oracles import crf, stream
@@ -17,7 +17,6 @@ from tests.oracles import crf, stream
 LARGEST = 4.5
 """Largest standardised difference allowed; of some thousand that are looked at none should reach it by chance."""
 
-ALPHA, GAMMA = (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE)
 ROWS = np.array([[0.1, 0.0], [0.5, 0.3], [0.2, -0.1], [-0.4, 0.2], [1.2, 0.9]])
 
 TRAINING = [
@@ -40,7 +39,7 @@ def training_problem(groups, d, covariance, ownership, alpha, gamma):
     prior, base = make_base(covariance, d, nu=d + 2.0, psi=psi, beta=beta)
     exact = crf.Franchise(groups, alpha, gamma, ownership).posterior(rows, base)
     numbers = tuple(range(len(groups)))
-    start = (alpha, gamma) if isinstance(alpha, float) else (ALPHA_SHAPE / ALPHA_RATE, GAMMA_SHAPE / GAMMA_RATE)
+    start = (alpha, gamma) if isinstance(alpha, float) else (ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate)
     state = seat(
         crf.Seating(numbers, numbers), rows, groups, prior, alpha=start[0], gamma=start[1], exclusive=ownership
     )

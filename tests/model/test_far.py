@@ -10,6 +10,7 @@ from stream_osr.model.known import Densities, Known, densities, log_class_densit
 from stream_osr.model.predictive import look, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.restaurant import StreamState
+from stream_osr.model.space import Space
 from stream_osr.model.step import Settings
 from tests.model.problems import COVARIANCES, fill, make_base
 
@@ -45,7 +46,8 @@ def check_predictions(known: Known, frozen: Densities, state: StreamState, rows:
     predicted = library.immediate(known, frozen, state, rows)
     check_probabilities(predicted)
     if known.prior.covariance == FULL:
-        glance = look(rows, np.zeros(2), np.zeros(2), np.eye(2), *view(known, frozen, state))
+        unmoved = Space(np.zeros(2), np.zeros(2), np.eye(2), np.eye(2), np.zeros(2, bool), 0.0)
+        glance = look(rows, view(known, frozen, state, unmoved))
         check_probabilities(glance)
         np.testing.assert_allclose(glance, predicted, rtol=0.0, atol=1e-9)
 

@@ -24,12 +24,9 @@ import pytest
 from scipy import stats
 
 from stream_osr.model.moves.concentration import (
-    ALPHA_RATE,
-    ALPHA_SHAPE,
-    GAMMA_RATE,
-    GAMMA_SHAPE,
-    STREAM_ALPHA_RATE,
-    STREAM_ALPHA_SHAPE,
+    ALPHA,
+    GAMMA,
+    STREAM_ALPHA,
 )
 from tests.model import chains
 from tests.model.problems import make_base, seat, stream_problem
@@ -37,8 +34,6 @@ from tests.oracles import concentration, crf, stream
 from tests.oracles.niw import BaseMeasure
 
 LARGEST = 4.5
-ALPHA, GAMMA = (ALPHA_SHAPE, ALPHA_RATE), (GAMMA_SHAPE, GAMMA_RATE)
-STREAM_ALPHA = (STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE)
 
 
 def variance_of_mean(base: BaseMeasure, rows=()) -> float:

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from stream_osr.model import known as library
+from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import Known, densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.terms import log_sums, products
@@ -58,7 +59,7 @@ def points(d=3, seed=9):
 def test_subclass_densities_are_the_predictives(covariance):
     known, blocks, base = make_known(covariance)
     x = points()
-    found = library.log_subclass_densities(known, homogeneous(x))
+    found = log_predictives(homogeneous(x), known.dishes, known.prior)
     expected = [[base.log_predictive(row, block) for block in blocks] for row in x]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -135,17 +136,8 @@ def test_leave_one_out_takes_the_instance_out_of_everything(covariance):
     dish = np.repeat(np.arange(len(blocks)), [len(b) for b in blocks])
     group = known.seated.argmax(axis=0)[dish]
     position = np.where(np.isin(dish, [2]), -1, dish)  # subclass 2 (one of 20) was dropped
-    found = library.leave_one_out(
-        homogeneous(rows),
-        group,
-        position,
-        known.dishes,
-        frozen.log_weight,
-        known.seated,
-        known.size,
-        known.alpha,
-        known.prior,
-    )
+    holding = library.Holding(known.dishes, frozen.log_weight, known.seated, known.size, known.alpha, known.prior)
+    found = library.leave_one_out(homogeneous(rows), group, position, holding)
     kept = [k for k in range(len(blocks)) if np.isfinite(frozen.log_weight[:, k]).any()]
     for i in range(len(rows)):
         for j in range(3):
@@ -166,9 +158,8 @@ def test_leave_one_out_of_a_class_of_one_is_nothing():
     rows = np.concatenate(blocks)
     dish = np.array([0, 1, 1, 1, 1, 1])
     frozen = densities(known)
-    found = library.leave_one_out(
-        homogeneous(rows), dish, dish, known.dishes, frozen.log_weight, known.seated, known.size, 2.5, known.prior
-    )
+    holding = library.Holding(known.dishes, frozen.log_weight, known.seated, known.size, 2.5, known.prior)
+    found = library.leave_one_out(homogeneous(rows), dish, dish, holding)
     assert found[0, 0] == -np.inf
     assert np.isfinite(found[0, 1])
     assert np.isfinite(found[1:]).all()

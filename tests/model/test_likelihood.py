@@ -15,7 +15,7 @@ from stream_osr.model.dishes import (
     log_predictives,
     log_prior_predictives,
 )
-from stream_osr.model.franchise import CLOSED, leave
+from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
 from stream_osr.model.moves import likelihood as library
 from stream_osr.model.moves.company import make_company
 from stream_osr.model.moves.redishing import redish_tables
@@ -39,7 +39,12 @@ def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prio
 
 def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> library.Likelihood:
     """Remember densities where no dish is frozen."""
-    return library.remember(rows, np.empty((len(rows), 0)), log_prior_predictives(rows, prior), dishes, prior)
+    n, nobody = len(rows), np.full(len(rows), CLOSED)
+    guests, franchise = Guests(rows, nobody, np.zeros(n), nobody), empty_franchise(1, len(dishes.size), 0, 1.0, 1.0)
+    log_new, weights = log_prior_predictives(rows, prior), np.empty(len(dishes.size) + 1)
+    return library.remember(
+        library.Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights)
+    )
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -110,75 +115,37 @@ def stream_like(seed: int, covariance: str) -> Problem:
 def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
     problem = stream_like(seed, covariance)
     f, guests, prior = problem.franchise, problem.guests, problem.prior
-    log_new = log_prior_predictives(guests.rows, prior)
+    sitting = problem.sitting()
     f.gamma[0] = 5.0  # subclasses come and go, their slots are used again
-    remembered = library.remember(guests.rows, problem.log_frozen, log_new, problem.dishes, prior)
-    company = make_company(guests, prior)
+    remembered = library.remember(sitting)
+    company = make_company(sitting)
     rng = np.random.default_rng(seed)
-    weights = np.empty(len(f.menu) + 1)
     for _ in range(15):
-        arguments = (guests, problem.log_frozen, log_new, f, problem.dishes, prior)
         for i in range(14):
-            visit(rng, i, *arguments, False, weights, remembered)
-        redish_tables(rng, 0, guests, problem.log_frozen, f, problem.dishes, prior, False, weights, remembered)
-        split_or_merge(rng, *arguments, company, remembered)
+            visit(rng, i, sitting, remembered)
+        redish_tables(rng, 0, sitting, remembered)
+        split_or_merge(rng, sitting, company, remembered)
         assert not f.overflow[0]
         check(remembered, guests.rows, problem.dishes, prior)
     for i in range(14):
         state = problem.copy()
         own = leave(state.franchise, int(guests.table[i]), float(guests.weight[i]))
         own = own if own >= problem.n_frozen else CLOSED
-        direct = np.empty_like(weights)
-        total = weigh_dishes(
-            guests.rows[i],
-            0,
-            own,
-            problem.log_frozen[i],
-            log_new[i],
-            state.franchise,
-            problem.dishes,
-            prior,
-            direct,
-        )
-        found = weigh_remembered(
-            i,
-            0,
-            own,
-            guests.rows,
-            problem.log_frozen[i],
-            log_new[i],
-            state.franchise,
-            problem.dishes,
-            prior,
-            weights,
-            remembered,
-        )
-        np.testing.assert_allclose(weights / found, direct / total, rtol=1e-9, atol=1e-15)
+        left = sitting._replace(franchise=state.franchise)
+        total, direct = weigh_dishes(i, own, left), left.weights.copy()
+        found = weigh_remembered(i, own, left, remembered)
+        np.testing.assert_allclose(left.weights / found, direct / total, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_remembering_changes_no_draw(seed):
     one, other = stream_like(seed, "full"), stream_like(seed, "full")
-    log_new = log_prior_predictives(one.guests.rows, one.prior)
-    remembered = library.remember(one.guests.rows, one.log_frozen, log_new, one.dishes, one.prior)
-    weights = np.empty(len(one.franchise.menu) + 1)
+    remembered = library.remember(one.sitting())
     for problem, memory in ((one, remembered), (other, None)):
-        rng = np.random.default_rng(seed)
+        rng, sitting = np.random.default_rng(seed), problem.sitting()
         for _ in range(10):
             for i in range(14):
-                visit(
-                    rng,
-                    i,
-                    problem.guests,
-                    problem.log_frozen,
-                    log_new,
-                    problem.franchise,
-                    problem.dishes,
-                    problem.prior,
-                    False,
-                    weights,
-                    memory,
-                )
+                visit(rng, i, sitting, memory)
     np.testing.assert_array_equal(one.guests.table, other.guests.table)
     np.testing.assert_array_equal(one.franchise.table_dish, other.franchise.table_dish)
 
@@ -186,20 +153,17 @@ def test_remembering_changes_no_draw(seed):
 @pytest.mark.parametrize("off", [-1e4, -500.0, 500.0, 1e4])
 def test_densities_that_ran_away_from_their_reference_are_stated_anew(off):
     problem = stream_like(0, "full")
-    guests, f, prior = problem.guests, problem.franchise, problem.prior
-    log_new = log_prior_predictives(guests.rows, prior)
-    remembered = library.remember(guests.rows, problem.log_frozen, log_new, problem.dishes, prior)
+    guests, f, sitting = problem.guests, problem.franchise, problem.sitting()
+    remembered = library.remember(sitting)
     remembered.reference[:] += off  # as if all densities were so far below, or above
     for values in (remembered.density, remembered.fresh):
         with np.errstate(divide="ignore"):
             values[:] = np.exp(np.minimum(np.log(values) - off, library.HIGHEST))
-    weights, direct = np.empty(len(f.menu) + 1), np.empty(len(f.menu) + 1)
     for i in range(14):
         own = leave(f, int(guests.table[i]), float(guests.weight[i]))
         own = own if own >= problem.n_frozen else CLOSED
-        arguments = (problem.log_frozen[i], log_new[i], f, problem.dishes, prior)
-        total = weigh_dishes(guests.rows[i], 0, own, *arguments, direct)
-        found = weigh_remembered(i, 0, own, guests.rows, *arguments, weights, remembered)
+        total, direct = weigh_dishes(i, own, sitting), sitting.weights.copy()
+        found = weigh_remembered(i, own, sitting, remembered)
         last = f.extent[0] + 1
-        np.testing.assert_allclose(weights[:last] / found, direct[:last] / total, rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(sitting.weights[:last] / found, direct[:last] / total, rtol=1e-9, atol=1e-15)
         guests.table[i] = CLOSED

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_osr.model.dishes import add, empty_dish, log_block_predictive, log_prior_predictives
+from stream_osr.model.dishes import add, empty_dishes, log_block_predictive
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join, leave, menu_weights
 from stream_osr.model.jit import kernel
 from stream_osr.model.moves import redishing
@@ -86,41 +86,30 @@ def test_dish_weights_are_equation_10_added_up(seed, covariance, kind):
     if kind.get("fading"):
         problem.franchise.held[problem.n_frozen + 1] = True  # an emerging subclass that is held
         problem.franchise.total[0] = menu_weights(problem.franchise).sum()
-    log_new = log_prior_predictives(problem.guests.rows, problem.prior)
     for i in range(len(problem.guests.table)):
         state = problem.copy()
         own = leave(state.franchise, int(state.guests.table[i]), float(state.guests.weight[i]))
         f = state.franchise
         state.guests.table[i] = CLOSED
         expected = oracle.dish_probabilities(exact_seats(state, i))
-        weights = np.empty(len(f.menu) + 1)
-        total = library.weigh_dishes(
-            state.guests.rows[i],
-            int(state.guests.group[i]),
-            own if own >= state.n_frozen else CLOSED,
-            state.log_frozen[i],
-            log_new[i],
-            f,
-            state.dishes,
-            state.prior,
-            weights,
-        )
-        assert total == pytest.approx(weights.sum(), rel=1e-12)
-        found = weights / total
+        sitting = state.sitting()
+        total = library.weigh_dishes(i, own if own >= state.n_frozen else CLOSED, sitting)
+        assert total == pytest.approx(sitting.weights.sum(), rel=1e-12)
+        found = sitting.weights / total
         for k in range(len(f.menu)):
             assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
         assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
 
 
 @kernel
-def visit_often(rng, times, i, guests, log_frozen, log_new, franchise, dishes, prior, weights):
+def visit_often(rng, times, i, sitting):
     """Where guest i goes: table, and its dish, over many visits with everybody else in place."""
     tables = np.empty(times, np.int64)
     eaten = np.empty(times, np.int64)
     for s in range(times):
-        library.visit(rng, i, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
-        tables[s] = guests.table[i]
-        eaten[s] = franchise.table_dish[guests.table[i]]
+        library.visit(rng, i, sitting)
+        tables[s] = sitting.guests.table[i]
+        eaten[s] = sitting.franchise.table_dish[sitting.guests.table[i]]
     return tables, eaten
 
 
@@ -130,26 +119,13 @@ def visit_often(rng, times, i, guests, log_frozen, log_new, franchise, dishes, p
 def test_dish_first_then_table_is_equation_10(seed, kind):
     # the others stay put, so visits to one guest are independent draws of its table from equation (10)
     problem = random_problem(seed, **kind)
-    f, guests = problem.franchise, problem.guests
-    log_new = log_prior_predictives(guests.rows, problem.prior)
     trained = trained_tables(problem)
     i = 3
     before = problem.copy()
     leave(before.franchise, int(before.guests.table[i]), float(before.guests.weight[i]))
     before.guests.table[i] = CLOSED
     expected = exact_seats(before, i)
-    tables, eaten = visit_often(
-        np.random.default_rng(seed),
-        40_000,
-        i,
-        guests,
-        problem.log_frozen,
-        log_new,
-        f,
-        problem.dishes,
-        problem.prior,
-        np.empty(len(f.menu) + 1),
-    )
+    tables, eaten = visit_often(np.random.default_rng(seed), 40_000, i, problem.sitting())
     old_tables = set(np.flatnonzero(before.franchise.table_dish != CLOSED).tolist())
     old_dishes = set(menu_of(before.franchise))
     seen = dict.fromkeys(expected, 0)
@@ -210,22 +186,9 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
             log_density(problem, tuple(members.tolist())),
             float(f.gamma[0]),
         )
-        weights = np.empty(len(f.menu) + 1)
-        redishing.redish(
-            np.random.default_rng(seed),
-            int(t),
-            members,
-            guests.rows[members],
-            guests,
-            problem.log_frozen,
-            f,
-            problem.dishes,
-            problem.prior,
-            exclusive,
-            empty_dish(problem.prior),
-            weights,
-        )
-        found = weights / weights.sum()
+        rng, sitting, block = np.random.default_rng(seed), problem.sitting(exclusive=exclusive), guests.rows[members]
+        redishing.redish(rng, int(t), members, block, empty_dishes(1, problem.prior), sitting)
+        found = sitting.weights / sitting.weights.sum()
         for k in range(len(f.menu)):
             assert found[k] == pytest.approx(expected.get(k, 0.0), rel=1e-9, abs=1e-12)
         assert found[-1] == pytest.approx(expected[None], rel=1e-9, abs=1e-12)
@@ -233,13 +196,11 @@ def test_redish_weights_are_equation_11(seed, covariance, kind):
 
 
 @kernel
-def redish_often(rng, times, table, members, guests, log_frozen, franchise, dishes, prior, weights):
-    out, block, empty = np.empty(times, np.int64), guests.rows[members], empty_dish(prior)
+def redish_often(rng, times, table, members, sitting):
+    out, block, empty = np.empty(times, np.int64), sitting.guests.rows[members], empty_dishes(1, sitting.prior)
     for s in range(times):
-        redishing.redish(
-            rng, table, members, block, guests, log_frozen, franchise, dishes, prior, False, empty, weights
-        )
-        out[s] = franchise.table_dish[table]
+        redishing.redish(rng, table, members, block, empty, sitting)
+        out[s] = sitting.franchise.table_dish[table]
     return out
 
 
@@ -256,18 +217,7 @@ def test_redish_draws_equation_11(seed):
     expected = oracle.table_dish_probabilities(
         menu, list(menu), log_density(problem, tuple(members.tolist())), float(f.gamma[0])
     )
-    drawn = redish_often(
-        np.random.default_rng(seed),
-        20_000,
-        t,
-        members,
-        guests,
-        problem.log_frozen,
-        f,
-        problem.dishes,
-        problem.prior,
-        np.empty(len(f.menu) + 1),
-    )
+    drawn = redish_often(np.random.default_rng(seed), 20_000, t, members, problem.sitting())
     seen = Counter(dish if dish in menu else None for dish in drawn.tolist())
     check_frequencies([seen[k] for k in expected], list(expected.values()))
     check_books(problem, trained)
@@ -287,17 +237,7 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
     changed = np.zeros(5, dtype=bool)
     for seed in range(40):
         state = problem.copy()
-        redishing.redish_tables(
-            np.random.default_rng(seed),
-            5,
-            state.guests,
-            state.log_frozen,
-            state.franchise,
-            state.dishes,
-            prior,
-            False,
-            np.empty(13),
-        )
+        redishing.redish_tables(np.random.default_rng(seed), 5, state.sitting())
         changed |= state.franchise.table_dish[:5] != problem.franchise.table_dish[:5]
     assert changed.tolist() == [False, True, False, False, False]
 
@@ -305,14 +245,12 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_lone_guest_who_founds_a_subclass_again_keeps_its_slot_and_statistics(covariance):
     problem = random_problem(3, covariance, groups=(0, 0))
-    prior, f, guests = problem.prior, problem.franchise, problem.guests
-    log_new = log_prior_predictives(guests.rows, prior)
+    f, guests, sitting = problem.franchise, problem.guests, problem.sitting()
     f.gamma[0], f.alpha[:] = 1e12, 1e12  # always a new table with a new dish
     rng = np.random.default_rng(0)
-    weights = np.empty(len(f.menu) + 1)
 
     def visit():
-        library.visit(rng, 0, guests, problem.log_frozen, log_new, f, problem.dishes, prior, False, weights)
+        library.visit(rng, 0, sitting)
 
     visit()
     before = problem.copy()
@@ -336,32 +274,23 @@ def test_slot_given_up_with_its_past_is_clean_when_it_is_opened_again(covariance
     dishes = fill(prior, [np.concatenate([past, rows[:n]])], 3)
     for _ in range(n):
         join(franchise, 0, 0, 0, 1.0)
-    log_new = log_prior_predictives(guests.rows, prior)
-    log_frozen, weights = np.empty((n, 0)), np.empty(4)
+    problem = Problem(prior, base, guests, franchise, dishes, np.empty((n, 0)), [np.empty((0, 2))] * 3)
     if whole_table:
-        redishing.redish_tables(rng, 0, guests, log_frozen, franchise, dishes, prior, False, weights)
+        redishing.redish_tables(rng, 0, problem.sitting())
     else:
-        library.visit(rng, 0, guests, log_frozen, log_new, franchise, dishes, prior, False, weights)
-    nobody = [np.empty((0, 2))] * 3
-    check_books(Problem(prior, base, guests, franchise, dishes, log_frozen, nobody), np.zeros(3))
+        library.visit(rng, 0, problem.sitting())
+    check_books(problem, np.zeros(3))
 
 
 def test_exclusive_dishes_belong_to_who_opens_them():
     for seed in SEEDS:
         problem = random_problem(seed, exclusive=True)
-        f, guests = problem.franchise, problem.guests
-        log_new = log_prior_predictives(guests.rows, problem.prior)
-        weights = np.empty(len(f.menu) + 1)
-        rng = np.random.default_rng(seed)
+        sitting, rng = problem.sitting(exclusive=True), np.random.default_rng(seed)
         for _ in range(20):
-            for i in range(len(guests.table)):
-                library.visit(
-                    rng, i, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, True, weights
-                )
-            redishing.redish_tables(
-                rng, 0, guests, problem.log_frozen, f, problem.dishes, problem.prior, True, weights
-            )
-            check_books(problem, np.zeros(len(f.menu)), exclusive=True)
+            for i in range(len(problem.guests.table)):
+                library.visit(rng, i, sitting)
+            redishing.redish_tables(rng, 0, sitting)
+            check_books(problem, np.zeros(len(problem.franchise.menu)), exclusive=True)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -369,15 +298,14 @@ def test_marginal_likelihood_of_a_new_table(covariance):
     problem = random_problem(0, covariance, d=3)
     rows = problem.guests.rows
     expected = problem.base.log_marginal(rows[:, :-1])
-    empty = empty_dish(problem.prior)
+    empty = empty_dishes(1, problem.prior)
     assert log_block_predictive(empty, 0, rows, False, problem.prior) == pytest.approx(expected, rel=1e-9)
 
 
 def test_lack_of_a_slot_is_reported():
     for lacking in ("dish", "table"):
         problem = random_problem(1, groups=(0, 0, 0))
-        f, guests = problem.franchise, problem.guests
-        log_new = log_prior_predictives(guests.rows, problem.prior)
+        f, sitting = problem.franchise, problem.sitting()
         f.gamma[0], f.alpha[:] = 1e12, 1e12  # everybody wants a table and a dish of their own
         if lacking == "dish":
             f.held[f.menu == 0] = True  # on the menu: not free
@@ -385,18 +313,7 @@ def test_lack_of_a_slot_is_reported():
         else:
             f.table_dish[f.table_dish == CLOSED] = 0
         for i in range(3):
-            library.visit(
-                np.random.default_rng(i),
-                i,
-                guests,
-                problem.log_frozen,
-                log_new,
-                f,
-                problem.dishes,
-                problem.prior,
-                False,
-                np.empty(len(f.menu) + 1),
-            )
+            library.visit(np.random.default_rng(i), i, sitting)
             if f.overflow[0]:
                 break
         assert f.overflow[0], lacking

@@ -15,6 +15,7 @@ from stream_osr.model.dishes import empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
 from stream_osr.model.moves import company as company_of
 from stream_osr.model.moves import splitting as library
+from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import homogeneous
 from tests.model.problems import StreamProblem, check_books, make_base, random_problem, stream_problem
@@ -90,11 +91,9 @@ def log_return(problem: StreamProblem, members: list[int], dish: int) -> float:
 @pytest.mark.parametrize("seating", SEATINGS)
 def test_ratio_is_target_times_proposals(seating):
     problem = stream_problem(ROWS, seating, nu=3.0)
-    guests, franchise, prior = problem.guests, problem.franchise, problem.prior
-    log_frozen = problem.log_known()
-    log_new = log_prior_predictives(guests.rows, prior)
+    guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
     rng = np.random.default_rng(0)
-    company = company_of.make_company(guests, prior)
+    company = company_of.make_company(sitting)
     tried = 0
     for anchor in range(4):
         dish = int(franchise.table_dish[guests.table[anchor]])
@@ -105,18 +104,16 @@ def test_ratio_is_target_times_proposals(seating):
         for choice in product([False, True], repeat=len(order)):
             inside = np.array(choice, dtype=np.bool_)
             members = np.sort(np.append(order[inside], anchor))
-            count = company_of.gather(anchor, dish, CLOSED, guests, franchise, company)
+            count = company_of.gather(anchor, dish, CLOSED, sitting, company)
             assert company.guest[:count].tolist() == others
             company.inside[:count] = np.isin(others, members)
-            together, log_q, log_block = company_of.allocate(
-                rng, anchor, dish, count, True, guests, log_frozen, log_new, prior, company
-            )
+            together, log_q, log_block = company_of.allocate(rng, anchor, dish, count, True, sitting, company)
             assert together == len(members)
             found_members = np.empty(together, np.int64)
             company_of.put_together(anchor, count, company, found_members)
             np.testing.assert_array_equal(found_members, members)
             log_seats, _ = library.log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
-            found = library.log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
+            found = library.log_odds(members, dish, log_block, log_q, log_seats, sitting)
             assert log_block == pytest.approx(problem.oracle.base.log_marginal(ROWS[members]), rel=1e-9)
             assert log_q == pytest.approx(
                 log_allocation(problem, anchor, dish, order.tolist(), list(choice)), rel=1e-9
@@ -137,30 +134,24 @@ def test_ratio_of_a_merge_is_that_of_the_split_it_undoes(seed):
     # guests 0, 1 and 3 make up a subclass; wherever the merge sends them, the split back has the same ratio
     start = crf.Seating((2, 2, 0, 2), (3,))
     problem = stream_problem(ROWS, start, nu=3.0)
-    guests, franchise, prior = problem.guests, problem.franchise, problem.prior
-    log_frozen = problem.log_known()
-    log_new = log_prior_predictives(guests.rows, prior)
+    guests, franchise, sitting = problem.guests, problem.franchise, problem.sitting()
     rng = np.random.default_rng(seed)
     members, into, anchor = np.array([0, 1, 3]), 0, 1
-    company = company_of.make_company(guests, prior)
-    count = company_of.gather(anchor, into, 2, guests, franchise, company)
+    company = company_of.make_company(sitting)
+    count = company_of.gather(anchor, into, 2, sitting, company)
     inside = guests.table[company.guest[:count]] == 2
-    _, log_q, log_block = company_of.allocate(
-        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
-    )
+    _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
     log_seats, places = library.log_seat_norms(rng, members, into, 2, guests, franchise)
-    ratio = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
-    library.dissolve(members, places, into, guests, franchise, problem.dishes, 2, prior)
+    ratio = library.log_odds(members, into, log_block, log_q, log_seats, sitting)
+    library.dissolve(members, places, into, sitting)
     assert (franchise.table_dish[guests.table] == into).all()
-    assert company_of.gather(anchor, into, CLOSED, guests, franchise, company) == count
+    assert company_of.gather(anchor, into, CLOSED, sitting, company) == count
     company.inside[:count] = inside
-    _, log_q, log_block = company_of.allocate(
-        rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company
-    )
+    _, log_q, log_block = company_of.allocate(rng, anchor, into, count, True, sitting, company)
     log_seats, _ = library.log_seat_norms(rng, members, into, CLOSED, guests, franchise)
-    back = library.log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
+    back = library.log_odds(members, into, log_block, log_q, log_seats, sitting)
     assert back == pytest.approx(ratio, rel=1e-9)
-    assert library.found(members, guests, franchise, problem.dishes, 2, prior)
+    assert library.found(members, sitting)
     assert seating_of(problem) == start
 
 
@@ -169,16 +160,13 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
     splits = merges = 0
     for seed in range(12):
         problem = random_problem(seed, d=1, groups=(0,) * 12, n_frozen=2, n_settled=2, fading=fading)
-        f, guests = problem.franchise, problem.guests
+        f, sitting = problem.franchise, problem.sitting()
         trained = f.menu - np.bincount(f.table_dish[f.table_dish >= 0], minlength=len(f.menu))
-        log_new = log_prior_predictives(guests.rows, problem.prior)
         rng = np.random.default_rng(seed)
-        company = company_of.make_company(guests, problem.prior)
+        company = company_of.make_company(sitting)
         for _ in range(60):
             dishes = len(set(f.table_dish[f.table_dish >= 2].tolist()))
-            accepted = library.split_or_merge(
-                rng, guests, problem.log_frozen, log_new, f, problem.dishes, problem.prior, company
-            )
+            accepted = library.split_or_merge(rng, sitting, company)
             change = len(set(f.table_dish[f.table_dish >= 2].tolist())) - dishes
             assert change in ((-1, 1) if accepted else (0,))
             splits += change == 1
@@ -203,7 +191,8 @@ def seats_left(proposals: int, seed: int) -> int:
     log_frozen = stats.multivariate_normal.logpdf(rows[:, :d], np.zeros(d)).reshape(-1, 1)
     log_new = log_prior_predictives(rows, prior)
     dishes = empty_dishes(59, prior)
-    sweep_batch(rng, 0, 5, proposals, False, guests, log_frozen, log_new, franchise, dishes, prior)
+    sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, np.empty(61))
+    sweep_batch(rng, 0, 5, proposals, False, sitting)
     return int((franchise.table_dish[guests.table[60:]] > 0).sum())
 
 
@@ -215,8 +204,8 @@ def test_group_within_reach_of_a_known_class_is_found_together():
     assert min(together) > 20
 
 
-def row_of_guests(where: list[float]) -> tuple:
-    """Guests of one dimension at one table of one known class: guests, franchise, densities, prior."""
+def row_of_guests(where: list[float]) -> Sitting:
+    """Guests of one dimension at one table of one known class."""
     rows = homogeneous(np.array(where)[:, None])
     prior, _ = make_base("full", 1)
     franchise = empty_franchise(1, 20, 20, 1.0, 1.0)
@@ -224,19 +213,18 @@ def row_of_guests(where: list[float]) -> tuple:
     guests = Guests(rows, np.zeros(len(where), np.int64), np.ones(len(where)), np.zeros(len(where), np.int64))
     for _ in where:
         join(franchise, 0, 0, 0, 1.0)
-    return guests, franchise, np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior), prior
+    log_frozen, log_new = np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior)
+    return Sitting(guests, franchise, empty_dishes(19, prior), prior, log_frozen, log_new, False, np.empty(21))
 
 
 def test_offers_end_when_too_many_in_a_row_have_stayed():
     where = [0.0, *np.linspace(1.0, 2.0, 30)]
-    guests, franchise, log_frozen, log_new, prior = row_of_guests(where)
-    company = company_of.make_company(guests, prior)
-    count = company_of.gather(0, 0, CLOSED, guests, franchise, company)
+    sitting = row_of_guests(where)
+    guests, company = sitting.guests, company_of.make_company(sitting)
+    count = company_of.gather(0, 0, CLOSED, sitting, company)
     assert count == 30
     company.inside[:count] = False
-    together, log_q, _ = company_of.allocate(
-        np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
-    )
+    together, log_q, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
     assert together == 1
     offered = np.isinf(company.distance[:count])
     assert offered.tolist() == [True] * company_of.PATIENCE + [False] * (30 - company_of.PATIENCE)
@@ -249,12 +237,10 @@ def test_offers_end_when_too_many_in_a_row_have_stayed():
 
 
 def test_a_member_behind_those_who_stay_could_not_have_been_offered():
-    guests, franchise, log_frozen, log_new, prior = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
-    company = company_of.make_company(guests, prior)
+    sitting = row_of_guests([0.0, *np.linspace(1.0, 2.0, 12)])
+    company = company_of.make_company(sitting)
     for position, expected in ((company_of.PATIENCE - 1, 2), (company_of.PATIENCE, 1)):
-        count = company_of.gather(0, 0, CLOSED, guests, franchise, company)
+        count = company_of.gather(0, 0, CLOSED, sitting, company)
         company.inside[:count] = np.arange(count) == position
-        together, _, _ = company_of.allocate(
-            np.random.default_rng(0), 0, 0, count, True, guests, log_frozen, log_new, prior, company
-        )
+        together, _, _ = company_of.allocate(np.random.default_rng(0), 0, 0, count, True, sitting, company)
         assert together == expected

@@ -90,13 +90,7 @@ def log_predictive(
 
 @kernel
 def log_predictive_without(
-    matrix: np.ndarray,
-    inverse: np.ndarray,
-    log_det: float,
-    n: int,
-    constant: float,
-    x: np.ndarray,
-    prior: Prior,
+    matrix: np.ndarray, inverse: np.ndarray, log_det: float, n: int, constant: float, x: np.ndarray, prior: Prior
 ) -> float:
     """Log predictive density of ``x``, one of the n instances, under the others.
 

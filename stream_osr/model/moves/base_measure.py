@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from scipy.special import gammaln
 
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
@@ -130,7 +131,7 @@ def _principal_spread(centred: np.ndarray, mean: np.ndarray) -> tuple[np.ndarray
     return spread, square
 
 
-def draw_prior(rng: np.random.Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
+def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, prior: Prior) -> Prior:
     """Draw the base measure given the partition.
 
     Parameters

@@ -9,11 +9,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
-from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dish, log_predictive
-from stream_osr.model.franchise import Franchise, Guests
+from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, log_predictive
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.prior import Prior
+from stream_osr.model.moves.likelihood import Sitting
 
 NEIGHBOURS = 64
 """Guests that are offered to a new subclass."""
@@ -58,22 +58,17 @@ class Company(NamedTuple):
 
 
 @kernel
-def make_company(guests: Guests, prior: Prior) -> Company:
+def make_company(sitting: Sitting) -> Company:
     """Make the room."""
-    n, width = guests.rows.shape
-    return Company(
-        np.empty(n, np.int64),
-        np.empty(n),
-        np.empty(n, np.bool_),
-        np.empty(n, np.int64),
-        empty_dish(prior),
-        np.empty(width),
-    )
+    n, width = sitting.guests.rows.shape
+    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, sitting.prior)
+    return Company(guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(width))
 
 
 @borrowing_kernel
-def gather(anchor: int, dish: int, table: int, guests: Guests, franchise: Franchise, company: Company) -> int:
+def gather(anchor: int, dish: int, table: int, sitting: Sitting, company: Company) -> int:
     """Gather the guests of a frozen dish, and of one more table (they are inside), around an anchor; how many."""
+    guests, franchise = sitting.guests, sitting.franchise
     n, width = guests.rows.shape
     count = 0
     for i in range(max(0, anchor - SPAN), min(n, anchor + SPAN + 1)):
@@ -102,16 +97,7 @@ def nearest(company: Company, count: int) -> int:
 
 @borrowing_kernel
 def allocate(
-    rng: np.random.Generator,
-    anchor: int,
-    dish: int,
-    count: int,
-    given: bool,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    prior: Prior,
-    company: Company,
+    rng: Generator, anchor: int, dish: int, count: int, given: bool, sitting: Sitting, company: Company
 ) -> tuple[int, float, float]:
     """Offer guests to the subclass that the anchor founds, or (``given``) follow an allocation.
 
@@ -120,10 +106,10 @@ def allocate(
     How many the subclass has in the end, the log probability of the allocation ``company.inside`` (written unless it
     is given), and the log marginal likelihood of the founded subclass.
     """
-    subclass = company.subclass
+    rows, prior, subclass = sitting.guests.rows, sitting.prior, company.subclass
     clear(subclass, 0, prior)
-    add_telling(subclass, 0, guests.rows[anchor], prior, company.scratch)
-    log_block, log_q = log_new[anchor], 0.0
+    add_telling(subclass, 0, rows[anchor], prior, company.scratch)
+    log_block, log_q = sitting.log_new[anchor], 0.0
     staying, in_a_row = 1.0, 0
     if not given:
         company.inside[:count] = False
@@ -131,15 +117,15 @@ def allocate(
         position = nearest(company, count)
         company.distance[position] = np.inf
         i = company.guest[position]
-        log_in = log_predictive(subclass, 0, guests.rows[i], prior)
-        gap = math.log(staying) + log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
+        log_in = log_predictive(subclass, 0, rows[i], prior)
+        gap = math.log(staying) + sitting.log_frozen[i, dish] - math.log(float(subclass.size[0])) - log_in
         log_stay = -math.log1p(math.exp(-gap)) if gap > 0.0 else gap - math.log1p(math.exp(gap))
         if not given:
             company.inside[position] = math.log(rng.random()) > log_stay
         if company.inside[position]:
             log_q += log_stay - gap
             log_block += log_in
-            add_telling(subclass, 0, guests.rows[i], prior, company.scratch)
+            add_telling(subclass, 0, rows[i], prior, company.scratch)
             in_a_row = 0
         else:
             log_q += log_stay

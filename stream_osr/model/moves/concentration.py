@@ -8,25 +8,33 @@ For several groups that share one concentration a (Teh et al. 2006, appendix A.2
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from stream_osr.model.franchise import CLOSED, Franchise, menu_weight
 from stream_osr.model.jit import kernel
 
-ALPHA_SHAPE, ALPHA_RATE = 10.0, 1.0
-STREAM_ALPHA_SHAPE, STREAM_ALPHA_RATE = 1.0, 1.0
+
+class Gamma(NamedTuple):
+    """Prior of a concentration; its mean is ``shape / rate``."""
+
+    shape: float
+    rate: float
+
+
+ALPHA = Gamma(10.0, 1.0)
+STREAM_ALPHA = Gamma(1.0, 1.0)
 """The stream's own alpha0: under the training prior every thirtieth instance would open a table, known or not, and
 where few dimensions leave the densities little to say the known classes would crumble."""
 
-GAMMA_SHAPE, GAMMA_RATE = 100.0, 1.0
+GAMMA = Gamma(100.0, 1.0)
 INNER_ITERATIONS = 10
 
 
 @kernel
-def resample(
-    rng: np.random.Generator, value: float, shape: float, rate: float, clusters: float, sizes: np.ndarray
-) -> float:
+def resample(rng: Generator, value: float, prior: Gamma, clusters: float, sizes: np.ndarray) -> float:
     """Draw a concentration given the number of clusters in groups of the given sizes.
 
     Parameters
@@ -35,15 +43,15 @@ def resample(
         Source of randomness.
     value
         Present value of the concentration.
-    shape, rate
-        Of its Gamma prior (mean ``shape / rate``).
+    prior
+        Its prior.
     clusters
         Number of clusters (tables, or dishes) over all groups.
     sizes
         Instances (or tables) in each group, shape (G,); they may be fractions. Empty groups do not count.
     """
     for _ in range(INNER_ITERATIONS):
-        a, b = shape + clusters, rate
+        a, b = prior.shape + clusters, prior.rate
         for j in range(sizes.shape[0]):
             if sizes[j] > 0.0:
                 b -= math.log(rng.beta(value + 1.0, sizes[j]))
@@ -54,9 +62,7 @@ def resample(
 
 
 @kernel
-def resample_faded(
-    rng: np.random.Generator, value: float, shape: float, rate: float, opened: float, seats: float
-) -> float:
+def resample_faded(rng: Generator, value: float, prior: Gamma, opened: float, seats: float) -> float:
     """Draw the concentration of a restaurant whose seats fade.
 
     What is remembered are guests, each with a weight, who came into a restaurant of about the present size and
@@ -66,7 +72,7 @@ def resample_faded(
 
     Parameters
     ----------
-    rng, value, shape, rate
+    rng, value, prior
         As for :func:`resample`.
     opened
         Weight of the guests that opened a table.
@@ -74,15 +80,15 @@ def resample_faded(
         Weight of all guests, n.
     """
     if seats <= 0.0:
-        return rng.gamma(shape, 1.0 / rate)
+        return rng.gamma(prior.shape, 1.0 / prior.rate)
     for _ in range(INNER_ITERATIONS):
         u = rng.gamma(seats, 1.0 / (value + seats))
-        value = rng.gamma(shape + opened, 1.0 / (rate + u))
+        value = rng.gamma(prior.shape + opened, 1.0 / (prior.rate + u))
     return value
 
 
 @kernel
-def resample_alpha(rng: np.random.Generator, franchise: Franchise, shape: float, rate: float, fading: bool) -> None:
+def resample_alpha(rng: Generator, franchise: Franchise, prior: Gamma, fading: bool) -> None:
     """Draw the one alpha0 that all restaurants share (``fading``: of the one restaurant whose seats fade)."""
     sizes = np.zeros(franchise.alpha.shape[0])
     tables, opened = 0.0, 0.0
@@ -92,17 +98,17 @@ def resample_alpha(rng: np.random.Generator, franchise: Franchise, shape: float,
             tables += 1.0
             opened += franchise.table_founder[t]
     if fading:
-        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], shape, rate, opened, sizes[0])
+        franchise.alpha[:] = resample_faded(rng, franchise.alpha[0], prior, opened, sizes[0])
     else:
-        franchise.alpha[:] = resample(rng, franchise.alpha[0], shape, rate, tables, sizes)
+        franchise.alpha[:] = resample(rng, franchise.alpha[0], prior, tables, sizes)
 
 
 @kernel
-def resample_gamma(rng: np.random.Generator, franchise: Franchise, shape: float, rate: float) -> None:
+def resample_gamma(rng: Generator, franchise: Franchise, prior: Gamma) -> None:
     """Draw gamma, the concentration of the menu: one group of all tables, dishes for clusters."""
     dishes = 0.0
     for k in range(franchise.menu.shape[0]):
         if menu_weight(franchise, k) > 0.0:
             dishes += 1.0
     sizes = np.full(1, franchise.total[0])
-    franchise.gamma[0] = resample(rng, franchise.gamma[0], shape, rate, dishes, sizes)
+    franchise.gamma[0] = resample(rng, franchise.gamma[0], prior, dishes, sizes)

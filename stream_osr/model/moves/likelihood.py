@@ -19,7 +19,7 @@ import numpy as np
 from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
-from stream_osr.model.franchise import Franchise, menu_weight
+from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.gaussian import full
 from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.prior import FULL, Prior
@@ -27,6 +27,35 @@ from stream_osr.model.terms import products
 
 HIGHEST = 700.0
 """Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
+
+
+class Sitting(NamedTuple):
+    """All that a move of the sampler looks at and changes, but for what is remembered.
+
+    Attributes
+    ----------
+    guests, franchise, dishes
+        The state of n guests, changed in place. When ``franchise.overflow`` is set it is void.
+    prior
+        Base measure.
+    log_frozen
+        Log density of each guest under each of the C frozen dishes, shape (n, C).
+    log_new
+        Log density of each guest under a new subclass, shape (n,).
+    exclusive
+        A subclass belongs to the group that opened it.
+    weights
+        Room for the weights of the dishes up to the extent of the menu, then of a new one, shape (C + K + 1,).
+    """
+
+    guests: Guests
+    franchise: Franchise
+    dishes: Dishes
+    prior: Prior
+    log_frozen: np.ndarray
+    log_new: np.ndarray
+    exclusive: bool
+    weights: np.ndarray
 
 
 class Likelihood(NamedTuple):
@@ -65,26 +94,18 @@ class Likelihood(NamedTuple):
 
 
 @kernel
-def remember(
-    rows: np.ndarray,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    dishes: Dishes,
-    prior: Prior,
-    columns: np.ndarray | None = None,
-    product: np.ndarray | None = None,
-) -> Likelihood:
-    """Compute the densities of homogeneous rows, shape (n, d + 1), under all dishes that hold somebody.
+def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
+    """Compute the densities of the guests under all dishes that hold somebody.
 
-    ``log_frozen``, shape (n, C), and ``log_new``, shape (n,), are known already. ``columns`` (the rows transposed)
-    and ``product`` (their :func:`~stream_osr.model.terms.products`) are made unless they are at hand.
+    ``product`` (:func:`~stream_osr.model.terms.products` of their rows) is made unless it is at hand.
     """
-    turned = np.ascontiguousarray(rows.T) if columns is None else columns
+    rows, dishes, prior = sitting.guests.rows, sitting.dishes, sitting.prior
+    log_frozen, log_new, columns = sitting.log_frozen, sitting.log_new, np.ascontiguousarray(rows.T)
     n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
     start = np.full(n, 1.0 / prior.beta)
     for a in range(prior.n_features):
         for i in range(n):
-            start[i] += turned[a, i] * turned[a, i] / prior.psi
+            start[i] += columns[a, i] * columns[a, i] / prior.psi
     form = np.empty((count, n)) if prior.covariance == FULL else np.empty((0, 0))
     density, fresh, reference = np.zeros((n, frozen + count)), np.empty(n), np.empty(n)
     relative = np.empty((n, frozen + 1))
@@ -96,12 +117,11 @@ def remember(
     exp_each(relative.reshape(relative.size))
     density[:, :frozen] = relative[:, :frozen]
     fresh[:] = relative[:, frozen]
-    out = Likelihood(
-        density, fresh, reference, form, start, turned, np.empty(rows.shape[1]), np.empty(n), np.empty(n)
-    )
+    scratch, side, room = np.empty(rows.shape[1]), np.empty(n), np.empty(n)
+    out = Likelihood(density, fresh, reference, form, start, columns, scratch, side, room)
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
-        forms = packed_forms(used, dishes) @ (products(turned) if product is None else product)
+        forms = packed_forms(used, dishes) @ (products(columns) if product is None else product)
         for position in range(len(used)):
             form[used[position]] = forms[position]
             tell(out, used[position], dishes, prior)
@@ -318,19 +338,13 @@ def log_density_without(
 
 @borrowing_kernel
 def log_block_predictive_above(
-    floor: float,
-    likelihood: Likelihood,
-    k: int,
-    members: np.ndarray,
-    block: np.ndarray,
-    dishes: Dishes,
-    prior: Prior,
+    floor: float, likelihood: Likelihood, k: int, members: np.ndarray, block: np.ndarray, sitting: Sitting
 ) -> float:
     """Log predictive density of guests together, none of whom dish k holds, if it is not below ``floor``.
 
     Below it, minus infinity: by an upper bound, or as soon as rows enough have been looked at. Full covariances.
     """
-    trace = 0.0
+    dishes, prior, trace = sitting.dishes, sitting.prior, 0.0
     for i in members:
         trace += max(likelihood.form[k, i], 0.0)
     n, log_det = dishes.size[k], dishes.log_det[k]

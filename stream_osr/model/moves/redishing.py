@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 
-from stream_osr.model.dishes import Dishes, clear, empty_dish, log_block_predictive
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_block_predictive
 from stream_osr.model.elementwise import largest, total_of
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, free_dish, menu_weight, serve
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.moves.likelihood import Likelihood, add, log_block_predictive_above, remove
+from stream_osr.model.moves.likelihood import Likelihood, Sitting, add, log_block_predictive_above, remove
 from stream_osr.model.moves.seating import draw
-from stream_osr.model.prior import FULL, Prior
+from stream_osr.model.prior import FULL
 
 HOPELESS = 32.0
 """Nats below the best by which a dish is left out; ``exp(-32)`` is 1e-14."""
@@ -19,15 +20,11 @@ HOPELESS = 32.0
 @borrowing_kernel
 def weigh_block(
     old: int,
+    group: int,
     members: np.ndarray,
     block: np.ndarray,
-    group: int,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
     empty: Dishes,
-    weights: np.ndarray,
+    sitting: Sitting,
     likelihood: Likelihood | None = None,
 ) -> None:
     """Write the log weights of the dishes, and of a new one, for the whole table that serves ``old``.
@@ -35,7 +32,8 @@ def weigh_block(
     Where forms are remembered, a dish that by an upper bound of its weight stays ``HOPELESS`` nats below one that has
     been computed is left out: a hundred of them together have less than 1e-11 of the probability.
     """
-    frozen, last = log_frozen.shape[1], franchise.extent[0]
+    franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
+    frozen, last = sitting.log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     if old >= frozen and dishes.size[old - frozen] == members.shape[0]:  # without them nothing is left: the same
         log_fresh = log_block_predictive(dishes, old - frozen, block, True, prior)
@@ -54,45 +52,36 @@ def weigh_block(
             if k < frozen:
                 weights[k] = np.log(tables)
                 for i in members:
-                    weights[k] += log_frozen[i, k]
+                    weights[k] += sitting.log_frozen[i, k]
             elif likelihood is None or prior.covariance != FULL or k == old:
                 weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
             else:
                 floor = best - HOPELESS - np.log(tables)
-                weights[k] = np.log(tables) + log_block_predictive_above(
-                    floor, likelihood, k - frozen, members, block, dishes, prior
-                )
+                above = log_block_predictive_above(floor, likelihood, k - frozen, members, block, sitting)
+                weights[k] = np.log(tables) + above
             best = max(best, weights[k])
 
 
 @borrowing_kernel
 def redish(
-    rng: np.random.Generator,
+    rng: Generator,
     table: int,
     members: np.ndarray,
     block: np.ndarray,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
     empty: Dishes,
-    weights: np.ndarray,
+    sitting: Sitting,
     likelihood: Likelihood | None = None,
 ) -> None:
     """Draw the dish of a whole table given everything else, equation (11); ``members`` are all its guests.
 
     Their rows are the ``block``; ``empty`` is a dish without instances.
     """
-    frozen = log_frozen.shape[1]
-    last = franchise.extent[0]
-    group = franchise.table_group[table]
-    old = franchise.table_dish[table]
-    mass = franchise.table_mass[table]
+    guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
+    frozen, last, weights = sitting.log_frozen.shape[1], franchise.extent[0], sitting.weights
+    group, old, mass = franchise.table_group[table], franchise.table_dish[table], franchise.table_mass[table]
     serve(franchise, old, -1.0)
     alone = menu_weight(franchise, old) == 0.0
-    weigh_block(old, members, block, group, log_frozen, franchise, dishes, prior, empty, weights, likelihood)
+    weigh_block(old, group, members, block, empty, sitting, likelihood)
     peak = largest(weights[: last + 1])
     for k in range(last + 1):
         weights[k] = np.exp(weights[k] - peak)
@@ -105,7 +94,7 @@ def redish(
         dish = free_dish(franchise, frozen)
         if dish == CLOSED:
             return
-        franchise.owner[dish] = group if exclusive else ANYONE
+        franchise.owner[dish] = group if sitting.exclusive else ANYONE
     if old >= frozen:
         if alone:
             clear(dishes, old - frozen, prior)
@@ -122,40 +111,14 @@ def redish(
 
 
 @kernel
-def redish_tables(
-    rng: np.random.Generator,
-    first: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> None:
+def redish_tables(rng: Generator, first: int, sitting: Sitting, likelihood: Likelihood | None = None) -> None:
     """Re-dish the tables all of whose guests are present, at least one of them number ``first`` or later.
 
     A table of one is left out: a visit to its guest has just done the same.
     """
-    n = guests.table.shape[0]
-    by_table, start = guests_by_table(guests, franchise)
-    _redish_tables(
-        rng,
-        first,
-        by_table,
-        start,
-        np.empty((n, guests.rows.shape[1])),
-        empty_dish(prior),
-        guests,
-        log_frozen,
-        franchise,
-        dishes,
-        prior,
-        exclusive,
-        weights,
-        likelihood,
-    )
+    by_table, start = guests_by_table(sitting.guests, sitting.franchise)
+    room, empty = np.empty(sitting.guests.rows.shape), empty_dishes(1, sitting.prior)
+    _redish_tables(rng, first, by_table, start, room, empty, sitting, likelihood)
 
 
 @kernel
@@ -178,21 +141,16 @@ def guests_by_table(guests: Guests, franchise: Franchise) -> tuple[np.ndarray, n
 
 @borrowing_kernel
 def _redish_tables(
-    rng: np.random.Generator,
+    rng: Generator,
     first: int,
     by_table: np.ndarray,
     start: np.ndarray,
     room: np.ndarray,
     empty: Dishes,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
+    sitting: Sitting,
     likelihood: Likelihood | None = None,
 ) -> None:
+    rows, franchise = sitting.guests.rows, sitting.franchise
     for t in range(start.shape[0] - 1):
         members = by_table[start[t] : start[t + 1]]
         size = members.shape[0]
@@ -200,21 +158,7 @@ def _redish_tables(
             continue
         for position in range(size):
             for a in range(room.shape[1]):
-                room[position, a] = guests.rows[members[position], a]
-        redish(
-            rng,
-            t,
-            members,
-            room[:size],
-            guests,
-            log_frozen,
-            franchise,
-            dishes,
-            prior,
-            exclusive,
-            empty,
-            weights,
-            likelihood,
-        )
+                room[position, a] = rows[members[position], a]
+        redish(rng, t, members, room[:size], empty, sitting, likelihood)
         if franchise.overflow[0]:
             return

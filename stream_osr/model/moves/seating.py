@@ -11,67 +11,27 @@ known classes are frozen dishes) and the co-clustering of the paper (all groups,
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 
-from stream_osr.model.dishes import Dishes, clear, log_predictive, log_predictive_without
+from stream_osr.model.dishes import clear, log_predictive, log_predictive_without
 from stream_osr.model.elementwise import exp_each, largest, total_of
-from stream_osr.model.franchise import (
-    ANYONE,
-    CLOSED,
-    Franchise,
-    Guests,
-    free_dish,
-    free_table,
-    join,
-    leave,
-    menu_weight,
-)
+from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, free_dish, free_table, join, leave, menu_weight
 from stream_osr.model.jit import borrowing_kernel
-from stream_osr.model.moves.likelihood import (
-    Likelihood,
-    add,
-    log_density_without,
-    remove,
-    restate,
-)
-from stream_osr.model.prior import Prior
+from stream_osr.model.moves.likelihood import Likelihood, Sitting, add, log_density_without, remove, restate
 
 LEAST = 1e-200
 """Remembered densities whose sum is below this, or above its inverse, are stated anew: they would lose digits."""
 
 
 @borrowing_kernel
-def weigh_dishes(
-    x: np.ndarray,
-    group: int,
-    own: int,
-    log_frozen: np.ndarray,
-    log_new: float,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    weights: np.ndarray,
-) -> float:
-    """Conditional weights of one guest's dish given all other seats, up to a factor; returns their sum.
+def weigh_dishes(i: int, own: int, sitting: Sitting) -> float:
+    """Write the conditional weights of guest i's dish given all other seats, up to a factor; returns their sum.
 
-    Parameters
-    ----------
-    x
-        Homogeneous row, shape (d + 1,).
-    group
-        Its restaurant.
-    own
-        Dish whose statistics contain ``x`` (it is weighed without it), or ``CLOSED``.
-    log_frozen
-        Log density of ``x`` under the C frozen dishes, shape (C,).
-    log_new
-        Log density of ``x`` under a new subclass.
-    franchise, dishes, prior
-        The state; the guest holds no seat in it.
-    weights
-        Output, shape (C + K + 1,): the dishes up to the extent of the menu, then a new one.
+    It holds no seat; ``own`` is the dish whose statistics contain it (it is weighed without it), or ``CLOSED``.
     """
-    frozen = log_frozen.shape[0]
-    last = franchise.extent[0]
+    franchise, dishes, prior, weights = sitting.franchise, sitting.dishes, sitting.prior, sitting.weights
+    x, group, log_frozen = sitting.guests.rows[i], sitting.guests.group[i], sitting.log_frozen
+    frozen, last = log_frozen.shape[1], franchise.extent[0]
     menu, held, owner = franchise.menu, franchise.held, franchise.owner
     for k in range(last):
         served = max(menu[k], held[k]) > 0.0
@@ -79,31 +39,22 @@ def weigh_dishes(
             weights[k] = -np.inf
             continue
         if k < frozen:
-            weights[k] = log_frozen[k]
+            weights[k] = log_frozen[i, k]
         elif k == own:
             weights[k] = log_predictive_without(dishes, k - frozen, x, prior)
         else:
             weights[k] = log_predictive(dishes, k - frozen, x, prior)
-    relative(log_new, franchise, weights)
+    relative(sitting.log_new[i], franchise, weights)
     exp_each(weights[: last + 1])
     return times_seats(group, franchise, weights)
 
 
 @borrowing_kernel
-def weigh_remembered(
-    i: int,
-    group: int,
-    own: int,
-    rows: np.ndarray,
-    log_frozen: np.ndarray,
-    log_new: float,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    weights: np.ndarray,
-    likelihood: Likelihood,
-) -> float:
+def weigh_remembered(i: int, own: int, sitting: Sitting, likelihood: Likelihood) -> float:
     """Do what :func:`weigh_dishes` does for guest i of a stream, with densities that are remembered."""
+    rows, group, weights = sitting.guests.rows, sitting.guests.group[i], sitting.weights
+    franchise, dishes, prior = sitting.franchise, sitting.dishes, sitting.prior
+    log_frozen, log_new = sitting.log_frozen[i], sitting.log_new[i]
     frozen, last = log_frozen.shape[0], franchise.extent[0]
     menu, held, seated = franchise.menu, franchise.held, franchise.seated[group]
     density, gamma = likelihood.density[i], franchise.gamma[0]
@@ -151,7 +102,7 @@ def times_seats(group: int, franchise: Franchise, weights: np.ndarray) -> float:
 
 
 @borrowing_kernel
-def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
+def draw(rng: Generator, weights: np.ndarray, total: float) -> int:
     """Draw an index with probability proportional to its weight."""
     u = rng.random() * total
     n = weights.shape[0]
@@ -175,7 +126,7 @@ def draw(rng: np.random.Generator, weights: np.ndarray, total: float) -> int:
 
 
 @borrowing_kernel
-def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish: int) -> int:
+def draw_table(rng: Generator, franchise: Franchise, group: int, dish: int) -> int:
     """Draw one of the restaurant's tables that serve the dish, or ``CLOSED`` for a table of its own."""
     share = franchise.alpha[group] / (franchise.total[0] + franchise.gamma[0])
     u = rng.random() * (franchise.seated[group, dish] + share * menu_weight(franchise, dish))
@@ -189,38 +140,22 @@ def draw_table(rng: np.random.Generator, franchise: Franchise, group: int, dish:
 
 
 @borrowing_kernel
-def visit(
-    rng: np.random.Generator,
-    i: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    exclusive: bool,
-    weights: np.ndarray,
-    likelihood: Likelihood | None = None,
-) -> float:
-    """Re-seat guest i (seat it, when it has no table); ``weights`` holds the dish weights, their sum is returned."""
-    frozen = log_frozen.shape[1]
-    x = guests.rows[i]
-    group = guests.group[i]
-    old = CLOSED
-    own = CLOSED
+def visit(rng: Generator, i: int, sitting: Sitting, likelihood: Likelihood | None = None) -> float:
+    """Re-seat guest i (seat it, when it has no table); writes the weights of the dishes, returns their sum."""
+    guests, franchise, dishes, prior = sitting.guests, sitting.franchise, sitting.dishes, sitting.prior
+    frozen, group = sitting.log_frozen.shape[1], guests.group[i]
+    old = own = CLOSED
     if guests.table[i] != CLOSED:
         old = leave(franchise, guests.table[i], guests.weight[i])
         guests.table[i] = CLOSED
         if old >= frozen:
             own = old
     if likelihood is None:
-        total = weigh_dishes(x, group, own, log_frozen[i], log_new[i], franchise, dishes, prior, weights)
+        total = weigh_dishes(i, own, sitting)
     else:
-        total = weigh_remembered(
-            i, group, own, guests.rows, log_frozen[i], log_new[i], franchise, dishes, prior, weights, likelihood
-        )
+        total = weigh_remembered(i, own, sitting, likelihood)
     last = franchise.extent[0]
-    dish = draw(rng, weights[: last + 1], total)
+    dish = draw(rng, sitting.weights[: last + 1], total)
     new = dish == last
     if own != CLOSED and dish != own:
         if new and dishes.size[own - frozen] == 1:
@@ -235,7 +170,7 @@ def visit(
             dish = free_dish(franchise, frozen)
             if dish == CLOSED:
                 return total
-        franchise.owner[dish] = group if exclusive else ANYONE
+        franchise.owner[dish] = group if sitting.exclusive else ANYONE
     if dish >= frozen and dish != own:
         add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
     table = CLOSED if new else draw_table(rng, franchise, group, dish)

@@ -16,121 +16,90 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.random import Generator
 
-from stream_osr.model.dishes import Dishes, clear
+from stream_osr.model.dishes import clear
 from stream_osr.model.franchise import CLOSED, Franchise, Guests, free_dish, free_table, join, leave, menu_weight
 from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.moves import likelihood as memory
 from stream_osr.model.moves.company import Company, allocate, gather, put_together
-from stream_osr.model.moves.likelihood import Likelihood
+from stream_osr.model.moves.likelihood import Likelihood, Sitting
 from stream_osr.model.moves.seating import draw
-from stream_osr.model.prior import Prior
 
 
 @borrowing_kernel
-def split_or_merge(
-    rng: np.random.Generator,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    company: Company,
-    likelihood: Likelihood | None = None,
-) -> bool:
+def split_or_merge(rng: Generator, sitting: Sitting, company: Company, likelihood: Likelihood | None = None) -> bool:
     """Propose one split or merge around an anchor picked at random; tell whether it was accepted.
 
     Parameters
     ----------
     rng
         Source of randomness.
-    guests, franchise, dishes
-        The state of one restaurant, everybody seated; changed in place.
-    log_frozen
-        Log density of each guest under each frozen dish, shape (n, C).
-    log_new
-        Log density of each guest under a new subclass, shape (n,).
-    prior
-        Base measure.
+    sitting
+        One restaurant, everybody seated; changed in place.
     company
         Room to work in.
     likelihood
         Remembered densities, if they are.
     """
-    frozen = log_frozen.shape[1]
+    guests, franchise, frozen = sitting.guests, sitting.franchise, sitting.log_frozen.shape[1]
     anchor = int(rng.random() * guests.table.shape[0])
     table = guests.table[anchor]
     dish = franchise.table_dish[table]
     if dish < frozen:
-        count = gather(anchor, dish, CLOSED, guests, franchise, company)
-        together, log_q, log_block = allocate(
-            rng, anchor, dish, count, False, guests, log_frozen, log_new, prior, company
-        )
+        count = gather(anchor, dish, CLOSED, sitting, company)
+        together, log_q, log_block = allocate(rng, anchor, dish, count, False, sitting, company)
         if together == 1:
             return False  # visits do that
         members = company.member[:together]
         put_together(anchor, count, company, members)
-        return split(rng, members, dish, log_q, log_block, guests, log_frozen, franchise, dishes, prior, likelihood)
+        return split(rng, members, dish, log_q, log_block, sitting, likelihood)
     size = franchise.table_live[table]
     alone = franchise.menu[dish] == 1.0 and franchise.held[dish] == 0.0 and franchise.table_residual[table] == 0.0
-    if frozen == 0 or size == 1 or not alone or dishes.size[dish - frozen] != size:
+    if frozen == 0 or size == 1 or not alone or sitting.dishes.size[dish - frozen] != size:
         return False
-    return merge(rng, anchor, guests, log_frozen, log_new, franchise, dishes, prior, company)
+    return merge(rng, anchor, sitting, company)
 
 
 @kernel
 def split(
-    rng: np.random.Generator,
+    rng: Generator,
     members: np.ndarray,
     dish: int,
     log_q: float,
     log_block: float,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
+    sitting: Sitting,
     likelihood: Likelihood | None = None,
 ) -> bool:
     """Accept or refuse the split that takes the members out of a frozen dish; tell which."""
-    log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, guests, franchise)
-    log_ratio = log_odds(members, dish, log_block, log_q, log_seats, guests, log_frozen, franchise)
-    if math.log(rng.random()) < log_ratio:
-        return found(members, guests, franchise, dishes, log_frozen.shape[1], prior, likelihood)
+    log_seats, _ = log_seat_norms(rng, members, dish, CLOSED, sitting.guests, sitting.franchise)
+    if math.log(rng.random()) < log_odds(members, dish, log_block, log_q, log_seats, sitting):
+        return found(members, sitting, likelihood)
     return False
 
 
 @kernel
-def merge(
-    rng: np.random.Generator,
-    anchor: int,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    log_new: np.ndarray,
-    franchise: Franchise,
-    dishes: Dishes,
-    prior: Prior,
-    company: Company,
-) -> bool:
+def merge(rng: Generator, anchor: int, sitting: Sitting, company: Company) -> bool:
     """Accept or refuse the merge of the anchor's subclass, which has one table, into a frozen dish; tell which."""
+    guests = sitting.guests
     table = guests.table[anchor]
     members = np.flatnonzero(guests.table == table)
-    into = draw_frozen(rng, members, log_frozen)
-    count = gather(anchor, into, table, guests, franchise, company)
-    together, log_q, log_block = allocate(rng, anchor, into, count, True, guests, log_frozen, log_new, prior, company)
+    sums = block_log_densities(members, sitting.log_frozen)
+    weights = np.exp(sums - np.max(sums))
+    into = draw(rng, weights, np.sum(weights))
+    count = gather(anchor, into, table, sitting, company)
+    together, log_q, log_block = allocate(rng, anchor, into, count, True, sitting, company)
     if together != len(members):
         return False  # the split could not have offered them all
-    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, franchise)
-    log_ratio = log_odds(members, into, log_block, log_q, log_seats, guests, log_frozen, franchise)
-    if math.log(rng.random()) < -log_ratio:
-        return dissolve(members, chosen, into, guests, franchise, dishes, log_frozen.shape[1], prior)
+    log_seats, chosen = log_seat_norms(rng, members, into, table, guests, sitting.franchise)
+    if math.log(rng.random()) < -log_odds(members, into, log_block, log_q, log_seats, sitting):
+        return dissolve(members, chosen, into, sitting)
     return False
 
 
 @kernel
 def log_seat_norms(
-    rng: np.random.Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
+    rng: Generator, members: np.ndarray, dish: int, table: int, guests: Guests, franchise: Franchise
 ) -> tuple[float, np.ndarray]:
     """Sum of log normalisers as the members sit down, one by one, at the tables of a frozen dish.
 
@@ -194,23 +163,16 @@ def log_seat_norms(
 
 @kernel
 def log_odds(
-    members: np.ndarray,
-    dish: int,
-    log_block: float,
-    log_q: float,
-    log_seats: float,
-    guests: Guests,
-    log_frozen: np.ndarray,
-    franchise: Franchise,
+    members: np.ndarray, dish: int, log_block: float, log_q: float, log_seats: float, sitting: Sitting
 ) -> float:
     """Log Metropolis-Hastings ratio of the split that founds a subclass of ``members`` out of a frozen dish."""
-    frozen = log_frozen.shape[1]
+    guests, franchise, log_frozen = sitting.guests, sitting.franchise, sitting.log_frozen
     sums = block_log_densities(members, log_frozen)
     peak = np.max(sums)
     log_back = sums[dish] - peak - math.log(np.sum(np.exp(sums - peak)))
     total = franchise.total[0]
     first = guests.table[members[0]]
-    if franchise.table_dish[first] >= frozen:
+    if franchise.table_dish[first] >= log_frozen.shape[1]:
         total -= 1.0  # the subclass exists: the odds are those of founding it again
     else:
         total -= emptied(members, guests, franchise)
@@ -232,14 +194,6 @@ def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarr
 
 
 @kernel
-def draw_frozen(rng: np.random.Generator, members: np.ndarray, log_frozen: np.ndarray) -> int:
-    """Draw the frozen dish that the members may merge into, in proportion to their density under it."""
-    sums = block_log_densities(members, log_frozen)
-    weights = np.exp(sums - np.max(sums))
-    return draw(rng, weights, np.sum(weights))
-
-
-@kernel
 def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
     """Count the tables that would be empty without the members."""
     count = 0.0
@@ -251,16 +205,9 @@ def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
 
 
 @kernel
-def found(
-    members: np.ndarray,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    frozen: int,
-    prior: Prior,
-    likelihood: Likelihood | None = None,
-) -> bool:
+def found(members: np.ndarray, sitting: Sitting, likelihood: Likelihood | None = None) -> bool:
     """Seat the members at one new table that serves a new dish."""
+    guests, franchise, frozen = sitting.guests, sitting.franchise, sitting.log_frozen.shape[1]
     for i in members:
         leave(franchise, guests.table[i], guests.weight[i])
         guests.table[i] = CLOSED
@@ -271,27 +218,19 @@ def found(
     for i in members:
         guests.table[i] = table
         join(franchise, table, 0, dish, guests.weight[i])
-        memory.add(dishes, dish - frozen, i, guests.rows, prior, likelihood)
+        memory.add(sitting.dishes, dish - frozen, i, guests.rows, sitting.prior, likelihood)
     return True
 
 
 @kernel
-def dissolve(
-    members: np.ndarray,
-    places: np.ndarray,
-    dish: int,
-    guests: Guests,
-    franchise: Franchise,
-    dishes: Dishes,
-    frozen: int,
-    prior: Prior,
-) -> bool:
+def dissolve(members: np.ndarray, places: np.ndarray, dish: int, sitting: Sitting) -> bool:
     """Send the members of a one-table subclass to the places that they drew at a frozen dish."""
+    guests, franchise = sitting.guests, sitting.franchise
     old = franchise.table_dish[guests.table[members[0]]]
     for i in members:
         leave(franchise, guests.table[i], guests.weight[i])
         guests.table[i] = CLOSED
-    clear(dishes, old - frozen, prior)
+    clear(sitting.dishes, old - sitting.log_frozen.shape[1], sitting.prior)
     slots = np.full(len(members), CLOSED)
     for position in range(len(members)):
         table = places[position]
