@@ -1,4 +1,4 @@
-"""One real broker for all tests of the service, and what they need around it."""
+"""A real broker for all tests of the service in a process, and what they need around it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.kafka.streams import Worker
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that share the broker in one process (``--dist loadgroup``)."""
+    """Keep the tests of a module in one process (``--dist loadgroup``); each process has a broker of its own."""
     for item in items:
         if "started" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("kafka"))
+            item.add_marker(pytest.mark.xdist_group(f"kafka {item.path.stem}"))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -350,8 +350,8 @@ MUTATIONS = [
     Mutation(
         "dish left out of a re-dishing that is not hopeless",
         "model/moves/redishing.py",
-        "                floor = best - HOPELESS - np.log(tables)\n",
-        "                floor = best + HOPELESS - np.log(tables)\n",
+        "        floor = best - HOPELESS\n",
+        "        floor = best + HOPELESS\n",
     ),
     # the state of the stream
     Mutation(

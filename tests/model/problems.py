@@ -101,6 +101,7 @@ def random_problem(
     exclusive: bool = False,
     fading: bool = False,
     spare: int = 6,
+    scale: float = 2.0,
 ) -> Problem:
     """Guests seated at random, with settled subclasses, faded weights and held dishes if asked for."""
     rng = np.random.default_rng(seed)
@@ -110,7 +111,7 @@ def random_problem(
     n_slots = n + n_settled + spare
     franchise = empty_franchise(n_groups, n_frozen + n_slots, n_tables, 1.3, 0.9)
     guests = Guests(
-        homogeneous(rng.normal(scale=2.0, size=(n, d))),
+        homogeneous(rng.normal(scale=scale, size=(n, d))),
         np.array(groups, np.int64),
         rng.uniform(0.3, 1.0, n) if fading else np.ones(n),
         np.full(n, CLOSED),
@@ -122,7 +123,7 @@ def random_problem(
     table = 0
     for dish in range(n_frozen + n_settled):
         if dish >= n_frozen:
-            settled[dish - n_frozen] = rng.normal(scale=2.0, size=(rng.integers(1, 5), d))
+            settled[dish - n_frozen] = rng.normal(scale=scale, size=(rng.integers(1, 5), d))
         for _ in range(rng.integers(1, 3) if dish >= n_frozen else rng.integers(0, 2)):
             group = int(rng.integers(n_groups)) if not exclusive else dish % n_groups
             franchise.table_dish[table] = dish

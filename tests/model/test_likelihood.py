@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -18,7 +19,7 @@ from stream_osr.model.dishes import (
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
 from stream_osr.model.moves import likelihood as library
 from stream_osr.model.moves.company import make_company
-from stream_osr.model.moves.redishing import redish_tables
+from stream_osr.model.moves.redishing import HOPELESS, redish_tables, weigh_block
 from stream_osr.model.moves.seating import visit, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
@@ -106,8 +107,8 @@ def test_emptied_slots(covariance):
         assert found == pytest.approx(expected, rel=1e-12)
 
 
-def stream_like(seed: int, covariance: str) -> Problem:
-    return random_problem(seed, covariance, groups=(0,) * 14, n_frozen=2, n_settled=3, fading=True)
+def stream_like(seed: int, covariance: str, scale: float = 2.0) -> Problem:
+    return random_problem(seed, covariance, groups=(0,) * 14, n_frozen=2, n_settled=3, fading=True, scale=scale)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -135,6 +136,31 @@ def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
         total, direct = weigh_dishes(i, own, left), left.weights.copy()
         found = weigh_remembered(i, own, left, remembered)
         np.testing.assert_allclose(left.weights / found, direct / total, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_of_whole_tables_but_for_hopeless_dishes(covariance, seed):
+    problem = stream_like(seed, covariance, scale=100.0)
+    sitting, rng = problem.sitting(), np.random.default_rng(seed)
+    remembered, left_out, weighed = library.remember(sitting), 0, 0
+    for _ in range(10):
+        for i in range(14):
+            visit(rng, i, sitting, remembered)
+        tables, empty = sitting.guests.table, empty_dishes(1, problem.prior)
+        for table in np.unique(tables).tolist():
+            members, f = np.flatnonzero(tables == table), sitting.franchise
+            weigh = partial(
+                weigh_block, f.table_dish[table], 0, members, sitting.guests.rows[members], empty, sitting
+            )
+            n_dishes = int(f.extent[0]) + 1
+            found, direct = (weigh(*given) or sitting.weights[:n_dishes].copy() for given in ((remembered,), ()))
+            out = np.isneginf(found) & ~np.isneginf(direct)
+            assert (direct[out] < direct.max() - HOPELESS + 1e-9).all()
+            np.testing.assert_allclose(found[~out], direct[~out], rtol=1e-9, atol=1e-8)
+            left_out, weighed = left_out + int(out.sum()), weighed + int((~out).sum())
+    assert weighed > 100
+    assert (left_out > 10) == (covariance == "full")
 
 
 @pytest.mark.parametrize("seed", range(4))

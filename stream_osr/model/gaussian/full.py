@@ -213,22 +213,6 @@ def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: in
     return total - 0.5 * d * (log_r_after - log_r)
 
 
-@borrowing_kernel
-def log_marginal_bound(log_det: float, n: int, trace: float, size: int, prior: Prior) -> float:
-    """Upper bound of :func:`log_marginal_ratio` for ``size`` rows that come, of which the sum of forms is known.
-
-    ``|I + A| >= 1 + tr A`` for a positive semidefinite A, and
-    ``lgamma(z) - lgamma(z - d/2) <= (d/2) log z`` (lgamma is convex, and its derivative is at most the logarithm).
-    """
-    d = prior.n_features
-    n_after = n + size
-    total = 0.5 * size * d * math.log(0.5 * (prior.nu + n_after) / math.pi)
-    log_r, log_r_after = math.log(prior.beta + n), math.log(prior.beta + n_after)
-    log_det_after = log_det + math.log1p(trace)
-    total += 0.5 * (prior.nu + n_after) * (log_r_after - log_det_after) - 0.5 * (prior.nu + n) * (log_r - log_det)
-    return total - 0.5 * d * (log_r_after - log_r)
-
-
 @kernel
 def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
     """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, d + 1).
@@ -237,7 +221,7 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
     """
     size, width = block.shape
     if size < width:
-        change = log_det_change(inverse, block, sign, np.inf)
+        change = log_det_change(inverse, block, sign)
         if change > math.log(LOSES_DIGITS):
             return log_det + change
     m = matrix + sign * (block.T @ block)
@@ -245,20 +229,14 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
 
 
 @fused_kernel
-def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float, enough: float) -> float:
-    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`.
-
-    Of rows that are added each makes it larger: as soon as it is more than ``enough`` it is returned as it is.
-    """
+def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
+    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`."""
     size, width = block.shape
     lower = np.empty((size, size))
     v = np.empty(width)
     log_det = 0.0
     for i in range(size):
-        v[:] = 0.0
-        for a in range(width):
-            for b in range(width):
-                v[b] += block[i, a] * inverse[a, b]
+        times(inverse, block[i], v)
         for j in range(i + 1):
             s = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
             whole = s
@@ -270,22 +248,40 @@ def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float, enough: 
                 log_det += math.log(s)
             else:
                 lower[i, j] = s / lower[j, j]
-        if log_det > enough:
-            break
     return log_det
 
 
-@borrowing_kernel
-def log_marginal_ratio_above(
-    floor: float, inverse: np.ndarray, log_det: float, n: int, block: np.ndarray, prior: Prior
+@fused_kernel
+def log_det_added(
+    inverse: np.ndarray, block: np.ndarray, form: np.ndarray, members: np.ndarray, enough: float
 ) -> float:
-    """:func:`log_marginal_ratio` of a block that comes, or minus infinity as soon as it must be below ``floor``."""
-    n_after = n + block.shape[0]
-    highest = log_marginal_ratio(log_det, n, log_det, n_after, prior)
-    half_power = 0.5 * (prior.nu + n_after)
-    enough = (highest - floor) / half_power
-    change = log_det_change(inverse, block, 1.0, enough)
-    return highest - half_power * change if change <= enough else -np.inf
+    """``log|I + X~ Q X~'|`` for rows that come, or infinity as soon as it must be more than ``enough``.
+
+    Of each of the ``members``, whose rows are the block, the quadratic form is known. ``|I + A| >= 1 + tr A`` for a
+    positive semidefinite A, and what is left of A after some rows (its Schur complement) is one.
+    """
+    size, width = block.shape
+    lower, v = np.empty((size, size)), np.empty(width)  # on the diagonal: what is left of the form of each row
+    for i in range(size):
+        lower[i, i] = max(form[members[i]], 0.0)
+    log_det = 0.0
+    for i in range(size):
+        trace = 0.0
+        for j in range(i, size):
+            trace += lower[j, j]
+        if log_det + math.log1p(trace) > enough:
+            return np.inf
+        log_det += math.log1p(lower[i, i])
+        if i + 1 < size:  # of the last row the form is enough
+            times(inverse, block[i], v)
+            root = math.sqrt(1.0 + lower[i, i])
+        for j in range(i + 1, size):
+            s = dot(v, block[j])
+            for c in range(i):
+                s -= lower[i, c] * lower[j, c]
+            lower[j, i] = s / root
+            lower[j, j] = max(lower[j, j] - lower[j, i] * lower[j, i], 0.0)
+    return log_det
 
 
 @borrowing_kernel

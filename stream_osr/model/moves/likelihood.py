@@ -25,6 +25,9 @@ from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kerne
 from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.terms import products
 
+TABULATED = 2048
+"""Numbers of instances for which constants are written down when they have been computed."""
+
 HIGHEST = 700.0
 """Nats above its guest's reference at which a density is cut off; :func:`restate` is due long before."""
 
@@ -80,6 +83,11 @@ class Likelihood(NamedTuple):
         Room for one row, shape (d + 1,).
     side, room
         Room for one number of each guest, twice, shape (n,).
+    constant
+        What of the log predictive depends on the number of instances alone, by that number as far as it is known
+        (NaN: not yet), shape (m,).
+    trace, exponent
+        Room for one number of each Gaussian dish, twice, shape (K,).
     """
 
     density: np.ndarray
@@ -91,6 +99,9 @@ class Likelihood(NamedTuple):
     scratch: np.ndarray
     side: np.ndarray
     room: np.ndarray
+    constant: np.ndarray
+    trace: np.ndarray
+    exponent: np.ndarray
 
 
 @kernel
@@ -118,7 +129,8 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     density[:, :frozen] = relative[:, :frozen]
     fresh[:] = relative[:, frozen]
     scratch, side, room = np.empty(rows.shape[1]), np.empty(n), np.empty(n)
-    out = Likelihood(density, fresh, reference, form, start, columns, scratch, side, room)
+    constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
+    out = Likelihood(density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent)
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
         forms = packed_forms(used, dishes) @ (products(columns) if product is None else product)
@@ -337,17 +349,14 @@ def log_density_without(
 
 
 @borrowing_kernel
-def log_block_predictive_above(
-    floor: float, likelihood: Likelihood, k: int, members: np.ndarray, block: np.ndarray, sitting: Sitting
-) -> float:
-    """Log predictive density of guests together, none of whom dish k holds, if it is not below ``floor``.
-
-    Below it, minus infinity: by an upper bound, or as soon as rows enough have been looked at. Full covariances.
-    """
-    dishes, prior, trace = sitting.dishes, sitting.prior, 0.0
-    for i in members:
-        trace += max(likelihood.form[k, i], 0.0)
-    n, log_det = dishes.size[k], dishes.log_det[k]
-    if full.log_marginal_bound(log_det, n, trace, len(members), prior) < floor:
-        return -np.inf
-    return full.log_marginal_ratio_above(floor, dishes.inverse[k], log_det, n, block, prior)
+def constants(likelihood: Likelihood, n: int, size: int, prior: Prior) -> float:
+    """Sum what depends on the count alone in the log predictives of ``size`` rows that come to n, one by one."""
+    known, total = likelihood.constant, 0.0
+    for m in range(n, n + size):
+        if m >= known.shape[0]:
+            total += full.log_constant(m, prior)
+        else:
+            if np.isnan(known[m]):
+                known[m] = full.log_constant(m, prior)
+            total += known[m]
+    return total

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.random import Generator
 
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_block_predictive
-from stream_osr.model.elementwise import largest, total_of
+from stream_osr.model.elementwise import largest, log_each_using, total_of
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, free_dish, menu_weight, serve
+from stream_osr.model.gaussian import full
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.moves.likelihood import Likelihood, Sitting, add, log_block_predictive_above, remove
+from stream_osr.model.moves.likelihood import Likelihood, Sitting, add, constants, remove
 from stream_osr.model.moves.seating import draw
 from stream_osr.model.prior import FULL
 
@@ -41,25 +42,68 @@ def weigh_block(
         log_fresh = log_block_predictive(empty, 0, block, False, prior)
     weights[last] = np.log(franchise.gamma[0]) + log_fresh
     best = weights[last]
-    for step in range(2):  # its own dish and the frozen ones first: most others do not come near them
-        for k in range(last):
-            if (step == 0) != (k == old or k < frozen):
-                continue
-            tables = max(menu[k], held[k])
+    remembered = likelihood is not None and prior.covariance == FULL
+    for k in range(last):
+        tables = max(menu[k], held[k])
+        weights[k] = -np.inf
+        if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
+            continue
+        if k < frozen:
+            weights[k] = np.log(tables)
+            for i in members:
+                weights[k] += sitting.log_frozen[i, k]
+        elif not remembered or k == old:
+            weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
+        else:
+            weights[k] = tables
+            continue
+        best = max(best, weights[k])
+    if likelihood is not None and remembered:
+        weigh_emerging(old, best, members, block, sitting, likelihood)
+
+
+@borrowing_kernel
+def weigh_emerging(
+    old: int, best: float, members: np.ndarray, block: np.ndarray, sitting: Sitting, likelihood: Likelihood
+) -> None:
+    """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is of the rest.
+
+    What the weight of a dish is at most follows from the forms; the most promising is computed first.
+    """
+    dishes, prior, franchise = sitting.dishes, sitting.prior, sitting.franchise
+    frozen, size = sitting.log_frozen.shape[1], members.shape[0]
+    count, half_power = franchise.extent[0] - frozen, 0.5 * (prior.nu + size)
+    if count <= 0:
+        return
+    weights, trace = sitting.weights[frozen : frozen + count], likelihood.trace[:count]
+    for k in range(count):
+        trace[k] = 1.0
+        if weights[k] > 0.0 and k != old - frozen:
+            for i in members:
+                trace[k] += max(likelihood.form[k, i], 0.0)
+    log_each_using(likelihood.exponent[:count], trace)
+    first, highest = -1, -np.inf
+    for k in range(count):
+        if weights[k] > 0.0 and k != old - frozen:
+            n = dishes.size[k]
+            weights[k] = np.log(weights[k]) + constants(likelihood, n, size, prior) - 0.5 * size * dishes.log_det[k]
+            trace[k] = weights[k] - (half_power + 0.5 * n) * trace[k]
+            if trace[k] > highest:
+                first, highest = k, trace[k]
+        else:
+            trace[k] = -np.inf
+    for turn in range(-1, count):
+        k = first if turn < 0 else turn
+        if trace[k] == -np.inf or turn == first:
+            continue
+        floor = best - HOPELESS
+        if trace[k] < floor:
             weights[k] = -np.inf
-            if tables == 0.0 or (owner[k] != ANYONE and owner[k] != group):
-                continue
-            if k < frozen:
-                weights[k] = np.log(tables)
-                for i in members:
-                    weights[k] += sitting.log_frozen[i, k]
-            elif likelihood is None or prior.covariance != FULL or k == old:
-                weights[k] = np.log(tables) + log_block_predictive(dishes, k - frozen, block, k == old, prior)
-            else:
-                floor = best - HOPELESS - np.log(tables)
-                above = log_block_predictive_above(floor, likelihood, k - frozen, members, block, sitting)
-                weights[k] = np.log(tables) + above
-            best = max(best, weights[k])
+            continue
+        power = half_power + 0.5 * dishes.size[k]
+        enough = (weights[k] - floor) / power
+        weights[k] -= power * full.log_det_added(dishes.inverse[k], block, likelihood.form[k], members, enough)
+        best = max(best, weights[k])
 
 
 @borrowing_kernel
