@@ -111,6 +111,7 @@ def ratios(name: str, figure: str, runs: list[tuple[dict[str, Any], dict[str, An
 def compare(trees: tuple[Tree, Tree], names: list[str], instances: int | None, rounds: int) -> Iterator[list[object]]:
     """Measure the rows in both trees, in turn."""
     for name in names:
+        print(f"measuring {name}", file=sys.stderr)
         runs = [(trees[0].row(name, instances), trees[1].row(name, instances)) for _ in range(rounds)]
         yield ratios(f"{name}: us", "processor_us", runs)
         yield ratios(f"{name}: floors", "floors", runs)

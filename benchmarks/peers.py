@@ -9,6 +9,7 @@ say what is known, a mixture refitted batch by batch forgets; those last two are
 from __future__ import annotations
 
 import importlib.util
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -226,6 +227,7 @@ def main(
     for name, contender in CONTENDERS.items():
         if not any(part in name for part in only.split(",")):
             continue
+        print(f"measuring {name}", file=sys.stderr)
         if name.startswith("MINAS") and not there:
             rows.append([name, "streamndr is not installed: pip install --no-deps streamndr"])
         else:
