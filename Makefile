@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy format clean
+.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy speed format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -71,6 +71,14 @@ accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/r
 	-$(ACCURACY) --methods stream-osr --openness closed,medium --epsilon 0,1e-5,1e-4,1e-3,0.01,0.1 \
 		--datasets LETTER,PENDIGITS,USPS,COIL20,YALEB
 	$(ACCURACY) --methods all --batch-size 64,full --figures docs/results/figures --markdown docs/results/tables.md
+
+BEFORE ?= a4d052c
+speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.md (an hour; quiet cores)
+	$(BIN)/pip install --quiet --no-deps streamndr
+	$(BIN)/python -m benchmarks.speed --write
+	$(BIN)/python -m benchmarks.before $(BEFORE) --write
+	$(BIN)/python -m benchmarks.peers --write
+	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
 
 format: $(VENV)/.dev   ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .

@@ -1,98 +1,131 @@
-"""How the cost of the step grows: python -m benchmarks.growth [--figure FILE].
+"""How the cost of a decision grows: python -m benchmarks.growth [--instances N] [--figure FILE] [--write].
 
-Microseconds an instance, one chain, window 0, batches of 64, one thread: against the instances seen so far (LETTER,
-over and over), against the number of known subclasses and against the dimension (Gaussian classes made up for it,
-half of the stream new). And what two processes do beside one, each with a stream of its own.
+Processor microseconds an instance through the class, batches of 64, one thread, at the defaults and with one chain
+without window: against the instances seen so far (LETTER over and over, every time in another order and each value
+moved by up to half a step, so that no instance comes twice), against the number of known classes, a Gaussian and so
+a subclass each, and against the dimension (made up for it, half of the stream new). And what two processes do.
 """
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
-from rich.console import Console
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.speed import SEED, STEPS, Problem, median, problem, step
-from stream_osr.config import parameters
-from stream_osr.features import Features
-from stream_osr.model import step as sampler
-from stream_osr.model.space import whiten
-from stream_osr.trained import train_model
+from benchmarks.streams import DEFAULTS, ONE_CHAIN, run
+from benchmarks.written import shown, table, write
+from stream_osr import OpenSetRecognizer
+from stream_osr.evaluation import KNOWN_CLASSES, UNKNOWN_CLASSES, Split, load, split
 
+SEED = 0
 BATCH = 64
 SEEN = 1_000_000
-CHUNK = 50_000
+CHUNKS = 20
 CLASSES = (5, 10, 20, 40, 80)
 DIMENSIONS = (16, 32, 64, 128)
 STREAM = 4000
+NEW = 10
+FLAT = 1.1
+"""The last quarter of a stream that does not age costs at most so many times what the second one does."""
+
+MODELS = {"defaults": DEFAULTS, "one chain, window 0": ONE_CHAIN}
+Points = list[tuple[float, float]]
 
 
-def gaussian_classes(n_classes: int, d: int) -> Problem:
-    """Train on Gaussian classes of 200 + 2 d instances each; half of the stream is of ten new ones."""
+def train(X: np.ndarray, y: np.ndarray, **arguments: Any) -> OpenSetRecognizer:
+    """Make a recognizer that is ready for its stream."""
+    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments)
+    model.learn_many(pd.DataFrame(X), y.tolist())
+    model.freeze()
+    return model
+
+
+def letter() -> Split:
+    """Divide LETTER at its highest openness."""
+    data = load("LETTER")
+    return split(data.X, data.y, KNOWN_CLASSES["LETTER"], UNKNOWN_CLASSES["LETTER"][-1], SEED)
+
+
+def over_time(instances: int, **arguments: Any) -> Points:
+    """Cost in each chunk of a long stream."""
+    part, rng = letter(), np.random.default_rng(SEED)
+    model, size, out = train(part.X_train, part.y_train, **arguments), instances // CHUNKS, []
+    rest = np.empty((0, part.X_test.shape[1]))
+    for seen in range(size, size * CHUNKS + 1, size):
+        while len(rest) < size:
+            again = rng.permutation(part.X_test)
+            rest = np.concatenate([rest, again + rng.uniform(-0.5, 0.5, size=again.shape)])
+        out.append((float(seen), float(run(model, pd.DataFrame(rest[:size]))[0])))
+        list(model.drain_events())
+        rest = rest[size:]
+    return out
+
+
+def of_gaussians(n_classes: int, d: int, stream: int, **arguments: Any) -> float:
+    """Cost with Gaussian classes of 200 + 2 d instances each, when half of the stream is of ten new ones."""
     rng = np.random.default_rng(SEED)
-    centres = rng.normal(scale=4.0, size=(n_classes + 10, d))
+    centres = rng.normal(scale=4.0, size=(n_classes + NEW, d))
     group = np.repeat(np.arange(n_classes), 200 + 2 * d)
     X = centres[group] + rng.normal(size=(len(group), d))
-    p = parameters(seed=SEED, chains=1, window=0, training_sweeps=5, n_jobs=1)
-    trained = train_model(Features(range(d)), X, group, tuple(range(n_classes)), p)
-    known, new = rng.integers(n_classes, size=STREAM), n_classes + rng.integers(10, size=STREAM)
-    which = np.where(rng.random(STREAM) < 0.5, known, new)
-    raw = centres[which] + rng.normal(size=(STREAM, d))
-    return Problem(trained, raw, whiten(trained.space, raw), p)
+    trained = train(X, group, training_sweeps=5, **arguments).trained
+    known, new = rng.integers(n_classes, size=stream), n_classes + rng.integers(NEW, size=stream)
+    rows = centres[np.where(rng.random(stream) < 0.5, known, new)] + rng.normal(size=(stream, d))
+    took = []
+    for _ in range(2):
+        model = OpenSetRecognizer.from_trained(trained, seed=SEED, batch_size=BATCH, n_jobs=1, **arguments)
+        took.append(run(model, pd.DataFrame(rows))[0])
+    return float(took[-1])
 
 
-def over_time() -> list[tuple[float, float]]:
-    """Microseconds an instance in each chunk of a stream of a million."""
-    given = problem(STEPS["LETTER-64"], chains=1, window=0)
-    known, frozen, p = given.trained.known, given.trained.densities[0], given.parameters
-    settings = sampler.Settings(p.sweeps, 0, p.half_life)
-    state, out = sampler.open_stream(known, frozen), []
-    for begin in range(0, SEEN, CHUNK):
-        rows = np.take(given.rows, np.arange(begin, begin + CHUNK), axis=0, mode="wrap")
-        start = time.perf_counter()
-        for at in range(0, CHUNK, BATCH):
-            rng = np.random.default_rng([SEED, state.batches])
-            state, _ = sampler.step(known, frozen, state, rows[at : at + BATCH], rng, settings)
-        out.append((float(begin + CHUNK), 1e6 * (time.perf_counter() - start) / CHUNK))
-    return out
+def by_classes(stream: int, **arguments: Any) -> Points:
+    """Cost for more and more known classes, d = 16."""
+    return [(float(n_classes), of_gaussians(n_classes, 16, stream, **arguments)) for n_classes in CLASSES]
 
 
-def by_subclasses() -> list[tuple[float, float]]:
-    """Microseconds an instance for more and more known subclasses, d = 16."""
-    out = []
-    for n_classes in CLASSES:
-        given = gaussian_classes(n_classes, 16)
-        out.append((float(len(given.trained.known.ids)), median(step(given, BATCH), 3)))
-    return out
+def by_dimension(stream: int, **arguments: Any) -> Points:
+    """Cost for more and more dimensions, ten known classes."""
+    return [(float(d), of_gaussians(10, d, stream, **arguments)) for d in DIMENSIONS]
 
 
-def by_dimension() -> list[tuple[float, float]]:
-    """Microseconds an instance for more and more dimensions, ten known classes."""
-    return [(float(d), median(step(gaussian_classes(10, d), BATCH), 3)) for d in DIMENSIONS]
+def ageing(points: Points) -> str:
+    """Say whether the cost has stayed what it was when most of what is new had emerged."""
+    us, quarter = np.array([us for _, us in points]), len(points) // 4
+    ratio = float(np.median(us[-quarter:]) / np.median(us[quarter : 2 * quarter]))
+    return f"{'flat' if ratio <= FLAT else 'not flat'}: the last quarter costs {shown(ratio)} of the second"
 
 
-def _worker(ready: Barrier, repeats: int) -> None:
+def power(points: Points) -> str:
+    """Say with which power the cost grows, from the first point to the last and between the last two."""
+
+    def slope(a: tuple[float, float], b: tuple[float, float]) -> str:
+        return shown(math.log(b[1] / a[1]) / math.log(b[0] / a[0]))
+
+    return f"grows with the power {slope(points[0], points[-1])}, at the end {slope(points[-2], points[-1])}"
+
+
+def _worker(ready: Barrier, instances: int) -> None:
     with threadpool_limits(1):
-        run = step(problem(STEPS["LETTER-64"], chains=1, window=0), BATCH)
-        run()
-        ready.wait()
-        for _ in range(repeats):
-            run()
-        ready.wait()
+        part = letter()
+        trained, frame = train(part.X_train, part.y_train).trained, pd.DataFrame(part.X_test[:instances])
+        for _ in range(2):
+            model = OpenSetRecognizer.from_trained(trained, seed=SEED, batch_size=BATCH, n_jobs=1)
+            run(model, frame)
+            ready.wait()
 
 
-def throughput(processes: int, repeats: int = 20) -> float:
-    """Time that so many processes take for ``repeats`` streams each, in seconds."""
+def throughput(processes: int, instances: int) -> float:
+    """Time that so many processes take for a stream each, in seconds, once they are warm."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(processes + 1)
-    workers = [context.Process(target=_worker, args=(ready, repeats)) for _ in range(processes)]
+    workers = [context.Process(target=_worker, args=(ready, instances)) for _ in range(processes)]
     for worker in workers:
         worker.start()
     ready.wait()
@@ -104,39 +137,64 @@ def throughput(processes: int, repeats: int = 20) -> float:
     return took
 
 
-def draw(figure: Path, panels: dict[str, list[tuple[float, float]]]) -> None:
+Panels = dict[str, dict[str, Points]]
+"""For each kind of growth the points of each model."""
+
+
+def measure(instances: int, stream: int) -> Panels:
+    """Measure every kind of growth for every model."""
+    with threadpool_limits(1):
+        return {
+            "instances seen": {name: over_time(instances, **arguments) for name, arguments in MODELS.items()},
+            "known classes, a subclass each (d = 16)": {
+                name: by_classes(stream, **each) for name, each in MODELS.items()
+            },
+            "dimensions": {name: by_dimension(stream, **each) for name, each in MODELS.items()},
+        }
+
+
+def tell(panels: Panels) -> str:
+    """Write a table for each kind of growth, and what it comes to."""
+    parts = []
+    for kind, lines in panels.items():
+        judged = ageing if kind == "instances seen" else power
+        rows = zip(*lines.values(), strict=True)
+        columns = (kind, *(f"{name}, us" for name in lines))
+        cells = [[f"{points[0][0]:,.0f}", *(us for _, us in points)] for points in rows]
+        said = "; ".join(f"{name}: {judged(points)}" for name, points in lines.items())
+        parts += [table(columns, cells), f"{said}."]
+    return "\n\n".join(parts)
+
+
+def draw(figure: Path, panels: Panels) -> None:
     """One panel for each kind of growth."""
     from matplotlib.figure import Figure
 
     canvas = Figure(figsize=(12, 3.6), layout="constrained")
-    for axes, (name, points) in zip(canvas.subplots(1, len(panels)), panels.items(), strict=True):
-        x, y = zip(*points, strict=True)
-        axes.plot(x, y, marker="o", color="#0072b2", markersize=4)
-        axes.set(xlabel=name, ylabel="microseconds an instance", ylim=(0.0, None), xlim=(0.0, None))
+    for axes, (kind, lines) in zip(canvas.subplots(1, len(panels)), panels.items(), strict=True):
+        for (name, points), colour in zip(lines.items(), ("#0072b2", "#d55e00"), strict=True):
+            axes.plot(*zip(*points, strict=True), marker="o", color=colour, markersize=4, label=name)
+        axes.set(xlabel=kind, ylabel="microseconds an instance", ylim=(0.0, None), xlim=(0.0, None))
         axes.grid(alpha=0.3)
+    axes.legend()
     canvas.savefig(figure, dpi=100)
 
 
 def main(
+    instances: Annotated[int, typer.Option(min=CHUNKS, help="Of the long stream.")] = SEEN,
+    stream: Annotated[int, typer.Option(min=1, help="Instances of each stream of Gaussian classes.")] = STREAM,
     figure: Annotated[Path | None, typer.Option(help="Draw the growth into this file.")] = None,
+    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
 ) -> None:
     """Measure, print and draw."""
-    console = Console()
-    with threadpool_limits(1):
-        panels = {
-            "instances seen": over_time(),
-            "known subclasses (d = 16)": by_subclasses(),
-            "dimensions": by_dimension(),
-        }
-    for name, points in panels.items():
-        table = Table(name, "us an instance")
-        for x, y in points:
-            table.add_row(f"{x:,.0f}", f"{y:.1f}")
-        console.print(table)
-    one, two = throughput(1), throughput(2)
-    console.print(f"two processes do {2.0 * one / two:.2f} times the work of one")
+    panels = measure(instances, stream)
+    one, two = (throughput(processes, STREAM) for processes in (1, 2))
+    text = f"{tell(panels)}\n\nTwo processes with a stream each do {shown(2.0 * one / two)} times the work of one."
+    print(text)
     if figure is not None:
         draw(figure, panels)
+    if into_page:
+        write("growth", text)
 
 
 if __name__ == "__main__":

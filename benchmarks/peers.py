@@ -1,160 +1,241 @@
-"""What a user would run instead, on the same stream: python -m benchmarks.peers [--instances N].
+"""What a user would run instead, on the same stream: python -m benchmarks.peers [--instances N] [--write].
 
-LETTER, ten known classes, all others new; each in its own idiom, microseconds an instance, one thread. None of them
-does the same: river's clusterers know no classes, nearest neighbours discover nothing, a mixture refitted batch by
-batch forgets. They are here for the cost.
+LETTER's whole test stream, ten known classes, all others new, in batches of 64, one thread: processor microseconds an
+instance, and how often each is right that an instance is of a known class, or of none. No label comes after training.
+None of them does the same: half-space trees know no classes, the forest discovers nothing, river's clusterers do not
+say what is known, a mixture refitted batch by batch forgets; those last two are here for the cost.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import typer
-from rich.console import Console
-from rich.table import Table
-from river import cluster
+from river import anomaly, cluster
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
 from benchmarks.paper.comparators.osnn import OSNN
+from benchmarks.streams import ONE_CHAIN
+from benchmarks.written import table, write
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import load, split
 
 SEED = 0
 BATCH = 64
+WARM = 4 * BATCH
+UNKNOWN = -1
 COMPONENTS = 30
+REFIT = 1000
+FALSE_ALARMS = 0.05
+"""Of the training instances: where a threshold has to be chosen, this share of them lies beyond it."""
+
+Decide = Callable[[np.ndarray], np.ndarray | None]
+"""Take a batch in; the class of each instance as a number, or `UNKNOWN`. None: it does not say."""
+Contender = Callable[[np.ndarray, np.ndarray], Decide]
+"""Train on rows and their classes, numbers from 0."""
 
 
-class Stream:
-    """Training part and stream, as arrays and as dicts."""
+class Problem(NamedTuple):
+    """Training part and stream, standardized; classes as numbers, those that did not train `UNKNOWN`."""
 
-    def __init__(self, instances: int) -> None:
-        data = load("LETTER")
-        part = split(data.X, data.y, 10, 16, SEED)
-        mean, spread = part.X_train.mean(axis=0), part.X_train.std(axis=0)
-        self.X = (part.X_train - mean) / spread
-        self.y = np.unique(part.y_train, return_inverse=True)[1]
-        self.rows = ((part.X_test - mean) / spread)[:instances]
-        self.dicts = [dict(enumerate(row)) for row in self.rows.tolist()]
+    X: np.ndarray
+    y: np.ndarray
+    rows: np.ndarray
+    truth: np.ndarray
 
 
-def stream_osr(stream: Stream, **arguments: Any) -> Callable[[], None]:
-    """Make the recognizer, one instance after the other."""
-    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, **arguments)
-    for x, label in zip(stream.X.tolist(), stream.y.tolist(), strict=True):
-        model.learn_one(dict(enumerate(x)), label)
+def problem(instances: int | None) -> Problem:
+    """Divide LETTER; the stream is its test part, or the first instances of it."""
+    data = load("LETTER")
+    part = split(data.X, data.y, 10, 16, SEED)
+    number = {label: j for j, label in enumerate(part.known)}
+    mean, spread = part.X_train.mean(axis=0), part.X_train.std(axis=0)
+    y, truth = (np.array([number.get(each, UNKNOWN) for each in labels.tolist()]) for labels in part[1:4:2])
+    return Problem((part.X_train - mean) / spread, y, ((part.X_test - mean) / spread)[:instances], truth[:instances])
+
+
+def stream_osr(X: np.ndarray, y: np.ndarray, **arguments: Any) -> Decide:
+    """Make a recognizer; its labels are the classes' numbers, and -1 for unknown."""
+    model = OpenSetRecognizer(seed=SEED, batch_size=BATCH, n_jobs=1, **arguments)
+    model.learn_many(pd.DataFrame(X), y.tolist())
     model.freeze()
 
-    def run() -> None:
-        for x in stream.dicts:
-            model.learn_one(x)
-            for _ in model.drain():
-                pass
+    def decide(rows: np.ndarray) -> np.ndarray:
+        model.learn_rows(rows)
+        model.close_batch()
+        return np.array([decision.label for decision in model.drain()])
 
-    return run
+    return decide
 
 
-def river_clusterer(stream: Stream, make: Callable[[], Any]) -> Callable[[], None]:
-    """Learn and predict, one instance after the other."""
+def minas(X: np.ndarray, y: np.ndarray, **arguments: Any) -> Decide:
+    """MINAS of the package streamndr; its new classes have numbers beyond those of the known ones."""
+    from streamndr.model import Minas
 
-    def run() -> None:
-        model = make()
-        for x in stream.dicts:
+    model = Minas(random_state=SEED, **arguments).learn_many(X, y.tolist())
+
+    def decide(rows: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):  # of clusters that are one point
+            labels = model.predict_many(rows)
+        return np.where(labels > y.max(), UNKNOWN, labels)
+
+    return decide
+
+
+def half_space_trees(X: np.ndarray, _: np.ndarray) -> Decide:
+    """Half-space trees, learning from what they do not find odd; a known instance is of class 0, for want of more."""
+    low, high = X.min(axis=0), X.max(axis=0)
+    trees = anomaly.HalfSpaceTrees(seed=SEED)
+    model = anomaly.QuantileFilter(trees, q=1.0 - FALSE_ALARMS)
+
+    def one(row: np.ndarray) -> int:
+        x = dict(enumerate(row.tolist()))
+        odd = model.classify(model.score_one(x))
+        model.learn_one(x)
+        return UNKNOWN if odd else 0
+
+    def decide(rows: np.ndarray) -> np.ndarray:
+        return np.array([one(row) for row in np.clip((rows - low) / (high - low), 0.0, 1.0)])
+
+    decide(np.random.default_rng(SEED).permutation(X))
+    return decide
+
+
+def forest(X: np.ndarray, y: np.ndarray) -> Decide:
+    """Random forest; what LOF finds odd is unknown, refitted to training and the latest instances it did not."""
+    trees = RandomForestClassifier(random_state=SEED).fit(X, y)
+
+    def fitted(rows: np.ndarray) -> LocalOutlierFactor:
+        return LocalOutlierFactor(novelty=True, contamination=FALSE_ALARMS).fit(rows)
+
+    outliers, seen, latest = fitted(X), 0, list[np.ndarray]()
+
+    def decide(rows: np.ndarray) -> np.ndarray:
+        nonlocal outliers, seen, latest
+        known = outliers.predict(rows) == 1
+        seen += len(rows)
+        latest.append(rows[known])
+        if seen >= REFIT:
+            outliers, seen, latest = fitted(np.concatenate([X, *latest])), 0, []
+        return np.where(known, trees.predict(rows), UNKNOWN)
+
+    return decide
+
+
+def osnn(X: np.ndarray, y: np.ndarray) -> Decide:
+    """Ratio of the distances to the nearest instances of two classes."""
+    return OSNN().fit(X, y).predict
+
+
+def mixture(*_: np.ndarray) -> Decide:
+    """Refit a Dirichlet process mixture of Gaussians to every batch, as far as one can."""
+
+    def decide(rows: np.ndarray) -> None:
+        model = BayesianGaussianMixture(n_components=min(COMPONENTS, len(rows)), random_state=SEED)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(rows)
+        model.predict(rows)
+
+    return decide
+
+
+def clusterer(make: Callable[[], Any], *_: np.ndarray) -> Decide:
+    """One of river's clusterers, one instance after the other."""
+    model = make()
+
+    def decide(rows: np.ndarray) -> None:
+        for row in rows.tolist():
+            x = dict(enumerate(row))
             model.learn_one(x)
             model.predict_one(x)
 
-    return run
+    return decide
 
 
-def nearest_neighbour(stream: Stream) -> Callable[[], None]:
-    """Distance to the nearest training instance, batch by batch."""
-    index = NearestNeighbors(n_neighbors=1).fit(stream.X)
-
-    def run() -> None:
-        for begin in range(0, len(stream.rows), BATCH):
-            index.kneighbors(stream.rows[begin : begin + BATCH])
-
-    return run
-
-
-def osnn(stream: Stream) -> Callable[[], None]:
-    """Ratio of the distances to the nearest instances of two classes, batch by batch."""
-    model = OSNN().fit(stream.X, stream.y)
-
-    def run() -> None:
-        for begin in range(0, len(stream.rows), BATCH):
-            model.predict(stream.rows[begin : begin + BATCH])
-
-    return run
-
-
-def mixture(stream: Stream) -> Callable[[], None]:
-    """Refit a Dirichlet process mixture of Gaussians to every batch, as far as one can."""
-
-    def run() -> None:
-        for begin in range(0, len(stream.rows), BATCH):
-            rows = stream.rows[begin : begin + BATCH]
-            model = BayesianGaussianMixture(n_components=min(COMPONENTS, len(rows)), random_state=SEED)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                model.fit(rows)
-            model.predict(rows)
-
-    return run
+CONTENDERS: dict[str, Contender] = {
+    "stream-osr, defaults": stream_osr,
+    "stream-osr, one chain, window 0": partial(stream_osr, **ONE_CHAIN),
+    "MINAS (streamndr), its defaults: 3 clusters a class": minas,
+    "MINAS, 30 clusters a class": partial(minas, kini=30, min_short_mem_trigger=100, min_examples_cluster=20),
+    "half-space trees (river)": half_space_trees,
+    f"random forest, LOF refitted every {REFIT} (scikit-learn)": forest,
+    "OSNN": osnn,
+    "Dirichlet process mixture of each batch (scikit-learn)": mixture,
+    "STREAMKMeans (river)": partial(clusterer, lambda: cluster.STREAMKMeans(seed=SEED)),
+    "DBSTREAM (river)": partial(clusterer, lambda: cluster.DBSTREAM(clustering_threshold=2.0)),
+    "DenStream (river)": partial(clusterer, lambda: cluster.DenStream(epsilon=2.0)),
+}
+COLUMNS = (
+    "",
+    "processor, us",
+    "wall, us",
+    "right: known or unknown",
+    "of the known",
+    "of the unknown",
+    "right by label",
+)
 
 
-def minas(stream: Stream, **arguments: Any) -> Callable[[], None]:
-    """MINAS of the package streamndr, batch by batch; it asks for all known instances at once."""
-    from streamndr.model import Minas
-
-    model = Minas(random_state=SEED, **arguments).learn_many(stream.X, stream.y.tolist())
-
-    def run() -> None:
-        for begin in range(0, len(stream.rows), BATCH):
-            model.predict_many(stream.rows[begin : begin + BATCH])
-
-    return run
+def stream(decide: Decide, rows: np.ndarray) -> list[np.ndarray | None]:
+    """Have all batches decided, one after the other."""
+    return [decide(rows[at : at + BATCH]) for at in range(0, len(rows), BATCH)]
 
 
-def contenders(stream: Stream) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Everything that is timed."""
-    yield "stream-osr, defaults", stream_osr(stream)
-    yield "stream-osr, one chain, window 0", stream_osr(stream, chains=1, window=0)
-    yield "1-NN distance (scikit-learn)", nearest_neighbour(stream)
-    yield "OSNN", osnn(stream)
-    yield "BayesianGaussianMixture per batch (scikit-learn)", mixture(stream)
-    yield "STREAMKMeans (river)", river_clusterer(stream, lambda: cluster.STREAMKMeans(seed=SEED))
-    yield "DBSTREAM (river)", river_clusterer(stream, lambda: cluster.DBSTREAM(clustering_threshold=2.0))
-    yield "DenStream (river)", river_clusterer(stream, lambda: cluster.DenStream(epsilon=2.0))
-    if importlib.util.find_spec("streamndr") is not None:
-        yield "MINAS (streamndr), defaults: 3 clusters a class", minas(stream)
-        many = {"kini": 30, "min_short_mem_trigger": 100, "min_examples_cluster": 20}
-        yield "MINAS (streamndr), 30 clusters a class", minas(stream, **many)
+def rightness(called: np.ndarray, truth: np.ndarray) -> list[float]:
+    """How often the call known or unknown is right: of all, of the known, of the unknown; how often the label is."""
+    known = truth != UNKNOWN
+    right = (called != UNKNOWN) == known
+    return [float(each.mean()) for each in (right, right[known], right[~known], called == truth)]
+
+
+def measure(contender: Contender, given: Problem) -> list[float]:
+    """Run it over the first instances to get warm, then, trained anew, over the stream; cells of its row."""
+    with threadpool_limits(1):
+        stream(contender(given.X, given.y), given.rows[:WARM])
+        decide = contender(given.X, given.y)
+        begin = np.array([time.process_time(), time.perf_counter()])
+        called = stream(decide, given.rows)
+        took = np.array([time.process_time(), time.perf_counter()]) - begin
+    cells = (1e6 * took / len(given.rows)).tolist()
+    if any(each is None for each in called):
+        return cells
+    found = rightness(np.concatenate(called), given.truth)
+    return cells + (found[:-1] if contender is half_space_trees else found)
 
 
 def main(
-    instances: Annotated[int, typer.Option(help="Of the stream; the slow ones need patience.")] = 2000,
+    instances: Annotated[int | None, typer.Option(help="Of the stream, for a quick look; all if not given.")] = None,
+    only: Annotated[str, typer.Option(help="Parts of names, such as stream-osr,MINAS; all if empty.")] = "",
+    into_page: Annotated[bool, typer.Option("--write", help="Write into docs/results/speed.md.")] = False,
 ) -> None:
-    """Time them, once each after a first run of 200 instances."""
-    table = Table("", "us an instance", "instances a second")
-    with threadpool_limits(1):
-        for _, run in contenders(Stream(200)):
-            run()
-        for name, run in contenders(Stream(instances)):
-            begin = time.perf_counter()
-            run()
-            us = 1e6 * (time.perf_counter() - begin) / instances
-            table.add_row(name, f"{us:.1f}", f"{1e6 / us:,.0f}")
-    Console().print(table)
-    if importlib.util.find_spec("streamndr") is None:
-        Console(stderr=True).print("MINAS left out: streamndr is not installed (pip install --no-deps streamndr)")
+    """Measure and print."""
+    given, rows = problem(instances), []
+    there = importlib.util.find_spec("streamndr") is not None
+    for name, contender in CONTENDERS.items():
+        if not any(part in name for part in only.split(",")):
+            continue
+        print(f"measuring {name}", file=sys.stderr)
+        if name.startswith("MINAS") and not there:
+            rows.append([name, "streamndr is not installed: pip install --no-deps streamndr"])
+        else:
+            rows.append([name, *measure(contender, given)])
+    text = table(COLUMNS, [[*row, *[""] * (len(COLUMNS) - len(row))] for row in rows])
+    print(text)
+    if into_page:
+        write("peers", text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,130 @@
+"""What a whole stream costs through the class, and a prediction after it; the rows of ``speed`` and of ``before``.
+
+It imports nothing of this repository but the public interface, and runs by itself: ``python streams.py ROW
+[INSTANCES]`` prints the figures of a row as JSON. :mod:`benchmarks.before` has the tree of an earlier commit run it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.evaluation import KNOWN_CLASSES, UNKNOWN_CLASSES, load, split
+
+SEED = 0
+ASKED = 3000
+DEFAULTS: dict[str, Any] = {}
+ONE_CHAIN: dict[str, Any] = {"chains": 1, "window": 0}
+
+
+class Row(NamedTuple):
+    """A stream and how it is run.
+
+    Attributes
+    ----------
+    dataset
+        At its highest openness; the whole test part is the stream.
+    batch
+        Instances of a micro-batch.
+    arguments
+        Of the recognizer; all others are the defaults.
+    one_by_one
+        By `learn_one` with a dict, in place of `learn_many` with a frame of the whole stream.
+    threads
+        For the chains; None: as the recognizer chooses.
+    """
+
+    dataset: str
+    batch: int
+    arguments: dict[str, Any] = DEFAULTS
+    one_by_one: bool = False
+    threads: int | None = 1
+
+
+ROWS = {
+    "LETTER, batch 64, defaults": Row("LETTER", 64),
+    "LETTER, batch 256, defaults": Row("LETTER", 256),
+    "PENDIGITS, batch 64, defaults": Row("PENDIGITS", 64),
+    "LETTER, batch 64, one chain, window 0": Row("LETTER", 64, ONE_CHAIN),
+    "LETTER, batch 64, defaults, learn_one": Row("LETTER", 64, one_by_one=True),
+    "LETTER, batch 64, defaults, n_jobs=None": Row("LETTER", 64, threads=None),
+}
+
+
+def run(model: OpenSetRecognizer, frame: pd.DataFrame, dicts: list[dict[Any, float]] | None = None) -> np.ndarray:
+    """Stream all instances and drain at the end; microseconds an instance, of the processor and by the clock."""
+    begin = np.array([time.process_time(), time.perf_counter()])
+    if dicts is None:
+        model.learn_many(frame)
+    else:
+        for x in dicts:
+            model.learn_one(x)
+    model.flush()
+    decisions = list(model.drain())
+    took = np.array([time.process_time(), time.perf_counter()]) - begin
+    assert len(decisions) == len(frame)
+    return 1e6 * took / len(frame)
+
+
+def floor(rows: np.ndarray, factors: int, batch: int) -> float:
+    """Product of the rows with so many stacked factors, triangles in a full matrix: microseconds an instance."""
+    d = rows.shape[1]
+    stacked = np.random.default_rng(SEED).normal(size=(d, factors * d))
+    rows = np.ascontiguousarray(rows, dtype=float)
+    took = []
+    for _ in range(6):
+        begin = time.process_time()
+        for at in range(0, len(rows), batch):
+            rows[at : at + batch] @ stacked
+        took.append(time.process_time() - begin)
+    return 1e6 * float(np.median(took[1:])) / len(rows)
+
+
+def asking(model: OpenSetRecognizer, dicts: list[dict[Any, float]]) -> float:
+    """Processor time of `predict_proba_one`, microseconds a call; the first is not counted."""
+    model.predict_proba_one(dicts[0])
+    begin = time.process_time()
+    for x in dicts:
+        model.predict_proba_one(x)
+    return 1e6 * (time.process_time() - begin) / len(dicts)
+
+
+def measure(name: str, instances: int | None = None, repeats: int = 1) -> dict[str, Any]:
+    """Train, stream once to get warm, then measure so often, the floor after each; medians."""
+    row = ROWS[name]
+    data = load(row.dataset)
+    part = split(data.X, data.y, KNOWN_CLASSES[row.dataset], UNKNOWN_CLASSES[row.dataset][-1], SEED)
+    arguments = {"seed": SEED, "n_jobs": row.threads, "batch_size": row.batch, **row.arguments}
+    model = OpenSetRecognizer(**arguments)
+    model.learn_many(pd.DataFrame(part.X_train), part.y_train.tolist())
+    factors = sum(model.freeze().subclasses.values()) + 1  # and the prior's
+    trained, frame = model.trained, pd.DataFrame(part.X_test[:instances])
+    dicts = [dict(enumerate(x)) for x in frame.to_numpy().tolist()]
+    passes, floors = [], []
+    for _ in range(repeats + 1):
+        model = OpenSetRecognizer.from_trained(trained, **arguments)
+        passes.append(run(model, frame, dicts if row.one_by_one else None))
+        floors.append(floor(frame.to_numpy(), factors, row.batch))
+    processor, wall = np.median(passes[1:], axis=0).tolist()
+    least = float(np.median(floors[1:]))
+    return {
+        "row": name,
+        "instances": len(frame),
+        "processor_us": processor,
+        "wall_us": wall,
+        "floor_us": least,
+        "floors": processor / least,
+        "ask_us": asking(model, dicts[:ASKED]),
+    }
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)))

@@ -1,0 +1,83 @@
+"""Figures into a page: what a benchmark measured goes between the page's markers, with how it was measured.
+
+The markers are comments of HTML, ``<!-- NAME -->`` and ``<!-- end of NAME -->``; what stands between them is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numba
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "results" / "speed.md"
+
+
+def shown(value: object) -> str:
+    """Three digits or so, without a zero in front of the point.
+
+    >>> [shown(each) for each in (0.4567, 12.34, 306.2, "LETTER", 1000)]
+    ['.46', '12.3', '306', 'LETTER', '1000']
+    """
+    if not isinstance(value, float):
+        return str(value)
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Make a table of Markdown.
+
+    >>> print(table(["a", "b"], [["one", 0.5]]))
+    | a | b |
+    | --- | --- |
+    | one | .50 |
+    """
+    lines = [columns, ["---"] * len(columns), *([shown(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def commit() -> str:
+    """Name the commit of this tree, and whether it holds what is in no commit."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "stream_osr", "connectors", "benchmarks")
+    return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+
+
+def how() -> str:
+    """Say what measured: command, commit, versions."""
+    module = sys.modules["__main__"].__spec__
+    name = f"-m {module.name}" if module is not None else Path(sys.argv[0]).name
+    command = shlex.join(each for each in sys.argv[1:] if each != "--write")
+    return (
+        f"(`{f'python {name} {command}'.strip()}` at {commit()}; {platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__})"
+    )
+
+
+def write(name: str, text: str, page: Path = PAGE) -> None:
+    """Put a text between the markers of that name, below it how it was measured.
+
+    Raises
+    ------
+    ValueError
+        If the page has no such markers.
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    before, first, rest = page.read_text().partition(begin)
+    _, second, after = rest.partition(end)
+    if not (first and second):
+        raise ValueError(f"{page} has no {begin} with {end} after it")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{how()}\n\n{end}{after}")
