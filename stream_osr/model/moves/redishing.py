@@ -66,7 +66,7 @@ def weigh_block(
 def weigh_emerging(
     old: int, best: float, members: np.ndarray, block: np.ndarray, sitting: Sitting, likelihood: Likelihood
 ) -> None:
-    """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is of the rest.
+    """Write the log weights of the emerging dishes but for ``old``; their tables stand there, ``best`` is the rest's.
 
     What the weight of a dish is at most follows from the forms; the most promising is computed first.
     """
