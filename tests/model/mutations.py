@@ -489,8 +489,8 @@ MUTATIONS = [
     Mutation(
         "the same reference counted again",
         "trust/balance.py",
-        "                    used = min(asked[j, c], distinct[j])\n",
-        "                    used = asked[j, c]\n",
+        "                used = min(asked[j, c], distinct[j])  #",
+        "                used = asked[j, c]  #",
     ),
     Mutation(
         "instances of the stream in their own subclass",
