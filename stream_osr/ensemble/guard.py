@@ -18,13 +18,14 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.ensemble.chain import Chain, Chains, Guard
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.cells import Asked, asked, cells_of
+from stream_osr.model.cells import Asked, asked, cells_of, place_of
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
-from stream_osr.trust.balance import Books, Shares, class_shares, counted, share_out
+from stream_osr.trust.balance import Shares, class_shares, share_out
+from stream_osr.trust.books import Books, counted
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, scores
@@ -277,15 +278,13 @@ def _fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
     taken, asked_of = np.zeros((n_classes, count, levels)), np.zeros((n_classes, count))
     votes_of, classes, whose = np.zeros(n_classes), np.zeros(n_classes), np.zeros((n_classes, len(ids) + 1))
     owner, share = np.full(len(ids), NOBODY), np.full(len(ids), -1.0)
-    at, old = 0, min(before, n_classes)
+    old = min(before, n_classes)
     for k in range(len(ids)):
-        for step in range(new):  # most stay in their order
-            slot = (at + step) % new
-            if guard.ids[slot] == ids[k]:
-                places[n_classes + k], at = before + slot, slot + 1
-                owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
-                share[k] = guard.known[slot]
-                break
+        slot = place_of(guard.ids, ids[k])
+        if slot >= 0:
+            places[n_classes + k] = before + slot
+            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
+            share[k] = guard.known[slot]
     votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
     for c in range(count):
         place = places[c]
@@ -293,15 +292,16 @@ def _fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
             stream[c], seen[c] = books.stream[place], books.seen[place]
         if c >= n_classes:
             known[c] = shares.known[place]  # one that has come is what new ones are
+    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
     for j in range(old):
         for c in range(count):
             place = places[c]
             if place >= 0:
-                asked_of[j, c] = books.asked[j, place]
+                asked_of[j, c] = old_asked[j, place]
                 for level in range(levels):
-                    taken[j, c, level] = books.taken[j, place, level]
+                    taken[j, c, level] = old_taken[j, place, level]
             if c >= n_classes:
-                whose[j, c - n_classes] = shares.owner[j, place - before if place >= 0 else new]
+                whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
     for j in range(n_classes):
         classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
     return Guard(

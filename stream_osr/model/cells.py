@@ -9,7 +9,7 @@ import numpy as np
 from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis_each
 from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.franchise import Franchise, menu_weight
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.known import Known, density_rank, log_new
 from stream_osr.model.prior import FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
@@ -91,7 +91,7 @@ def terms_of(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray, np.n
 def log_seats_of(franchise: Franchise) -> np.ndarray:
     """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
     count = len(franchise.menu)
-    share = _share_of_menu(franchise)
+    share = share_of_menu(franchise)
     out = np.empty(count + 1)
     for dish in range(count):
         tables = menu_weight(franchise, dish)
@@ -100,10 +100,20 @@ def log_seats_of(franchise: Franchise) -> np.ndarray:
     return out
 
 
-@kernel
-def _share_of_menu(franchise: Franchise) -> float:
-    """What each table on the menu adds to the seats at its dish."""
+@borrowing_kernel
+def share_of_menu(franchise: Franchise) -> float:
+    """Say what each table on the menu adds to the seats at its dish."""
     return float(franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0]))
+
+
+@borrowing_kernel
+def place_of(ids: np.ndarray, key: int) -> int:
+    """Find an identity among those of the emerging subclasses; -1: it is none of them."""
+    if key >= 0:
+        for k in range(len(ids)):
+            if ids[k] == key:
+                return k
+    return -1
 
 
 @kernel
@@ -117,7 +127,12 @@ def _weigh(
     prior: Prior,
 ) -> np.ndarray:
     """Do what :func:`cells_of` does; all that it leaves open is said."""
-    emerging, log_seats = _log_emerging(state.dishes, asked, prior), log_seats_of(state.franchise)
+    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
+    emerging, log_seats, share = (
+        _log_emerging(dishes, asked, prior),
+        log_seats_of(franchise),
+        share_of_menu(franchise),
+    )
     (n, n_classes), count = log_density.shape, len(log_seats)
     out, room = np.empty((n, count)), np.empty(count, np.int64)
     for i in range(n):
@@ -127,10 +142,13 @@ def _weigh(
         for c in range(n_classes, count - 1):
             row[c] = emerging[c - n_classes, i] + log_seats[c]
         row[count - 1] = fresh[i] + log_seats[count - 1]
-        if subclass[i] >= 0:
-            for k in range(len(state.ids)):
-                if state.ids[k] == subclass[i]:
-                    row[n_classes + k] = _log_weight_left(state, k, asked.rows[i], weight[i], prior)
+        k = place_of(ids, subclass[i])
+        if k >= 0:
+            own = n_classes + k
+            left = max(franchise.seated[0, own] - weight[i], 0.0) + share * menu_weight(franchise, own)
+            row[own] = -np.inf
+            if dishes.size[k] > 1 and left > 0.0:
+                row[own] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
         peak = largest(row)
         for c in range(count):
             row[c] -= peak
@@ -157,17 +175,6 @@ def _log_emerging(dishes: Dishes, asked: Asked, prior: Prior) -> np.ndarray:
         for i in range(len(each)):
             each[i] = head[k] - power[k] * each[i]
     return value
-
-
-@kernel
-def _log_weight_left(state: StreamState, k: int, row: np.ndarray, weight: float, prior: Prior) -> float:
-    """Weigh subclass k for one of its own: without it, and with the seats that are left."""
-    franchise, dishes = state.franchise, state.dishes
-    dish = len(franchise.menu) - len(dishes.size) + k
-    left = max(franchise.seated[0, dish] - weight, 0.0) + _share_of_menu(franchise) * menu_weight(franchise, dish)
-    if dishes.size[k] < 2 or left <= 0.0:
-        return -np.inf
-    return float(log_predictive_without(dishes, k, row, prior) + np.log(left))
 
 
 class Nearby(NamedTuple):

@@ -24,6 +24,7 @@ import numpy as np
 
 from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.jit import kernel
+from stream_osr.trust.books import Books
 
 SMALL = 8.0
 """Instances of the stream below which a subclass counts with all other small ones."""
@@ -50,30 +51,6 @@ DOUBT = 0.1
 CRUMB = 0.01
 """Instances below which nothing is said of a cell."""
 ROUNDS = 100
-
-
-class Books(NamedTuple):
-    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
-
-    Attributes
-    ----------
-    stream
-        Instances of the stream in each cell, faded, shape (C, L).
-    seen
-        Instances that came since each cell is there, faded, shape (C,).
-    taken
-        References of each class in each cell, faded, shape (J, C, L).
-    asked
-        References of each class that were asked since each cell is there, faded, shape (J, C).
-    votes
-        What the classes' densities alone say of the known instances, faded, shape (J,).
-    """
-
-    stream: np.ndarray
-    seen: np.ndarray
-    taken: np.ndarray
-    asked: np.ndarray
-    votes: np.ndarray
 
 
 class Shares(NamedTuple):
@@ -239,19 +216,19 @@ def _weigh(
 @kernel
 def _pool(cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
-    stream, first = cells.stream, cells.n_classes
+    stream, _, effective, stands, first, before = cells
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
     for c in range(first, count):
-        small[c] = c == count - 1 or (cells.before[c - first] < 0.0 and stream[c].sum() < SMALL)
+        small[c] = c == count - 1 or (before[c - first] < 0.0 and stream[c].sum() < SMALL)
     pool = np.zeros((3, levels))
     for level in range(levels):
         weight = 0.0
         for c in range(count):
             if small[c]:
                 pool[0, level] += stream[c, level]
-                pool[1, level] += cells.effective[c, level]
-                pool[2, level] += (stream[c, level] + CRUMB) * cells.stands[c, level]
+                pool[1, level] += effective[c, level]
+                pool[2, level] += (stream[c, level] + CRUMB) * stands[c, level]
                 weight += stream[c, level] + CRUMB
         pool[2, level] /= weight
     return small, pool
@@ -304,22 +281,23 @@ def _estimate_kappa(cells: _Cells) -> float:
 @kernel
 def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
+    stream, _, effective, stands, n_classes, before = cells
     _, pool = _pool(cells)
-    count, levels = cells.stream.shape
+    count, levels = stream.shape
     known, room = np.ones((count, levels)), np.empty((2, len(T_GRID)))
     for level in range(levels):
         together, _ = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         if level == 0:
             together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
-        for c in range(cells.n_classes, count):
-            s, a, v = cells.stream[c, level], cells.effective[c, level], cells.stands[c, level] * kappa
-            prior = together
-            if c < count - 1 and level > 0 and cells.before[c - cells.n_classes] >= 0.0:
-                prior = min(max(cells.before[c - cells.n_classes], DOUBT), 1.0 - DOUBT)
+        known[n_classes:, level] = together
+        for c in range(n_classes, count - 1):
+            s, a, prior = stream[c, level], effective[c, level], together
+            if level > 0 and before[c - n_classes] >= 0.0:
+                prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
-            if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = _known_share(room, s, a, v, prior)
+            if s + a >= CRUMB:
+                known[c, level], _ = _known_share(room, s, a, stands[c, level] * kappa, prior)
     return known
 
 
@@ -351,11 +329,9 @@ def share_out(
 
 
 @kernel
-def _share_out(
-    books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray
-) -> Shares:
+def _share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray) -> Shares:
     """Do what :func:`share_out` does; NaN in place of ``None``."""
-    n_classes, count, levels = books.taken.shape
+    n_classes, count = books.asked.shape
     effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, classes)
     cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
     if np.isnan(kappa):
@@ -369,43 +345,3 @@ def _share_out(
             whole += owner[j, c - n_classes]
         owner[:, c - n_classes] /= whole
     return Shares(_known_shares(cells, kappa), owner, classes, kappa)
-
-
-@kernel
-def counted(
-    books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarray, n: int, fade: float
-) -> Books:
-    """Take references and instances of the stream into the books, but for the votes.
-
-    Parameters
-    ----------
-    books
-        The counts so far; they do not change.
-    cells, level
-        Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
-        instances, and whoever else there is.
-    group
-        Class of each reference, shape (Q,).
-    n
-        Instances of the stream.
-    fade
-        What is left of the counts so far.
-    """
-    (n_classes, count, levels), first = books.taken.shape, len(group)
-    asked, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
-    for i in range(first):
-        asked[group[i]] += 1.0
-        here = taken[group[i], level[i]]
-        for c in range(count):
-            here[c] += cells[i, c]
-    came = np.zeros((levels, count))
-    for i in range(first, first + n):
-        for c in range(count):
-            came[level[i], c] += cells[i, c]
-    all_taken, all_asked = np.empty_like(books.taken), np.empty_like(books.asked)
-    for j in range(n_classes):
-        for c in range(count):
-            all_asked[j, c] = fade * books.asked[j, c] + asked[j]
-            for at in range(levels):
-                all_taken[j, c, at] = fade * books.taken[j, c, at] + taken[j, at, c]
-    return Books(fade * books.stream + came.T, fade * books.seen + n, all_taken, all_asked, fade * books.votes)

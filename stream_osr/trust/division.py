@@ -51,7 +51,7 @@ def balance(
     """
     (n, n_classes), count = vote.shape, cells.shape[1]
     back, new = np.empty((n, count - n_classes)), np.empty(n)
-    known = np.ascontiguousarray(shares.known[n_classes:].T)
+    known, classes = np.ascontiguousarray(shares.known[n_classes:].T), shares.classes
     for i in range(n):
         here, share, emerging = back[i], known[level[i]], cells[i, n_classes:]
         new[i] = total_of(emerging)
@@ -65,11 +65,11 @@ def balance(
         for j in range(n_classes):
             theirs[i, j] *= vote[i, j]
             their += theirs[i, j]
-            own += shares.classes[j] * vote[i, j]
+            own += classes[j] * vote[i, j]
         own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
         left = 1.0
         for j in range(n_classes):
-            out[i, j] = own * shares.classes[j] * vote[i, j] + their * theirs[i, j]
+            out[i, j] = own * classes[j] * vote[i, j] + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)
     return out
