@@ -11,18 +11,15 @@ from hypothesis import strategies as st
 
 from stream_osr.trust.balance import (
     EXTREME,
-    LEVELS,
     MIXED,
-    N_LEVELS,
     PRIOR_SHARES,
-    Books,
     Shares,
     class_shares,
     known_share,
-    level_bounds,
-    scores,
     share_out,
 )
+from stream_osr.trust.books import Books, counted
+from stream_osr.trust.levels import LEVELS, N_LEVELS, level_bounds, levels_of, scores
 from tests.oracles import balance as oracle
 
 
@@ -253,3 +250,38 @@ def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     np.testing.assert_allclose(scores(fresh, count, total), expected)
     nothing = scores(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))
     assert np.isneginf(nothing).all()
+    bounds = np.sort(rng.normal(size=N_LEVELS - 1))
+    np.testing.assert_array_equal(levels_of(fresh, count, total, bounds), np.searchsorted(bounds, expected))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_classes=st.integers(1, 4),
+    emerging=st.integers(0, 5),
+    asked=st.integers(0, 20),
+    n=st.integers(0, 9),
+    others=st.integers(0, 3),
+    fade=st.sampled_from([0.5, 1.0]),
+)
+def test_books_take_in_references_and_instances(
+    seed: int, n_classes: int, emerging: int, asked: int, n: int, others: int, fade: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    count = n_classes + emerging + 1
+    shapes = (count, N_LEVELS), (count,), (n_classes, count, N_LEVELS), (n_classes, count), (n_classes,)
+    books = Books(*(rng.random(shape) for shape in shapes))
+    expected = Books(*(fade * counts for counts in books))
+    cells = rng.dirichlet(np.ones(count), size=asked + n + others)
+    level, group = rng.integers(N_LEVELS, size=len(cells)), rng.integers(n_classes, size=asked)
+    for i in range(asked):
+        expected.taken[group[i], :, level[i]] += cells[i]
+        expected.asked[group[i]] += 1.0
+    for i in range(asked, asked + n):
+        expected.stream[:, level[i]] += cells[i]
+        expected.seen[:] += 1.0
+    before = Books(*(counts.copy() for counts in books))
+    for found, right in zip(counted(books, cells, level, group, n, fade), expected, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+    for one, other in zip(books, before, strict=True):
+        np.testing.assert_array_equal(one, other, "the argument stays as it is")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import softmax
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.archive import read_archive, write_archive
@@ -23,17 +24,18 @@ from stream_osr.ensemble.guard import (
     NOBODY,
     REMEMBERED,
     _owners,
-    balance,
     fit_guard,
     model_of,
     start_guard,
-    votes,
     without_openings,
 )
-from stream_osr.model.cells import cells_of
+from stream_osr.model.cells import asked, cells_of
 from stream_osr.model.franchise import menu_weights
 from stream_osr.model.known import log_class_densities
-from stream_osr.trust.balance import N_LEVELS, Books, Shares
+from stream_osr.trust.balance import Shares
+from stream_osr.trust.books import Books
+from stream_osr.trust.division import balance, votes
+from stream_osr.trust.levels import N_LEVELS
 from tests.blobs import check_stream, fitted, learn_all, stream_part, told, training_part
 from tests.oracles import balance as oracle
 from tests.oracles import niw
@@ -92,9 +94,10 @@ def test_cells_are_those_of_equation_10_without_the_row_itself(covariance: str) 
     menu = dict(enumerate(menu_weights(franchise).tolist()))
     law = tables, menu
     subclass = np.where(dish >= n_classes, np.append(state.ids, -1)[dish - n_classes], -1)
-    found = cells_of(known, state, rows, log_known, subclass=subclass, weight=window.weight)
+    who = asked(rows, known.prior)
+    found = cells_of(known, state, who, log_known, subclass=subclass, weight=window.weight)
     np.testing.assert_allclose(found.sum(axis=1), 1)
-    as_references = cells_of(known, state, rows, log_known)
+    as_references = cells_of(known, state, who, log_known)
     alone = dish >= n_classes
     alone[alone] = [len(blocks[k]) == 1 for k in dish[alone].tolist()]
     assert (found[alone, dish[alone]] == 0).all(), "the only one of a subclass: without it there is none"
@@ -118,12 +121,14 @@ def test_seats_are_left_with_the_weight_that_they_have(
     monkeypatch.setattr(
         "stream_osr.ensemble.guard.cells_of", lambda *a, **k: seen.append((*a, k)) or cells_of(*a, **k)
     )
-    model = play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
-    asked, batch = seen[-2:] if stream_of(model).chains[1].state is seen[-1][1] else seen[-4:-2]
-    assert "subclass" not in asked[-1], "references sit nowhere"
-    state = batch[1]
-    assert batch[-1]["weight"] == pytest.approx(state.window.weight[-1])
-    np.testing.assert_allclose(batch[2], state.window.rows[-32:, :-1])
+    play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
+    _, state, who, *_, said = seen[-1]
+    assert len(who.rows) > 32
+    assert (said["subclass"][:-32] < 0).all(), "references sit nowhere"
+    dish = state.franchise.table_dish[state.window.table[-32:]]
+    np.testing.assert_array_equal(said["subclass"][-32:], np.append([-1, -1], state.ids)[dish])
+    np.testing.assert_allclose(said["weight"][-32:], state.window.weight[-32:])
+    np.testing.assert_allclose(who.rows[-32:], state.window.rows[-32:])
 
 
 def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel) -> None:
@@ -161,27 +166,35 @@ def test_probabilities_stay_probabilities(seed: int, n: int, n_classes: int, cou
     shares = drawn_shares(rng, n_classes, count)
     p = rng.dirichlet(np.full(n_classes + 1, 0.1), size=n)
     cells = rng.dirichlet(np.full(n_classes + count, 0.1), size=n)
-    out = balance(shares, p, cells, rng.integers(N_LEVELS, size=n), far * rng.normal(size=(n, n_classes)))
+    log_density, level = far * rng.normal(size=(n, n_classes)), rng.integers(N_LEVELS, size=n)
+    vote = votes(log_density)
+    out = balance(shares, p[:, -1], cells, level, vote)
     np.testing.assert_allclose(out.sum(axis=1), 1, atol=1e-12)
     assert (out >= 0).all()
     assert (out[:, -1] <= p[:, -1] + 1e-12).all(), "nothing becomes new by it"
+    np.testing.assert_allclose(vote, softmax(log_density, axis=1), rtol=1e-12, atol=1e-300)
+    divided = oracle.divided(p[:, -1], cells, vote, shares.known[n_classes:, level].T, shares.owner, shares.classes)
+    np.testing.assert_allclose(out, divided, rtol=1e-9, atol=1e-12)
+    nobody_said = balance(shares, np.full(n, np.nan), cells, level, vote)
+    as_cells_say = balance(shares, cells[:, n_classes:].sum(axis=1), cells, level, vote)
+    np.testing.assert_allclose(nobody_said, as_cells_say, rtol=1e-12, atol=1e-12)
 
 
 def test_what_is_new_stays_unknown_and_what_is_known_goes_to_its_owner() -> None:
-    p = np.array([[0.1, 0.1, 0.8]] * 3)
     cells = np.array([[0.1, 0.1, 0.8, 0.0, 0.0], [0.1, 0.1, 0.0, 0.8, 0.0], [0.1, 0.1, 0.4, 0.4, 0.0]])
     known = np.ones((5, N_LEVELS))
     known[2:] = 0.0
     known[3, 2] = 1.0
     owner = np.array([[0.5, 0.0, 0.5], [0.5, 1.0, 0.5]])
     shares = Shares(known, owner, np.array([0.5, 0.5]), 0.5)
-    out = balance(shares, p, cells, np.array([2, 2, 2]), np.zeros((3, 2)))
+    p, even = np.full(3, 0.8), np.full((3, 2), 0.5)
+    out = balance(shares, p, cells, np.array([2, 2, 2]), even)
     np.testing.assert_allclose(out, [[0.1, 0.1, 0.8], [0.1, 0.9, 0.0], [0.1, 0.5, 0.4]], atol=1e-12)
-    other_level = balance(shares, p, cells, np.array([1, 1, 1]), np.zeros((3, 2)))
+    other_level = balance(shares, p, cells, np.array([1, 1, 1]), even)
     np.testing.assert_allclose(other_level[:, -1], 0.8)
-    nearer = balance(shares, p[:1], cells[:1], np.array([2]), np.log([[0.9, 0.3]]))
+    nearer = balance(shares, p[:1], cells[:1], np.array([2]), votes(np.log([[0.9, 0.3]])))
     np.testing.assert_allclose(nearer, [[0.15, 0.05, 0.8]])
-    common = balance(shares._replace(classes=np.array([0.9, 0.1])), p[:1], cells[:1], np.array([2]), np.zeros((1, 2)))
+    common = balance(shares._replace(classes=np.array([0.9, 0.1])), p[:1], cells[:1], np.array([2]), even[:1])
     np.testing.assert_allclose(common, [[0.18, 0.02, 0.8]])
 
 
@@ -229,6 +242,42 @@ def test_books_follow_identities() -> None:
     assert after.owner.tolist() == [1, NOBODY, -1]
     np.testing.assert_array_equal(after.known[[0, 2]], guard.known[[2, 0]])
     assert fit_guard(guard, guard.ids, 2) is guard
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    before=st.integers(1, 4),
+    n_classes=st.integers(1, 4),
+    known=st.lists(st.integers(0, 9), max_size=6, unique=True),
+    now=st.lists(st.integers(0, 9), max_size=6, unique=True),
+)
+def test_every_cell_takes_its_own_counts_along(
+    seed: int, before: int, n_classes: int, known: list[int], now: list[int]
+) -> None:
+    guard = counted(known, before, seed)
+    after = fit_guard(guard, np.array(now, int), n_classes)
+    check_fits(after, n_classes)
+    old, came = before + len(known), [known.index(key) if key in known else None for key in now]
+    place = [
+        *(j if j < before else None for j in range(n_classes)),
+        *(k if k is None else before + k for k in came),
+        old,
+    ]
+    for c, at in enumerate(place):
+        np.testing.assert_array_equal(after.books.stream[c], 0.0 if at is None else guard.books.stream[at])
+        assert after.books.seen[c] == (0.0 if at is None else guard.books.seen[at])
+        as_new = guard.shares.known[old if at is None else at]
+        np.testing.assert_array_equal(after.shares.known[c], 1.0 if c < n_classes else as_new)
+        for j in range(n_classes):
+            none = at is None or j >= before
+            np.testing.assert_array_equal(after.books.taken[j, c], 0.0 if none else guard.books.taken[j, at])
+            assert after.books.asked[j, c] == (0.0 if none else guard.books.asked[j, at])
+    for k, at in enumerate(came):
+        owner = NOBODY if at is None else guard.owner[at]
+        assert after.owner[k] == (owner if owner < n_classes else NOBODY)
+        assert after.known[k] == (-1.0 if at is None else guard.known[at])
+    np.testing.assert_array_equal(after.books.votes, [*guard.books.votes, *np.zeros(n_classes)][:n_classes])
 
 
 def test_a_class_that_is_opened_gets_books_and_one_that_is_closed_takes_its_own_with_it() -> None:
@@ -286,10 +335,8 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
     def told_of(known: float, support: float, before: int) -> int:
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
-        books = Books(stream, np.ones(4), np.zeros((2, 4, N_LEVELS)), np.ones((2, 4)), np.zeros(2))
         shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
-        guard = start_guard(2)._replace(ids=np.zeros(1, int), owner=np.array([before]), known=np.full(1, 0.7))
-        owner, part = _owners(guard, books, shares, 2)
+        owner, part = _owners(np.array([before]), np.full(1, 0.7), stream, shares)
         assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
         return int(owner[0])
 

@@ -18,7 +18,8 @@ from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.transfer import moved
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.balance import Books, Shares
+from stream_osr.trust.balance import Shares
+from stream_osr.trust.books import Books
 
 
 class Guard(NamedTuple):

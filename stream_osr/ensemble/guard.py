@@ -18,13 +18,17 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.ensemble.chain import Chain, Chains, Guard
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.cells import cells_of
+from stream_osr.model.cells import Asked, asked, cells_of, place_of
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
-from stream_osr.trust.balance import N_LEVELS, Books, Shares, class_shares, level_bounds, scores, share_out
+from stream_osr.trust.balance import Shares, class_shares, share_out
+from stream_osr.trust.books import Books, counted
 from stream_osr.trust.conformal import call_known, plausible
+from stream_osr.trust.division import balance, votes
+from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, scores
 from stream_osr.trust.references import References
 
 ASKED = 256
@@ -76,7 +80,7 @@ class Model(NamedTuple):
 
     def levels(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
-        return np.asarray(np.searchsorted(self.bounds, scores(log_density, self.many, self.total)))
+        return levels_of(log_density, self.many, self.total, self.bounds)
 
 
 class _Held:
@@ -113,12 +117,6 @@ def _model_of(held: _Held, number: int) -> Model:
     return Model(count, total, bounds, np.searchsorted(bounds, score), confusion, {}, references.rows)
 
 
-def votes(log_density: np.ndarray) -> np.ndarray:
-    """How probable each class is by its density alone, shape (n, J)."""
-    weight = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
 def ask_references(
     seated: Sequence[Seated],
     references: References,
@@ -141,66 +139,79 @@ def ask_references(
     shifts
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
     """
+    before = seated[0].before
+    at = (before.state.batches * ASKED + np.arange(min(ASKED, len(references.group)))) % len(references.group)
+    group = references.group[at]
+    moved = 0.0 if shifts is None else shifts[group]
+    waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
+    window = before.state.window.rows[:waiting, :-1]
+    everyone = asked(np.concatenate([references.rows[at] + moved, rows, window]), before.known.prior)
+    turn = _Turn(at, group, shifts is None, everyone)
     return each(
-        lambda number: _follow_balance(seated[number], number, references, rows, parameters, shifts),
+        lambda number: _follow_balance(seated[number], number, references, turn, parameters),
         range(len(seated)),
         parameters.n_jobs,
     )
 
 
+class _Turn(NamedTuple):
+    """Who is asked with a batch in every chain: Q references, the batch, and the window where decisions wait.
+
+    Attributes
+    ----------
+    at, group
+        Numbers of the references, and the class of each, shape (Q,).
+    stay
+        They lie where they lay in training.
+    everyone
+        Rows of all who are asked.
+    """
+
+    at: np.ndarray
+    group: np.ndarray
+    stay: bool
+    everyone: Asked
+
+
 def _follow_balance(
-    seated: Seated,
-    number: int,
-    references: References,
-    rows: np.ndarray,
-    parameters: Parameters,
-    shifts: np.ndarray | None,
+    seated: Seated, number: int, references: References, turn: _Turn, parameters: Parameters
 ) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
-    known, n = chain.known, len(rows)
-    n_classes = len(known.size)
-    model = model_of(references, number)
+    known, (at, group, stay, everyone) = chain.known, turn
+    n_classes, first, n = len(known.size), len(at), len(result.subclass)
+    last, waiting = first + n, len(everyone.rows) - first - n
+    model, held = model_of(references, number), chain.state.window
     guard = fit_guard(chain.guard or start_guard(n_classes), state.ids, n_classes)
-    fade = 0.5 ** (n / REMEMBERED)
-    books = Books(*(fade * counts for counts in guard.books))
-    own_density = references.log_density[number % len(references.log_density)]
-    at = (chain.state.batches * ASKED + np.arange(min(ASKED, len(own_density)))) % len(own_density)
-    group, level = references.group[at], model.level[at]
-    where = references.rows[at] if shifts is None else references.rows[at] + shifts[group]
-    asked = cells_of(known, state, where, own_density[at], None if shifts is not None else model.new_of(known)[at])
-    n_levels = len(model.bounds) + 1
-    place = np.zeros((n_classes * n_levels, len(at)))
-    place[group * n_levels + level, np.arange(len(at))] = 1.0
-    books.taken[:] += (place @ asked).reshape(n_classes, n_levels, -1).transpose(0, 2, 1)
-    books.asked[:] += np.bincount(group, minlength=n_classes)[:, None]
-    weight = 0.5 ** (n / parameters.half_life)
-    cells = cells_of(
-        known, state, rows, result.log_density, result.log_density_new, subclass=result.subclass, weight=weight
-    )
-    levels = model.levels(result.log_density)
-    books.stream[:] += cells.T @ (levels[:, None] == np.arange(n_levels)).astype(float)
-    books.seen[:] += n
+    theirs = references.log_density[number % len(references.log_density)][at]
+    log_density = np.concatenate([theirs, result.log_density, result.window_log_density[:waiting]])
+    fresh = model.new_of(known)[at] if stay else log_new(known, everyone.rows[:first])
+    fresh = np.concatenate([fresh, result.log_density_new, log_new(known, everyone.rows[last:])])
+    subclass = np.concatenate([np.full(first, -1), result.subclass, result.window_subclass[:waiting]])
+    weight = np.full(len(subclass), 0.5 ** (n / parameters.half_life))
+    weight[last:] *= held.weight[:waiting]
+    cells = cells_of(known, state, everyone, log_density, fresh, subclass=subclass, weight=weight)
+    level = np.concatenate([model.level[at], model.levels(log_density[first:])])
+    books = counted(guard.books, cells, level, group, n, 0.5 ** (n / REMEMBERED))
     classes = class_shares(books.votes, model.confusion, known.size / known.size.sum())
     due = guard.estimated_at < 0 or state.seen - guard.estimated_at >= ANEW
     shares = share_out(books, classes, model.many, None if due else guard.shares.kappa, guard.known)
-    probabilities = balance(shares, result.probabilities, cells, levels, result.log_density)
-    books.votes[:] += (1.0 - probabilities[:, -1]) @ votes(result.log_density)
-    owner, part = _owners(guard, books, shares, n_classes)
+    unknown = np.full(len(subclass), np.nan)  # of references what the cells say
+    unknown[first:last], unknown[last:] = result.probabilities[:, -1], result.window_probabilities[:waiting, -1]
+    vote = votes(log_density)
+    probabilities = balance(shares, unknown, cells, level, vote)
+    books.votes[:] += (1.0 - probabilities[first:last, -1]) @ vote[first:last]
+    owner, part = _owners(guard.owner, guard.known, books.stream, shares)
     guard = Guard(guard.ids, books, shares, owner, part, state.seen if due else guard.estimated_at)
-    result = result._replace(probabilities=probabilities)
-    if parameters.decision_delay and len(result.window_seq):
-        held = chain.state.window
-        log_density, subclass = result.window_log_density, result.window_subclass
-        cells = cells_of(known, state, held.rows[:, :-1], log_density, subclass=subclass, weight=weight * held.weight)
-        window = balance(shares, result.window_probabilities, cells, model.levels(log_density), log_density)
-        result = result._replace(window_probabilities=window)
+    result = result._replace(probabilities=probabilities[first:last])
+    if waiting:
+        result = result._replace(window_probabilities=probabilities[last:])
     return seated._replace(
         state=without_openings(state, guard, n_classes),
         result=result,
         guard=guard,
         references=at,
-        probabilities=balance(shares, in_classes(asked, n_classes), asked, level, own_density[at]),
+        probabilities=probabilities[:first],
     )
 
 
@@ -222,11 +233,6 @@ def keep_promise(seated: Sequence[Seated], references: References, max_false_unk
         window = plausible(references, np.mean([r.window_log_density for r in results], axis=0), max_false_unknown)
         results = [r._replace(window_probabilities=call_known(r.window_probabilities, window)) for r in results]
     return [one._replace(result=result) for one, result in zip(seated, results, strict=True)]
-
-
-def in_classes(cells: np.ndarray, n_classes: int) -> np.ndarray:
-    """Sum up where rows would sit: known classes and, last, all else, shape (n, J + 1)."""
-    return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
 
 
 def shares_of(chains: Chains) -> list[Shares | None]:
@@ -255,93 +261,93 @@ def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
 
     Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
     """
-    books, shares, before = guard.books, guard.shares, len(guard.books.votes)
-    if before == n_classes and np.array_equal(ids, guard.ids):
+    if len(guard.books.votes) == n_classes and np.array_equal(ids, guard.ids):
         return guard
-    place = {key: at for at, key in enumerate(guard.ids.tolist())}
-    new = len(guard.ids)
-    classes = [j if j < before else -1 for j in range(n_classes)]
-    slots = [place.get(key, -1) for key in ids.tolist()]
-    cells = [*classes, *(before + slot if slot >= 0 else -1 for slot in slots), before + new]
-    owner, shown = np.append(guard.owner, NOBODY)[slots], [*(slot if slot >= 0 else new for slot in slots), new]
-    known = np.ones((n_classes + len(ids) + 1, shares.known.shape[1]))
-    known[n_classes:] = shares.known[before:][shown]
-    whose = _taken_over(shares.owner, classes, 0)[:, shown]
-    stream, seen = (_taken_over(counts, cells, 0) for counts in books[:2])
-    taken, asked, votes = (_taken_over(counts, classes, 0) for counts in books[2:])
-    mix = _taken_over(shares.classes, classes, 0)
-    mix = np.where(mix > 0.0, mix, 1.0 / n_classes)
-    return guard._replace(
-        ids=ids,
-        books=Books(stream, seen, _taken_over(taken, cells, 1), _taken_over(asked, cells, 1), votes),
-        shares=shares._replace(known=known, owner=whose, classes=mix / mix.sum()),
-        owner=np.where(owner < n_classes, owner, NOBODY),
-        known=np.append(guard.known, -1.0)[slots],
+    return _fitted(guard, ids, n_classes)
+
+
+@kernel
+def _fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
+    """Do what :func:`fit_guard` does where something has changed."""
+    books, shares, before, new = guard.books, guard.shares, len(guard.books.votes), len(guard.ids)
+    levels, count = books.stream.shape[1], n_classes + len(ids) + 1
+    places = np.full(count, -1)  # where each cell was; what is new comes last
+    places[:n_classes] = np.where(np.arange(n_classes) < before, np.arange(n_classes), -1)
+    places[count - 1] = before + new
+    stream, seen, known = np.zeros((count, levels)), np.zeros(count), np.ones((count, levels))
+    taken, asked_of = np.zeros((n_classes, count, levels)), np.zeros((n_classes, count))
+    votes_of, classes, whose = np.zeros(n_classes), np.zeros(n_classes), np.zeros((n_classes, len(ids) + 1))
+    owner, share = np.full(len(ids), NOBODY), np.full(len(ids), -1.0)
+    old = min(before, n_classes)
+    for k in range(len(ids)):
+        slot = place_of(guard.ids, ids[k])
+        if slot >= 0:
+            places[n_classes + k] = before + slot
+            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
+            share[k] = guard.known[slot]
+    votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
+    for c in range(count):
+        place = places[c]
+        if place >= 0:
+            stream[c], seen[c] = books.stream[place], books.seen[place]
+        if c >= n_classes:
+            known[c] = shares.known[place]  # one that has come is what new ones are
+    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
+    for j in range(old):
+        for c in range(count):
+            place = places[c]
+            if place >= 0:
+                asked_of[j, c] = old_asked[j, place]
+                for level in range(levels):
+                    taken[j, c, level] = old_taken[j, place, level]
+            if c >= n_classes:
+                whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
+    for j in range(n_classes):
+        classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
+    return Guard(
+        ids,
+        Books(stream, seen, taken, asked_of, votes_of),
+        Shares(known, whose, classes / classes.sum(), shares.kappa),
+        owner,
+        share,
+        guard.estimated_at,
     )
 
 
-def _taken_over(values: np.ndarray, places: list[int], axis: int) -> np.ndarray:
-    """Take values from these places along an axis, zeros where the place is -1."""
-    wider = np.concatenate([values, np.zeros_like(values.take([0], axis))], axis)
-    return np.asarray(wider.take(places, axis))
+@kernel
+def _owners(
+    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: Shares
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
 
-
-def _owners(guard: Guard, books: Books, shares: Shares, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known."""
-    stream = books.stream[n_classes:-1]
-    support = stream.sum(axis=1)
-    enough = support >= LEAST_SUPPORT
-    now = (stream * shares.known[n_classes:-1]).sum(axis=1) / np.maximum(support, 1e-12)
-    known = np.where(enough, now, guard.known)
-    owner = guard.owner.copy()
-    owner[enough & (known < FREED_BELOW)] = NOBODY
-    gets = enough & ((known > OWNED_ABOVE) | ((guard.owner != NOBODY) & (known >= FREED_BELOW)))
-    owner[gets] = shares.owner[:, :-1].argmax(axis=0)[gets]
+    Parameters
+    ----------
+    owner, known
+        What was said before, shape (K,).
+    stream, shares
+        What the books count, and what they say.
+    """
+    owner, known, n_classes = owner.copy(), known.copy(), len(shares.classes)
+    for k in range(len(owner)):
+        support, kept = 0.0, 0.0
+        for level in range(stream.shape[1]):
+            support += stream[n_classes + k, level]
+            kept += stream[n_classes + k, level] * shares.known[n_classes + k, level]
+        if support < LEAST_SUPPORT:
+            continue
+        known[k] = kept / support
+        if known[k] > OWNED_ABOVE or (owner[k] != NOBODY and known[k] >= FREED_BELOW):
+            owner[k] = shares.owner[:, k].argmax()
+        elif known[k] < FREED_BELOW:
+            owner[k] = NOBODY
     return owner, known
 
 
 def without_openings(state: StreamState, guard: Guard, n_classes: int) -> StreamState:
     """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
-    owned = np.flatnonzero(guard.owner != NOBODY) + n_classes
-    if not len(owned):
+    owned = np.append(guard.owner != NOBODY, False)
+    if not owned.any():
         return state
-    franchise = state.franchise
-    theirs = np.isin(franchise.table_dish, owned)
-    return state._replace(franchise=franchise._replace(table_founder=np.where(theirs, 0.0, franchise.table_founder)))
-
-
-def balance(
-    shares: Shares, probabilities: np.ndarray, cells: np.ndarray, level: np.ndarray, log_density: np.ndarray
-) -> np.ndarray:
-    """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
-
-    Parameters
-    ----------
-    shares
-        What the books say.
-    probabilities
-        As the sampler has them: known classes and, last, unknown, shape (n, J + 1).
-    cells
-        Responsibilities of the cells, shape (n, C).
-    level
-        Level of each instance, shape (n,).
-    log_density
-        Under each known class, shape (n, J).
-
-    Returns
-    -------
-    Probabilities of shape (n, J + 1).
-    """
-    n_classes = log_density.shape[1]
-    new = cells[:, n_classes:]
-    part = new / np.maximum(new.sum(axis=1, keepdims=True), 1e-300)
-    weight = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-    back = part * shares.known[n_classes:].T[level]
-    unknown = probabilities[:, -1:]
-    returned = unknown * back.sum(axis=1, keepdims=True)
-    own, theirs = shares.classes * weight, (back @ shares.owner.T) * weight
-    out = np.empty_like(probabilities)
-    out[:, :-1] = own / own.sum(axis=1, keepdims=True) * (1.0 - unknown)
-    out[:, :-1] += theirs / np.maximum(theirs.sum(axis=1, keepdims=True), 1e-300) * returned
-    out[:, -1] = np.maximum(1.0 - out[:, :-1].sum(axis=1), 0.0)
-    return out
+    dish = state.franchise.table_dish - n_classes
+    founder = np.where(owned[np.where(dish >= 0, dish, -1)], 0.0, state.franchise.table_founder)
+    return state._replace(franchise=state.franchise._replace(table_founder=founder))

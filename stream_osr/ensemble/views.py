@@ -11,14 +11,15 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
 from stream_osr.ensemble.chain import Chain, Chains
-from stream_osr.ensemble.guard import balance, in_classes, model_of, shares_of
+from stream_osr.ensemble.guard import model_of, shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
-from stream_osr.model.cells import cells_of, log_seats_of
+from stream_osr.model.cells import asked, cells_of, log_seats_of
 from stream_osr.model.known import log_class_densities, unseen
 from stream_osr.model.predictive import look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
+from stream_osr.trust.division import balance, votes
 from stream_osr.trust.references import References
 
 
@@ -60,7 +61,7 @@ class Views:
         found, densities = [], []
         for number, (chain, own) in enumerate(zip(self._chains, self._views, strict=True)):
             cells, log_weight = look_closely(values, own, len(chain.state.ids))
-            densities.append(log_weight - log_seats_of(chain.state)[: len(chain.known.size)])
+            densities.append(log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)])
             found.append(self._balanced(number, cells, densities[-1]))
         return _mean(found), np.asarray(np.mean(densities, axis=0))
 
@@ -69,19 +70,20 @@ class Views:
         chains = self._chains
         if not self._closely:
             return _mean([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
-        densities = [log_class_densities(c.known, c.frozen, homogeneous(rows))[0] for c in chains]
+        who = asked(rows, chains[0].known.prior)
+        densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
         found = [
-            self._balanced(number, cells_of(chain.known, chain.state, rows, density), density)
+            self._balanced(number, cells_of(chain.known, chain.state, who, density), density)
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
         return _mean(found), np.asarray(np.mean(densities, axis=0))
 
     def _balanced(self, number: int, cells: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        plain, shares = in_classes(cells, log_density.shape[1]), self._guards[number]
+        shares, n_classes = self._guards[number], log_density.shape[1]
         if shares is None or self._references is None:
-            return plain
-        model = model_of(self._references, number)
-        return balance(shares, plain, cells, model.levels(log_density), log_density)
+            return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
+        level = model_of(self._references, number).levels(log_density)
+        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(log_density))
 
 
 def _mean(found: Sequence[np.ndarray]) -> np.ndarray:

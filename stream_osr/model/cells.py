@@ -7,33 +7,53 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis_each
-from stream_osr.model.elementwise import exp_each, largest, log_each
-from stream_osr.model.franchise import menu_weights
-from stream_osr.model.jit import kernel
+from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
+from stream_osr.model.franchise import Franchise, menu_weight
+from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.known import Known, density_rank, log_new
 from stream_osr.model.prior import FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.terms import products
 
 
+class Asked(NamedTuple):
+    """The n rows that are asked about, alike for all states.
+
+    Attributes
+    ----------
+    rows, product
+        Homogeneous rows, shape (n, d + 1), and the products of their coordinates, with full covariances.
+    """
+
+    rows: np.ndarray
+    product: np.ndarray
+
+
+def asked(rows: np.ndarray, prior: Prior) -> Asked:
+    """Prepare whitened rows of shape (n, d)."""
+    instances = homogeneous(rows)
+    full = prior.covariance == FULL
+    return Asked(instances, products(np.ascontiguousarray(instances.T)) if full else np.empty((0, 0)))
+
+
 def cells_of(
     known: Known,
     state: StreamState,
-    rows: np.ndarray,
+    rows: Asked,
     log_density: np.ndarray,
     log_density_new: np.ndarray | None = None,
     *,
     subclass: np.ndarray | None = None,
     weight: float | np.ndarray = 0.0,
 ) -> np.ndarray:
-    """Ask of the present state where whitened rows of shape (n, d) would sit: equation (10), each row without itself.
+    """Ask of the present state where n rows would sit: equation (10), each row without itself.
 
     Parameters
     ----------
     known, state
         The known classes, and the sampler's state.
     rows, log_density
-        Whitened rows, and their log densities under the known classes, shape (n, J).
+        The rows, and their log densities under the known classes, shape (n, J).
     log_density_new
         Their log densities under a new subclass, shape (n,), if they are at hand.
     subclass
@@ -45,91 +65,116 @@ def cells_of(
     -------
     Probability of each known class, each emerging subclass and a new one, shape (n, J + K + 1).
     """
-    franchise, instances = state.franchise, homogeneous(rows)
-    n_classes = len(known.size)
-    log_seats = log_seats_of(state)
-    if known.prior.covariance == FULL:
-        packed, *shape = terms_of(state.dishes, known.prior)
-        log_emerging = _log_emerging(packed @ products(np.ascontiguousarray(instances.T)), *shape)
-    else:
-        log_emerging = log_predictives(instances, state.dishes, known.prior)
-    fresh = log_new(known, instances) if log_density_new is None else log_density_new
-    log_weight = np.concatenate([log_density, log_emerging, fresh[:, None]], axis=1) + log_seats
-    if subclass is not None:
-        order = np.argsort(state.ids)
-        at = np.append(order, 0)[np.searchsorted(state.ids[order], subclass)]
-        inside = (subclass >= 0) & (np.append(state.ids, -1)[at] == subclass)
-        weights = np.broadcast_to(np.asarray(weight, float), len(rows)).copy()
-        slot = np.where(inside, at, -1)
-        own, share = n_classes + slot, franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
-        left = np.maximum(franchise.seated[0][own] - weights, 0.0) + share * menu_weights(franchise)[own]
-        _leave_out(log_weight, instances, slot, left, state.dishes, known.prior)
-    _normalize(log_weight)
-    return np.asarray(log_weight)
+    n = len(log_density)
+    fresh = log_new(known, rows.rows) if log_density_new is None else log_density_new
+    part_of = np.full(n, -1) if subclass is None else subclass
+    return _weigh(state, rows, log_density, fresh, part_of, np.full(n, weight, float), known.prior)
 
 
+@kernel
 def terms_of(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """State K subclasses as in :class:`stream_osr.model.terms.Terms`: packed forms, heads, powers and least forms."""
-    a, b = np.tril_indices(prior.n_features + 1)
-    packed = dishes.inverse[:, a, b] * np.where(a == b, 1.0, 2.0)
+    count, width = len(dishes.size), prior.n_features + 1
+    packed = np.empty((count, width * (width + 1) // 2))
+    for k in range(count):
+        line = 0
+        for a in range(width):
+            for b in range(a):
+                packed[k, line + b] = dishes.inverse[k, a, b] * 2.0
+            packed[k, line + a] = dishes.inverse[k, a, a]
+            line += a + 1
     head, power = dishes.constant[:, 0] - 0.5 * dishes.log_det, 0.5 * (prior.nu + dishes.size + 1.0)
     return packed, head, power, 1.0 / (prior.beta + dishes.size)
 
 
-def log_seats_of(state: StreamState) -> np.ndarray:
+@kernel
+def log_seats_of(franchise: Franchise) -> np.ndarray:
     """Log weight of a seat at each dish, and of a new one, in equation (10), shape (J + K + 1,)."""
-    franchise = state.franchise
-    share = franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0])
-    tables = menu_weights(franchise)
-    seats = np.where(tables > 0.0, franchise.seated[0] + share * tables, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.append(seats, share * franchise.gamma[0])))
+    count = len(franchise.menu)
+    share = share_of_menu(franchise)
+    out = np.empty(count + 1)
+    for dish in range(count):
+        tables = menu_weight(franchise, dish)
+        out[dish] = np.log(franchise.seated[0, dish] + share * tables) if tables > 0.0 else -np.inf
+    out[count] = np.log(share * franchise.gamma[0])
+    return out
+
+
+@borrowing_kernel
+def share_of_menu(franchise: Franchise) -> float:
+    """Say what each table on the menu adds to the seats at its dish."""
+    return float(franchise.alpha[0] / (franchise.total[0] + franchise.gamma[0]))
+
+
+@borrowing_kernel
+def place_of(ids: np.ndarray, key: int) -> int:
+    """Find an identity among those of the emerging subclasses; -1: it is none of them."""
+    if key >= 0:
+        for k in range(len(ids)):
+            if ids[k] == key:
+                return k
+    return -1
 
 
 @kernel
-def _log_emerging(value: np.ndarray, head: np.ndarray, power: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Log densities of n rows under K subclasses, from their forms of shape (K, n); shape (n, K)."""
-    count, n = value.shape
-    for k in range(count):
-        for i in range(n):
-            value[k, i] = 1.0 + max(value[k, i], least[k])
-    log_each(value.reshape(value.size))
-    out = np.empty((n, count))
-    for k in range(count):
-        for i in range(n):
-            out[i, k] = head[k] - power[k] * value[k, i]
+def _weigh(
+    state: StreamState,
+    asked: Asked,
+    log_density: np.ndarray,
+    fresh: np.ndarray,
+    subclass: np.ndarray,
+    weight: np.ndarray,
+    prior: Prior,
+) -> np.ndarray:
+    """Do what :func:`cells_of` does; all that it leaves open is said."""
+    franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
+    emerging, log_seats, share = (
+        _log_emerging(dishes, asked, prior),
+        log_seats_of(franchise),
+        share_of_menu(franchise),
+    )
+    (n, n_classes), count = log_density.shape, len(log_seats)
+    out, room = np.empty((n, count)), np.empty(count, np.int64)
+    for i in range(n):
+        row = out[i]
+        for c in range(n_classes):
+            row[c] = log_density[i, c] + log_seats[c]
+        for c in range(n_classes, count - 1):
+            row[c] = emerging[c - n_classes, i] + log_seats[c]
+        row[count - 1] = fresh[i] + log_seats[count - 1]
+        k = place_of(ids, subclass[i])
+        if k >= 0:
+            own = n_classes + k
+            left = max(franchise.seated[0, own] - weight[i], 0.0) + share * menu_weight(franchise, own)
+            row[own] = -np.inf
+            if dishes.size[k] > 1 and left > 0.0:
+                row[own] = log_predictive_without(dishes, k, instances[i], prior) + np.log(left)
+        peak = largest(row)
+        for c in range(count):
+            row[c] -= peak
+        exp_each_using(room, row)
+        scale = 1.0 / total_of(row)
+        for c in range(count):
+            row[c] *= scale
     return out
 
 
 @kernel
-def _leave_out(
-    log_weight: np.ndarray, instances: np.ndarray, slot: np.ndarray, left: np.ndarray, dishes: Dishes, prior: Prior
-) -> None:
-    """Weigh each instance's own subclass, at ``slot`` (-1: none), without it and with the seats that are left."""
-    n_classes = log_weight.shape[1] - 1 - dishes.size.shape[0]
-    for i in range(len(slot)):
-        k = slot[i]
-        if k >= 0:
-            log_weight[i, n_classes + k] = -np.inf
-            if dishes.size[k] > 1 and left[i] > 0.0:
-                log_weight[i, n_classes + k] = log_predictive_without(dishes, k, instances[i], prior) + np.log(
-                    left[i]
-                )
-
-
-@kernel
-def _normalize(weight: np.ndarray) -> None:
-    """Turn log weights into weights that add up to one in each row."""
-    for i in range(weight.shape[0]):
-        peak = largest(weight[i])
-        for k in range(weight.shape[1]):
-            weight[i, k] -= peak
-        exp_each(weight[i])
-        total = 0.0
-        for k in range(weight.shape[1]):
-            total += weight[i, k]
-        for k in range(weight.shape[1]):
-            weight[i, k] /= total
+def _log_emerging(dishes: Dishes, asked: Asked, prior: Prior) -> np.ndarray:
+    """Log density of each row under each of K subclasses, shape (K, n)."""
+    if prior.covariance != FULL:
+        return np.ascontiguousarray(log_predictives(asked.rows, dishes, prior).T)
+    packed, head, power, least = terms_of(dishes, prior)
+    value = packed @ asked.product
+    room = np.empty(value.shape[1])
+    for k in range(value.shape[0]):
+        each = value[k]
+        for i in range(len(each)):
+            each[i] = 1.0 + max(each[i], least[k])
+        log_each_using(room, each)
+        for i in range(len(each)):
+            each[i] = head[k] - power[k] * each[i]
+    return value
 
 
 class Nearby(NamedTuple):

@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 def view(known: Known, frozen: Densities, state: StreamState, space: Space, shift: float = 0.0) -> View:
     """State the weight of each known class and of all else, its log odds shifted; full covariances only."""
-    terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state)
+    terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
     packed, emerging, power, least = terms_of(state.dishes, known.prior)
     first = terms.first.copy()
     first[-1] += len(emerging)

@@ -22,16 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.elementwise import exp_each, largest, log_each
+from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.jit import kernel
+from stream_osr.trust.books import Books
 
-LEVELS = np.array([0.01, 0.05, 0.2, 0.5])
-"""Shares of the references that lie below the bounds of the levels."""
-BEYOND = 2.0
-"""The lowest level of all lies beyond the references: further below their median than this many times the lowest."""
-N_LEVELS = len(LEVELS) + 2
-LEAST_BELOW = 4.0
-"""A bound that fewer references of a typical class lie below is not used."""
 SMALL = 8.0
 """Instances of the stream below which a subclass counts with all other small ones."""
 T_GRID = 1.0 / (1.0 + np.exp(-np.linspace(-8.0, 8.0, 65)))
@@ -39,7 +33,8 @@ LOG_T = np.log(T_GRID)
 MIXED = 0.2
 """Prior probability that a cell holds both known and new instances, in whatever proportion; else it holds one
 kind."""
-LOG_SLAB = np.log(MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum())
+SLAB = MIXED * T_GRID * (1.0 - T_GRID) / (T_GRID * (1.0 - T_GRID)).sum()
+LOG_SLAB = np.log(SLAB)
 KAPPAS = np.linspace(0.04, 1.0, 17)
 INCOHERENCE = 0.05
 """Standard deviation of kappa from what the cells say together."""
@@ -56,30 +51,6 @@ DOUBT = 0.1
 CRUMB = 0.01
 """Instances below which nothing is said of a cell."""
 ROUNDS = 100
-
-
-class Books(NamedTuple):
-    """Counts of J known classes and C cells: the known classes, K emerging subclasses, and what is new; L levels.
-
-    Attributes
-    ----------
-    stream
-        Instances of the stream in each cell, faded, shape (C, L).
-    seen
-        Instances that came since each cell is there, faded, shape (C,).
-    taken
-        References of each class in each cell, faded, shape (J, C, L).
-    asked
-        References of each class that were asked since each cell is there, faded, shape (J, C).
-    votes
-        What the classes' densities alone say of the known instances, faded, shape (J,).
-    """
-
-    stream: np.ndarray
-    seen: np.ndarray
-    taken: np.ndarray
-    asked: np.ndarray
-    votes: np.ndarray
 
 
 class Shares(NamedTuple):
@@ -125,17 +96,23 @@ def class_shares(votes: np.ndarray, confusion: np.ndarray, trained: np.ndarray) 
     array([0.74, 0.26])
     """
     n_classes = len(trained)
-    shares, counts = trained.copy(), np.empty(n_classes)
+    shares, mixed, per_class = trained.copy(), confusion + 1e-9, np.ascontiguousarray(confusion.T) + 1e-9
+    ratio, counts = np.empty(n_classes), np.empty(n_classes)
     for _ in range(ROUNDS):
+        ratio[:] = 0.0
         for j in range(n_classes):
-            counts[j] = PRIOR_SHARES * trained[j]
+            for c in range(n_classes):
+                ratio[c] += shares[j] * mixed[j, c]
         for c in range(n_classes):
-            total = 0.0
+            ratio[c] = votes[c] / ratio[c]
+        counts[:] = 0.0
+        for c in range(n_classes):
             for j in range(n_classes):
-                total += shares[j] * (confusion[j, c] + 1e-9)
-            for j in range(n_classes):
-                counts[j] += votes[c] * shares[j] * (confusion[j, c] + 1e-9) / total
-        whole = counts.sum()
+                counts[j] += ratio[c] * per_class[c, j]
+        whole = 0.0
+        for j in range(n_classes):
+            counts[j] = PRIOR_SHARES * trained[j] + shares[j] * counts[j]
+            whole += counts[j]
         for j in range(n_classes):
             shares[j] = counts[j] / whole
     return shares
@@ -158,24 +135,32 @@ def known_share(stream: float, taken: float, stands_for: float, before: float) -
     -------
     Posterior mean, and the logarithm of the evidence.
     """
+    return _known_share(np.empty((2, len(T_GRID))), stream, taken, stands_for, before)
+
+
+@kernel
+def _known_share(
+    room: np.ndarray, stream: float, taken: float, stands_for: float, before: float
+) -> tuple[float, float]:
+    """Do what :func:`known_share` does, with room that is at hand, shape (2, grid)."""
     n = len(T_GRID)
-    value = np.empty(n)
+    value, scratch = room[0], room[1]
     rate = 1.0 / stands_for
     for i in range(n):
         value[i] = 1.0 + T_GRID[i] * rate
-    log_each(value)
+    log_each_using(scratch, value)
     for i in range(n):
         value[i] = LOG_SLAB[i] + taken * LOG_T[i] - (stream + taken) * value[i]
-    for i, mass in ((0, 1.0 - before), (n - 1, before)):
-        value[i] += math.log1p((1.0 - MIXED) * mass * math.exp(-LOG_SLAB[i]))
     peak = largest(value)
     for i in range(n):
         value[i] -= peak
-    exp_each(value)
-    total, mean = 0.0, 0.0
+    exp_each_using(scratch.view(np.int64), value)
+    value[0] *= 1.0 + (1.0 - MIXED) * (1.0 - before) / SLAB[0]
+    value[n - 1] *= 1.0 + (1.0 - MIXED) * before / SLAB[n - 1]
+    total = total_of(value)
     for i in range(n):
-        total += value[i]
-        mean += value[i] * T_GRID[i]
+        value[i] *= T_GRID[i]
+    mean = total_of(value)
     return mean / total, peak + math.log(total) - taken * math.log(stands_for)
 
 
@@ -208,41 +193,42 @@ def _weigh(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
-    effective, stands = np.zeros((count, levels)), np.zeros((count, levels))
-    for c in range(count):
-        base = 0.0
-        for j in range(n_classes):
+    base, total, square = np.zeros(count), np.zeros((count, levels)), np.zeros((count, levels))
+    for j in range(n_classes):
+        for c in range(count):
             if asked[j, c] > 0.0 and distinct[j] > 0.0:
-                base += classes[j] * classes[j] * seen[c] / min(asked[j, c], distinct[j])
+                used = min(asked[j, c], distinct[j])  # asking the same reference again tells nothing new
+                w, share = classes[j] * seen[c] / used, used / asked[j, c]
+                base[c] += classes[j] * w
+                for level in range(levels):
+                    worth = w * taken[j, c, level] * share
+                    total[c, level] += worth
+                    square[c, level] += w * worth
+    for c in range(count):
         for level in range(levels):
-            total, square = 0.0, 0.0
-            for j in range(n_classes):
-                if asked[j, c] > 0.0 and distinct[j] > 0.0:  # asking the same reference again tells nothing new
-                    used = min(asked[j, c], distinct[j])
-                    w, count_j = classes[j] * seen[c] / used, taken[j, c, level] * used / asked[j, c]
-                    total += w * count_j
-                    square += w * w * count_j
-            stands[c, level] = max((square + UNSEEN * base * base) / max(total + UNSEEN * base, 1e-12), 1e-9)
-            effective[c, level] = total / stands[c, level]
-    return effective, stands
+            rest = UNSEEN * base[c]
+            stands = max((square[c, level] + rest * base[c]) / max(total[c, level] + rest, 1e-12), 1e-9)
+            total[c, level] /= stands
+            square[c, level] = stands
+    return total, square
 
 
 @kernel
 def _pool(cells: _Cells) -> tuple[np.ndarray, np.ndarray]:
     """Say which cells are small, shape (C,), and sum those up level by level: S, a and v, shape (3, L)."""
-    stream, first = cells.stream, cells.n_classes
+    stream, _, effective, stands, first, before = cells
     count, levels = stream.shape
     small = np.zeros(count, np.bool_)
     for c in range(first, count):
-        small[c] = c == count - 1 or (cells.before[c - first] < 0.0 and stream[c].sum() < SMALL)
+        small[c] = c == count - 1 or (before[c - first] < 0.0 and stream[c].sum() < SMALL)
     pool = np.zeros((3, levels))
     for level in range(levels):
         weight = 0.0
         for c in range(count):
             if small[c]:
                 pool[0, level] += stream[c, level]
-                pool[1, level] += cells.effective[c, level]
-                pool[2, level] += (stream[c, level] + CRUMB) * cells.stands[c, level]
+                pool[1, level] += effective[c, level]
+                pool[2, level] += (stream[c, level] + CRUMB) * stands[c, level]
                 weight += stream[c, level] + CRUMB
         pool[2, level] /= weight
     return small, pool
@@ -258,13 +244,13 @@ def _estimate_kappa(cells: _Cells) -> float:
     stream, seen, effective, stands, n_classes, _ = cells
     small, pool = _pool(cells)
     count, levels = stream.shape
-    evidence = np.zeros(len(KAPPAS))
+    evidence, room = np.zeros(len(KAPPAS)), np.empty((2, len(T_GRID)))
     for number in range(len(KAPPAS)):
         kappa = KAPPAS[number]
         rate, whole = 0.0, 1e-12
         for level in range(levels):
             prior = EVEN if level > 0 else EXTREME
-            of_small, log_evidence = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
+            of_small, log_evidence = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, prior)
             evidence[number] += log_evidence
             for c in range(n_classes, count):
                 s, a = stream[c, level], effective[c, level]
@@ -272,7 +258,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                     continue
                 share = of_small
                 if not small[c]:
-                    share, log_evidence = known_share(s, a, stands[c, level] * kappa, prior)
+                    share, log_evidence = _known_share(room, s, a, stands[c, level] * kappa, prior)
                     evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -283,7 +269,7 @@ def _estimate_kappa(cells: _Cells) -> float:
                 v = (effective[c] * stands[c] * stands[c]).sum() / mass
                 a = mass / v
             if s + a >= CRUMB:
-                share, log_evidence = known_share(s, a, v * kappa, EVEN)
+                share, log_evidence = _known_share(room, s, a, v * kappa, EVEN)
                 evidence[number] += log_evidence
                 rate += s / seen[c] * share
                 whole += s / seen[c]
@@ -295,22 +281,23 @@ def _estimate_kappa(cells: _Cells) -> float:
 @kernel
 def _known_shares(cells: _Cells, kappa: float) -> np.ndarray:
     """Share of each cell that is known, shape (C, L): 1 for the known classes."""
+    stream, _, effective, stands, n_classes, before = cells
     _, pool = _pool(cells)
-    count, levels = cells.stream.shape
-    known = np.ones((count, levels))
+    count, levels = stream.shape
+    known, room = np.ones((count, levels)), np.empty((2, len(T_GRID)))
     for level in range(levels):
-        together, _ = known_share(pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
+        together, _ = _known_share(room, pool[0, level], pool[1, level], pool[2, level] * kappa, EVEN)
         together = min(max(together, EXTREME), 1.0 - EXTREME)
         if level == 0:
             together = EXTREME  # where no reference lies: new, until there are counts that say otherwise
-        for c in range(cells.n_classes, count):
-            s, a, v = cells.stream[c, level], cells.effective[c, level], cells.stands[c, level] * kappa
-            prior = together
-            if c < count - 1 and level > 0 and cells.before[c - cells.n_classes] >= 0.0:
-                prior = min(max(cells.before[c - cells.n_classes], DOUBT), 1.0 - DOUBT)
+        known[n_classes:, level] = together
+        for c in range(n_classes, count - 1):
+            s, a, prior = stream[c, level], effective[c, level], together
+            if level > 0 and before[c - n_classes] >= 0.0:
+                prior = min(max(before[c - n_classes], DOUBT), 1.0 - DOUBT)
             known[c, level] = prior
-            if c < count - 1 and s + a >= CRUMB:
-                known[c, level], _ = known_share(s, a, v, prior)
+            if s + a >= CRUMB:
+                known[c, level], _ = _known_share(room, s, a, stands[c, level] * kappa, prior)
     return known
 
 
@@ -336,52 +323,25 @@ def share_out(
     before
         Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
     """
-    n_classes = len(classes)
     if before is None:
-        before = np.full(len(books.stream) - n_classes - 1, -1.0)
-    weighed = _weigh(books.seen, books.taken, books.asked, distinct, classes)
-    cells = _Cells(books.stream, books.seen, *weighed, n_classes, before)
-    if kappa is None:
+        before = np.full(len(books.stream) - len(classes) - 1, -1.0)
+    return _share_out(books, classes, distinct, np.nan if kappa is None else kappa, before)
+
+
+@kernel
+def _share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray) -> Shares:
+    """Do what :func:`share_out` does; NaN in place of ``None``."""
+    n_classes, count = books.asked.shape
+    effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, classes)
+    cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
+    if np.isnan(kappa):
         kappa = _estimate_kappa(cells)
-    known = _known_shares(cells, kappa)
-    rate = books.taken[:, n_classes:].sum(axis=2) / np.maximum(books.asked[:, n_classes:], 1e-9)
-    owner = classes[:, None] * np.sqrt(rate + 1e-4)
-    return Shares(known, owner / owner.sum(axis=0), classes, kappa)
-
-
-def level_bounds(score: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Bounds of the levels from the scores of the references, shape (L - 1,), ascending.
-
-    The first is beyond all references; of the others those are left out that too few references lie below.
-    """
-    middle = float(np.median(score))
-    beyond = middle - BEYOND * (middle - float(score.min()))
-    bounds = np.quantile(score, LEVELS)
-    typical = np.median(np.bincount(group)[np.unique(group)])
-    bounds[LEVELS * typical < LEAST_BELOW] = beyond
-    return np.append(beyond, bounds)
-
-
-def scores(
-    log_density: np.ndarray, count: np.ndarray, total: np.ndarray, group: np.ndarray | None = None
-) -> np.ndarray:
-    """How dense instances are in the known classes: the largest excess over the mean of a class's references, (n,).
-
-    Parameters
-    ----------
-    log_density
-        Under each known class, shape (n, J).
-    count, total
-        Number of the references of each class, and the sum of their log densities under it, shape (J,).
-    group
-        Class of each, when they are references themselves: its own mean is then that of the others.
-    """
-    n = len(log_density)
-    of, whole = np.tile(count, (n, 1)), np.tile(total, (n, 1))
-    if group is not None:
-        at = np.arange(n)
-        of[at, group] -= 1.0
-        whole[at, group] -= log_density[at, group]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        excess = np.where(of > 0.0, log_density - whole / of, -np.inf)
-    return np.asarray(np.where(np.isnan(excess), -np.inf, excess).max(axis=1))
+    owner = np.empty((n_classes, count - n_classes))
+    for c in range(n_classes, count):
+        whole = 0.0
+        for j in range(n_classes):
+            taken = books.taken[j, c].sum()
+            owner[j, c - n_classes] = classes[j] * np.sqrt(taken / max(books.asked[j, c], 1e-9) + 1e-4)
+            whole += owner[j, c - n_classes]
+        owner[:, c - n_classes] /= whole
+    return Shares(_known_shares(cells, kappa), owner, classes, kappa)

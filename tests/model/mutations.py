@@ -45,6 +45,7 @@ JUDGES = {
     "model/broad.py": ("broad",),
     "model/training.py": ("training",),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
+    "trust/division.py": ("test_guard", "test_trust"),
     "ensemble/guard.py": ("test_guard", "test_trust"),
     "ensemble/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_trust"),
@@ -459,9 +460,9 @@ MUTATIONS = [
     # what guards the known classes
     Mutation(
         "no mass balance",
-        "ensemble/guard.py",
-        "    new = cells[:, n_classes:]\n    part = ",
-        "    return probabilities\n    new = cells[:, n_classes:]\n    part = ",
+        "trust/division.py",
+        "            here[c] = emerging[c] * scale * share[c]\n",
+        "            here[c] = 0.0\n",
     ),
     Mutation(
         "reference instances with their own density in it",
@@ -476,27 +477,26 @@ MUTATIONS = [
     Mutation(
         "owner not kept",
         "ensemble/guard.py",
-        "    owner, part = _owners(guard, books, shares, n_classes)\n",
-        "    nobody = guard._replace(owner=np.full_like(guard.owner, NOBODY))\n"
-        "    owner, part = _owners(nobody, books, shares, n_classes)\n",
+        "    owner, part = _owners(guard.owner, ",
+        "    owner, part = _owners(np.full_like(guard.owner, NOBODY), ",
     ),
     Mutation(
         "owner not kept when subclasses come and go",
         "ensemble/guard.py",
-        "        owner=np.where(owner < n_classes, owner, NOBODY),\n",
-        "        owner=np.full_like(owner, NOBODY),\n",
+        "            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY\n",
+        "            owner[k] = NOBODY\n",
     ),
     Mutation(
         "the same reference counted again",
         "trust/balance.py",
-        "                    used = min(asked[j, c], distinct[j])\n",
-        "                    used = asked[j, c]\n",
+        "                used = min(asked[j, c], distinct[j])  #",
+        "                used = asked[j, c]  #",
     ),
     Mutation(
         "instances of the stream in their own subclass",
         "ensemble/guard.py",
-        "result.log_density_new, subclass=result.subclass, weight=weight\n",
-        "result.log_density_new\n",
+        "    subclass = np.concatenate([np.full(first, -1), result.subclass, ",
+        "    subclass = np.concatenate([np.full(first, -1), np.full(n, -1), ",
     ),
     Mutation(
         "books of a part not shared",

@@ -168,3 +168,33 @@ def cells(
 
     law = dish_probabilities(seat_probabilities(0, seats, menu, list(menu), log_density, alpha0, gamma))
     return np.array([law[dish] for dish in (*sorted(menu), None)])
+
+
+def divided(unknown: Array, cells: Array, vote: Array, known: Array, owner: Array, classes: Array) -> Array:
+    """Probabilities of the known classes and unknown when what is unknown is divided, row by row.
+
+    Parameters
+    ----------
+    unknown, cells, vote
+        How probable each row is unknown, (n,); its cells, (n, C); how probable the classes are by density, (n, J).
+    known
+        Share of each new cell that is known, at the level of each row, shape (n, C - J).
+    owner, classes
+        Whose that is, shape (J, C - J), and the shares of the classes, shape (J,).
+
+    Examples
+    --------
+    >>> even, cells = np.full((1, 2), 0.5), np.array([[0.1, 0.1, 0.8]])
+    >>> divided(np.array([0.8]), cells, even, np.array([[0.5]]), np.array([[1.0], [0.0]]), even[0])
+    array([[0.5, 0.1, 0.4]])
+    """
+    out = []
+    for i in range(len(vote)):
+        new = cells[i, len(classes) :]
+        own, back = classes * vote[i], new / new.sum() * known[i]
+        theirs = (owner * back).sum(axis=1) * vote[i]
+        known_now = (1.0 - unknown[i]) * own / own.sum()
+        if theirs.sum() > 0.0:
+            known_now = known_now + unknown[i] * back.sum() * theirs / theirs.sum()
+        out.append([*known_now, max(1.0 - known_now.sum(), 0.0)])
+    return np.array(out)
