@@ -8,8 +8,9 @@ import numpy as np
 
 from stream_osr.discovery import lifecycle
 from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lifecycle import HELD_WITH, Arrivals, Moves, OnMenu
-from stream_osr.discovery.lives import Lifecycle, places_of, united, with_lives
+from stream_osr.discovery.lifecycle import HELD_WITH, OnMenu
+from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
+from stream_osr.discovery.members import Coming, Members
 from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
 from stream_osr.ensemble import guard
 from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
@@ -18,11 +19,16 @@ from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.background import Background
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two, served
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
+from stream_osr.model.books import tables_of
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
+
+
+Came = tuple[Members, np.ndarray]
+"""What lives remember of some instances, and the times and keys of these."""
 
 
 class Terms(NamedTuple):
@@ -81,7 +87,7 @@ def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Te
     return tuple(after), past, told[0]
 
 
-def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndarray, terms: Terms) -> Followed:
+def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, terms: Terms) -> Followed:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
     life, state = chain.life, chain.state
@@ -89,14 +95,17 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndar
         life = united(life, older, younger)
     at = places(past, result.moved)
     there = at >= 0
-    moves = Moves(result.moved_from[there], result.moved_to[there], members(past, at[there]))
-    menu = OnMenu(state.ids, state.dishes.size, np.isin(state.ids, served(state)))
+    moved = members(past, at[there])
+    key = np.concatenate([result.moved_to[there], result.subclass])
+    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    coming = Coming(result.moved_from[there], key, both, np.concatenate([moved[1], came[1]]))
+    menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
     background, least = terms.background, least_unknown(terms.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
         return background is None or stands_out(key, first, chain, number, past, background, least)
 
-    life, changes = lifecycle.observe(life, Arrivals(result.subclass, came), moves, menu, is_class)
+    life, changes = lifecycle.observe(life, coming, menu, is_class)
     followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
@@ -149,7 +158,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     state, aside, other = found
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
-    life = life._replace(dormant=life.dormant & (life.ids != older))
+    life = noted(life, older, dormant=False)
     changes = left_out(followed.changes, {younger})
     if older in dormant and not chain.life.subclasses[older].muted:
         changes = changes._replace(recurred=(*changes.recurred, older))
@@ -161,7 +170,7 @@ def _to_try(chain: Chain) -> list[int]:
     """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
     life, state = chain.life, chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
-    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.tried_size)
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
     return sorted(life.ids[life.told_of & (size >= least)].tolist())
 
 
@@ -176,8 +185,8 @@ def _part(followed: Followed, key: int) -> Followed:
         keys = np.concatenate([keys, life.kept.keys[more]])
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
-        tried = np.where(chain.life.ids == key, sizes_of(chain.state)[key], chain.life.tried_size)
-        return followed._replace(chain=chain._replace(life=chain.life._replace(tried_size=tried)))
+        tried = noted(chain.life, key, tried_size=sizes_of(chain.state)[key])
+        return followed._replace(chain=chain._replace(life=tried))
     state, smaller = found
     sizes = sizes_of(state)
     whole = sizes[key] + sizes[new]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import MEMBER
+from stream_osr.discovery.members import Members, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -176,12 +176,9 @@ def began(past: Past, at: np.ndarray) -> np.ndarray:
     return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
 
 
-def members(past: Past, at: np.ndarray) -> np.ndarray:
-    """Say of the instances at these places what lives remember of them, shape (n,) of ``MEMBER``."""
-    out = np.zeros(len(at), MEMBER)
-    out["seq"], out["t"], out["key"] = past.seq + at, past.times[at], past.keys[at]
-    out["p_unknown"], out["batch"] = past.p_unknown[at], began(past, at)
-    return out
+def members(past: Past, at: np.ndarray) -> tuple[Members, np.ndarray]:
+    """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
+    return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
 
 
 def follow_moves(past: Past, results: Sequence[sampler.BatchResult]) -> Past:
