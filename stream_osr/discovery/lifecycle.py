@@ -77,7 +77,8 @@ def observe(
     """
     life = take_in(life, coming, menu.ids)
     happened, size = _go_on(life.ids, life.lives, *menu)
-    candidates, grew, dormant, recurred = (np.flatnonzero(happened == what) for what in range(_CANDIDATE, _RECURRED + 1))
+    kinds = _CANDIDATE, _GREW, _DORMANT, _RECURRED
+    candidates, grew, dormant, recurred = (np.flatnonzero(happened == kind) for kind in kinds)
     first = life.lives["first"]
     asked = zip(candidates.tolist(), life.ids[candidates].tolist(), first[candidates].tolist(), strict=True)
     emerged = [at for at, key, since in asked if stands_out(key, since)]

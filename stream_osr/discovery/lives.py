@@ -97,10 +97,14 @@ class _Lives(Mapping[int, Subclass]):
         at = int(found[0])
         first, last, seqs, p_unknown, batches, *plain = lives[at].item()
         begun, latest, *what = moments[at].tolist()
-        columns = zip(seqs, what, p_unknown, batches, strict=True)
-        recent = tuple(Member(Moment(seq, *one), p, batch) for seq, one, p, batch in columns if seq > NEVER)
+        there = slice(seqs.count(NEVER), None)
+        came = (Moment(seq, *one) for seq, one in zip(seqs[there], what[there], strict=True))
+        recent = tuple(map(Member, came, p_unknown[there], batches[there]))
         own = dict(zip(_PLAIN, plain, strict=True))
         return Subclass(Moment(first, *begun), Moment(last, *latest), recent, kept=kept[at], **own)
+
+    def __contains__(self, key: object) -> bool:
+        return bool((self._life.ids == key).any())
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._life.ids.tolist())
@@ -134,7 +138,7 @@ def lifecycle(subclasses: Mapping[int, Subclass] = {}, delta: int = 0) -> Lifecy
 
 def only(life: Lifecycle, chosen: np.ndarray) -> Lifecycle:
     """Choose lives by a mask of shape (K,), in a copy."""
-    return Lifecycle(*(column[chosen] for column in life[:-1]), life.delta)
+    return Lifecycle._make([*(column[chosen] for column in life[:-1]), life.delta])
 
 
 def noted(life: Lifecycle, key: int, **fields: Any) -> Lifecycle:
@@ -151,7 +155,7 @@ def with_lives(life: Lifecycle, subclasses: Mapping[int, Subclass]) -> Lifecycle
     at = places_of(life.ids, more.ids)
     old, new = at >= 0, at < 0
     both = zip(life[:-1], more[:-1], strict=True)
-    life = Lifecycle(*(np.concatenate([column, changed[new]]) for column, changed in both), life.delta)
+    life = Lifecycle._make([*(np.concatenate([column, changed[new]]) for column, changed in both), life.delta])
     for column, changed in zip(life[:-1], more[:-1], strict=True):
         column[at[old]] = changed[old]
     return life

@@ -28,7 +28,7 @@ from stream_osr.discovery.lifecycle import best_supported as best_supported_of
 from stream_osr.discovery.lifecycle import comes_as_usual as which_come_as_usual
 from stream_osr.discovery.lifecycle import forget as forget_all_but
 from stream_osr.discovery.lifecycle import observe as observe_columns
-from stream_osr.discovery.lives import Lifecycle, lifecycle, with_lives
+from stream_osr.discovery.lives import Lifecycle, lifecycle, places_of, with_lives
 from stream_osr.discovery.members import Coming, Members, moments_of
 from stream_osr.discovery.reservoir import keep, objects
 from tests.oracles import lives as oracle
@@ -524,3 +524,12 @@ def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
         members_so_far += came
         sits += keys
         seq += len(came)
+
+
+@given(
+    st.lists(st.integers(-1, 70) | st.integers(0, 10**12), unique=True), st.lists(st.integers(-1, 70), max_size=99)
+)
+def test_places_are_those_of_the_identities(ids, keys):
+    place = {key: at for at, key in enumerate(ids)}
+    keys += ids
+    assert places_of(column(ids), column(keys)).tolist() == [place.get(key, -1) for key in keys]
