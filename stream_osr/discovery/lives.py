@@ -95,13 +95,13 @@ class _Lives(Mapping[int, Subclass]):
             raise KeyError(key)
         _, lives, moments, kept, _ = self._life
         at = int(found[0])
-        first, last, seqs, p_unknown, batches, *plain = lives[at].item()
-        begun, latest, *what = moments[at].tolist()
+        numbers, (begun, latest, *what) = lives[at].item(), moments[at].tolist()
+        seqs, p_unknown, batches = (column.tolist() for column in numbers[2:5])
         there = slice(seqs.count(NEVER), None)
         came = (Moment(seq, *one) for seq, one in zip(seqs[there], what[there], strict=True))
         recent = tuple(map(Member, came, p_unknown[there], batches[there]))
-        own = dict(zip(_PLAIN, plain, strict=True))
-        return Subclass(Moment(first, *begun), Moment(last, *latest), recent, kept=kept[at], **own)
+        own = dict(zip(_PLAIN, numbers[5:], strict=True))
+        return Subclass(Moment(numbers[0], *begun), Moment(numbers[1], *latest), recent, kept=kept[at], **own)
 
     def __contains__(self, key: object) -> bool:
         return bool((self._life.ids == key).any())
