@@ -234,10 +234,11 @@ def hold(state: StreamState, ids: Collection[int]) -> StreamState:
     old, wanted = state.franchise, set(ids)
     held = old.held.copy()
     held[classes_of(state) :] = [key in wanted for key in state.ids.tolist()]
+    if np.array_equal(held, old.held):
+        return state
     tables = old._replace(held=held)
-    stays = np.array_equal(np.maximum(old.menu, held), np.maximum(old.menu, old.held))
-    if stays:  # nobody goes: identities are copied, as the books' are when they are derived
-        return state._replace(franchise=tables, ids=state.ids.copy())
+    if np.array_equal(np.maximum(old.menu, held), np.maximum(old.menu, old.held)):  # the books say the same
+        return state._replace(franchise=tables, ids=state.ids.copy())  # a copy, as when they are derived anew
     return rewrite(state, tables)
 
 
