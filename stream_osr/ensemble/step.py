@@ -148,9 +148,11 @@ def _keep_identities(seated: Seated) -> Seated:
     on is that of the subclass that more of them come from, or the older one, if that is the other.
     """
     chain, state, result, changes = seated[:4]
-    life, sizes, before = chain.life, sizes_of(state), sizes_of(chain.state)
+    life = chain.life
     few = life.ids[life.emerged & (np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)] < HELD_WITH)]
-    for key in sorted({*result.moved_from[places_of(few, result.moved_from) >= 0].tolist()}):
+    left = sorted({*result.moved_from[places_of(few, result.moved_from) >= 0].tolist()})
+    sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
+    for key in left:
         if sizes.get(key, 0) >= HELD_WITH:
             continue
         target, count = _destination(result, key)
