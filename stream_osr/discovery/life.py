@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.reservoir import Reservoir, offer, without
+from stream_osr.model.jit import borrowing_kernel
 
 RECENT = 16
 """Members that are remembered one by one: some may leave."""
@@ -17,12 +18,6 @@ TREND_HALF_LIFE = 300.0
 """Instances after which an arrival counts half in the trend."""
 USUAL_HALF_LIFE = 4000.0
 """Instances after which it counts half in the usual rate of its subclass."""
-
-MOMENT = np.dtype([("seq", "i8"), ("t", "O"), ("key", "O")])
-"""A moment in a column."""
-MEMBER = np.dtype([*((name, MOMENT[name]) for name in MOMENT.fields or ()), ("p_unknown", "f8"), ("batch", "i8")])
-"""An instance of an emerging subclass in a column: its moment, its p_unknown at once, position of the first of its
-batch."""
 
 
 class Member(NamedTuple):
@@ -76,6 +71,7 @@ class Subclass(NamedTuple):
     usual: float = 0.0
 
 
+@borrowing_kernel
 def faded(instances: int, half_life: float) -> float:
     """Say what an arrival counts so many instances later."""
     return math.exp2(-instances / half_life)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import MOMENT, RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Subclass, faded
-from stream_osr.discovery.lives import NEVER, NOBODY, Lifecycle, joined, only, places_of, unborn, with_lives
+from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Subclass, faded
+from stream_osr.discovery.lives import LATEST, NEVER, Lifecycle, only, places_of, with_lives
+from stream_osr.discovery.members import Coming, Members, take_in
 from stream_osr.discovery.reservoir import without
+from stream_osr.model.jit import borrowing_kernel, kernel
 
 EMERGES_WITH = 5
 """The latest r members of a subclass, those included that the window re-seated, r from this to ``RECENT`` ..."""
@@ -29,25 +31,11 @@ WAKES_WITHIN = 640
 HELD_WITH = 4
 """An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
 EXEMPLARS = 5
+_NOTHING, _CANDIDATE, _GREW, _DORMANT, _RECURRED = range(5)
 NOTICED_BY = 256.0
 """What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
 RISES_ABOVE = 2.0
 """A subclass comes more often than usual if it does so many times as often."""
-
-
-class Arrivals(NamedTuple):
-    """Instances that took a seat, in order: subclass of each, shape (n,), and members, shape (n,) of ``MEMBER``."""
-
-    key: np.ndarray
-    member: np.ndarray
-
-
-class Moves(NamedTuple):
-    """Members that were re-seated, shape (n,): from which subclasses to which, -1: known classes; of ``MEMBER``."""
-
-    was: np.ndarray
-    now: np.ndarray
-    member: np.ndarray
 
 
 class OnMenu(NamedTuple):
@@ -69,8 +57,7 @@ class Changes(NamedTuple):
 
 def observe(
     life: Lifecycle,
-    arrivals: Arrivals,
-    moves: Moves,
+    coming: Coming,
     menu: OnMenu,
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
 ) -> tuple[Lifecycle, Changes]:
@@ -80,121 +67,78 @@ def observe(
     ----------
     life
         The lives so far; it does not change.
-    arrivals
-        Instances of the batch.
-    moves
-        Earlier instances that the window re-seated.
+    coming
+        Earlier instances that the window re-seated, and those of the batch.
     menu
         The subclasses after the batch.
     stands_out
         Asked of a candidate that has support, by its identity and the position of its first member: is it more than
         instances that resemble nothing?
     """
-    keys, members = np.concatenate([moves.now, arrivals.key]), np.concatenate([moves.member, arrivals.member])
-    came = np.flatnonzero(places_of(menu.ids, keys) >= 0)
-    life, slot = _begun(life, keys[came])
-    _reseat(life, places_of(life.ids, moves.was), moves.member["seq"], slot, members[came])
-    _take_in(life, slot, members[came], came >= len(moves.now))
-    at = places_of(menu.ids, life.ids)
-    size, served = np.append(menu.size, 0)[at], np.append(menu.served, False)[at]
-    told = ~(life.muted | life.owned)
-    candidates = np.flatnonzero(told & ~life.emerged & (size >= EMERGES_WITH))
-    candidates = candidates[_have_support(life.recent[candidates], size[candidates])]
-    asked = zip(life.ids[candidates].tolist(), life.first["seq"][candidates].tolist(), strict=True)
-    emerged = candidates[np.array([stands_out(*one) for one in asked], bool)]
-    asleep = np.flatnonzero(told & life.emerged & life.dormant)
-    recurred = asleep[_are_new(life.recent[asleep], np.array([HELD_WITH]), np.array([WAKES_WITHIN]))]
-    awake = told & life.emerged & ~life.dormant
-    dormant = np.flatnonzero(awake & (size > 0) & ~served)
-    grew = np.flatnonzero(awake & ((size == 0) | served) & (size >= 2 * life.announced_size))
-    announced = np.concatenate([emerged, grew, recurred])
+    life = take_in(life, coming, menu.ids)
+    happened, size = _go_on(life.ids, life.lives, *menu)
+    kinds = _CANDIDATE, _GREW, _DORMANT, _RECURRED
+    candidates, grew, dormant, recurred = (np.flatnonzero(happened == kind) for kind in kinds)
+    first = life.lives["first"]
+    asked = zip(candidates.tolist(), life.ids[candidates].tolist(), first[candidates].tolist(), strict=True)
+    emerged = [at for at, key, since in asked if stands_out(key, since)]
     life.emerged[emerged] = True
-    life.dormant[announced] = False
-    life.announced_size[announced] = np.maximum(size, life.announced_size)[announced]
-    life.dormant[dormant] = True
-    life.recent[dormant] = NOBODY
+    announced = life.lives["announced_size"]
+    announced[emerged] = np.maximum(size, announced)[emerged]
+    life.moments[dormant, LATEST] = None
     return life, Changes(*(tuple(life.ids[slots].tolist()) for slots in (emerged, grew, dormant, recurred)))
 
 
-def _begun(life: Lifecycle, keys: np.ndarray) -> tuple[Lifecycle, np.ndarray]:
-    """Begin the lives of subclasses that have none, in a copy that may be written to, and find the slots of all."""
-    slot = places_of(life.ids, keys)
-    fresh, first = np.unique(keys[slot < 0], return_index=True)
-    life = joined(life, unborn(fresh[np.argsort(first)], life.delta))
-    return life, places_of(life.ids, keys) if len(fresh) else slot
+@kernel
+def _go_on(
+    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, served: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say what has happened to each life, and its size now, shape (K,); write it, but for who is a candidate."""
+    at, size, happened = places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
+    for k in range(len(ids)):
+        life = lives[k]
+        if at[k] >= 0:
+            size[k] = sizes[at[k]]
+        if life.muted or life.owned:
+            continue
+        if not life.emerged:
+            if size[k] >= EMERGES_WITH and _has_support(lives, k, size[k]):
+                happened[k] = _CANDIDATE
+        elif life.dormant:
+            if _are_new(lives, k, HELD_WITH, WAKES_WITHIN):
+                happened[k] = _RECURRED
+        elif size[k] > 0 and not served[at[k]]:
+            happened[k], life.dormant = _DORMANT, True
+            life.seq[:], life.p_unknown[:], life.batch[:] = NEVER, 0.0, 0
+        elif size[k] >= 2 * life.announced_size:
+            happened[k] = _GREW
+        if happened[k] == _GREW or happened[k] == _RECURRED:
+            life.dormant, life.announced_size = False, max(size[k], life.announced_size)
+    return happened, size
 
 
-def _reseat(life: Lifecycle, left: np.ndarray, seqs: np.ndarray, slot: np.ndarray, member: np.ndarray) -> None:
-    """Write who of the recent members of each life has left, -1: none, and who has come, in any order."""
-    recent = life.recent
-    left, seqs = left[left >= 0], seqs[left >= 0]
-    move, place = np.nonzero(recent["seq"][left] == seqs[:, None])
-    recent["seq"][left[move], place] = NEVER
-    touched = np.unique(np.concatenate([left[move], slot]))
-    there = recent[touched]
-    stayed = there["seq"] > NEVER
-    owner = np.concatenate([np.nonzero(stayed)[0], np.searchsorted(touched, slot)])
-    both = np.concatenate([there[stayed], member])
-    order = np.lexsort((both["seq"], owner))
-    owner = owner[order]
-    ago = np.searchsorted(owner, owner, "right") - 1 - np.arange(len(owner))
-    latest = ago < RECENT
-    there = NOBODY[np.zeros(len(there), np.int64)]
-    there[owner[latest], RECENT - 1 - ago[latest]] = both[order[latest]]
-    recent[touched] = there
+@borrowing_kernel
+def _has_support(lives: np.ndarray, k: int, size: int) -> bool:
+    """Say whether a candidate has members enough; of more than one batch, or many."""
+    life, several = lives[k], size >= BURST
+    for r in range(RECENT):
+        several |= life.seq[r] > NEVER and life.batch[r] != life.batch[RECENT - 1]
+    enough = False
+    for count in range(EMERGES_WITH, RECENT + 1):
+        enough |= _are_new(lives, k, count, EMERGES_WITHIN * count**2)
+    return several and enough
 
 
-def _take_in(life: Lifecycle, slot: np.ndarray, member: np.ndarray, arrived: np.ndarray) -> None:
-    """Note first and last members, and how often they come, of those in these slots; some have just arrived."""
-    order = np.lexsort((member["seq"], slot))
-    slot, member, arrived = slot[order], member[order], arrived[order]
-    begin = np.flatnonzero(np.diff(slot, prepend=-1))
-    end, touched = np.append(begin, len(slot))[1:], slot[begin]
-    before, moment = life.last["seq"][touched], member[list(MOMENT.names or ())]
-    earlier = member["seq"][begin] < life.first["seq"][touched]
-    life.first[touched[earlier]] = moment[begin[earlier]]
-    later = member["seq"][end - 1] > before
-    life.last[touched[later]] = moment[end[later] - 1]
-    gone, ages = life.last["seq"][touched] - before, life.last["seq"][slot] - member["seq"]
-    parts = list(zip(begin.tolist(), end.tolist(), strict=True))
-    for rate, half_life in ((life.arrivals, TREND_HALF_LIFE), (life.usual, USUAL_HALF_LIFE)):
-        came = np.where(arrived, _faded(ages, half_life), 0.0).tolist()
-        rate[touched] = rate[touched] * _faded(gone, half_life) + [sum(came[i:j]) for i, j in parts]
-
-
-def _have_support(recent: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Say which candidates have members enough, shape (n,); of more than one batch, or many."""
-    batch = recent["batch"]
-    several = ((recent["seq"] > NEVER) & (batch != batch[:, -1:])).any(axis=1)
-    counts = np.arange(EMERGES_WITH, RECENT + 1)
-    return np.asarray(((size >= BURST) | several) & _are_new(recent, counts, EMERGES_WITHIN * counts**2))
-
-
-def _are_new(recent: np.ndarray, counts: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Say of which lives the latest members, of one of the counts, came close together and were taken for unknown.
-
-    Parameters
-    ----------
-    recent
-        Members, shape (n, RECENT).
-    counts, within
-        How many, and within how many instances of the stream, shape (c,).
-
-    Returns
-    -------
-    Shape (n,).
-    """
-    seq, p = recent["seq"], recent["p_unknown"]
-    oldest = seq[:, RECENT - counts]
-    close = (oldest > NEVER) & (seq[:, -1:] - oldest < within)
-    close &= p[:, ::-1].cumsum(axis=1)[:, counts - 1] > EMERGES_ABOVE * counts - 1e-6  # what a sum in order decides
-    return np.array(
-        [
-            any(sum(own[-count:]) >= EMERGES_ABOVE * count for count in counts[asked].tolist())
-            for own, asked in zip(p.tolist(), close, strict=True)
-        ],
-        bool,
-    )
+@borrowing_kernel
+def _are_new(lives: np.ndarray, k: int, count: int, within: int) -> bool:
+    """Say whether the latest members of a life, so many, came close together and were taken for unknown."""
+    life, p = lives[k], 0.0
+    oldest = life.seq[RECENT - count]
+    if oldest == NEVER or life.seq[RECENT - 1] - oldest >= within:
+        return False
+    for r in range(RECENT - count, RECENT):
+        p += life.p_unknown[r]
+    return p >= EMERGES_ABOVE * count
 
 
 def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
@@ -207,35 +151,39 @@ def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:
     --------
     One in four, since a while, and since long:
 
-    >>> from stream_osr.discovery.life import MEMBER
     >>> from stream_osr.discovery.lives import lifecycle
+    >>> from stream_osr.discovery.members import NO_MOMENT
     >>> def coming(life, begin, end):
-    ...     member = np.zeros((end - begin) // 4, MEMBER)
-    ...     member["seq"], key = np.arange(begin, end, 4), np.full(len(member), 7)
-    ...     nobody = Moves(key[:0], key[:0], member[:0])
-    ...     return observe(life, Arrivals(key, member), nobody, OnMenu(key[:1], np.array([99]), np.array([True])))[0]
+    ...     seq = np.arange(begin, end, 4)
+    ...     came = Coming(seq[:0], 0 * seq + 7, Members(seq, 0.0 * seq, seq), NO_MOMENT.repeat(len(seq), 0))
+    ...     return observe(life, came, OnMenu(np.array([7]), np.array([99]), np.array([True])))[0]
     >>> life = coming(lifecycle(), 0, 800)
     >>> comes_as_usual(life, 800)
     array([False])
     >>> comes_as_usual(coming(life, 800, 8000), 8000)
     array([ True])
     """
-    ago = seq - life.last["seq"]
-    lately, usual = life.arrivals * _faded(ago, TREND_HALF_LIFE), life.usual * _faded(ago, USUAL_HALF_LIFE)
-    weight = np.where(usual >= NOTICED_BY, 1.0 - _faded(seq - life.first["seq"], USUAL_HALF_LIFE), 1.0)
-    return np.asarray(lately / TREND_HALF_LIFE * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE)
+    return _comes_as_usual(life.lives, seq)
 
 
-def _faded(instances: np.ndarray, half_life: float) -> np.ndarray:
-    return np.array([faded(age, half_life) for age in instances.tolist()], float)  # numpy's differs from libm's
+@kernel
+def _comes_as_usual(lives: np.ndarray, seq: int) -> np.ndarray:
+    out = np.empty(len(lives), np.bool_)
+    for k in range(len(lives)):
+        life, weight = lives[k], 1.0
+        lately = life.arrivals * faded(seq - life.last, TREND_HALF_LIFE)
+        usual = life.usual * faded(seq - life.last, USUAL_HALF_LIFE)
+        if usual >= NOTICED_BY:
+            weight = 1.0 - faded(seq - life.first, USUAL_HALF_LIFE)
+        out[k] = lately / TREND_HALF_LIFE * weight < RISES_ABOVE * usual / USUAL_HALF_LIFE
+    return out
 
 
-def begin_emerged(life: Lifecycle, key: int, came: np.ndarray) -> Lifecycle:
-    """Begin the life of a subclass that is announced at once, with these members."""
-    life, slot = _begun(life, np.full(len(came), key))
-    _reseat(life, slot[:0], slot[:0], slot, came)
-    _take_in(life, slot, came, np.ones(len(came), bool))
-    life.emerged[-1], life.announced_size[-1] = True, len(came)
+def begin_emerged(life: Lifecycle, key: int, came: Members, moments: np.ndarray) -> Lifecycle:
+    """Begin the life of a subclass that is announced at once, with these members, at these times."""
+    own = np.full(len(moments), key)
+    life = take_in(life, Coming(own[:0], own, came, moments), own[:1])
+    life.emerged[-1], life.lives["announced_size"][-1] = True, len(own)
     return life
 
 
@@ -249,13 +197,17 @@ def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
 
 def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
     """Say which subclasses describe a known class anew. One that was announced is a candidate again, and returned."""
-    owned = np.array([key in keys for key in life.ids.tolist()], bool) & ~life.muted
+    owned = np.isin(life.ids, list(keys)) & ~life.muted if keys else np.zeros(len(life.ids), bool)
     refuted = owned & life.emerged
-    life = life._replace(owned=owned)
-    if refuted.any():
-        life = only(life, np.ones(len(owned), bool))
-        life.emerged[refuted] = life.dormant[refuted] = False
-        life.recent[refuted], life.kept[refuted] = NOBODY, None
+    if np.array_equal(owned, life.owned) and not refuted.any():
+        return life, ()
+    life = only(life, np.ones(len(owned), bool))
+    life.owned[:] = owned
+    for flag in (life.emerged, life.dormant):
+        flag[refuted] = False
+    for column, nobody in (("seq", NEVER), ("p_unknown", 0.0), ("batch", 0)):
+        life.lives[column][refuted] = nobody
+    life.moments[refuted, LATEST], life.kept[refuted] = None, None
     return life, tuple(life.ids[refuted].tolist())
 
 
@@ -269,7 +221,8 @@ def forget(life: Lifecycle, alive: np.ndarray) -> tuple[Lifecycle, dict[int, Sub
     gone = places_of(alive, life.ids) < 0
     if not gone.any():
         return life, {}
-    return only(life, ~gone), dict(only(life, gone & life.told_of).subclasses)
+    told = gone & life.told_of
+    return only(life, ~gone), dict(only(life, told).subclasses) if told.any() else {}
 
 
 def best_supported(life: Lifecycle, keys: np.ndarray, support: np.ndarray, size: np.ndarray, most: int) -> set[int]:
@@ -278,7 +231,7 @@ def best_supported(life: Lifecycle, keys: np.ndarray, support: np.ndarray, size:
     Muted ones come first: off the menu they would come back as something new.
     """
     at = places_of(life.ids, keys)
-    order = np.lexsort((keys, life.last["seq"][at], size, support, life.muted[at]))
+    order = np.lexsort((keys, life.lives["last"][at], size, support, life.muted[at]))
     return set(keys[order[max(len(order) - most, 0) :]].tolist())
 
 

@@ -86,3 +86,39 @@ def only(kept: Reservoir, inside: np.ndarray) -> Reservoir:
 def without(kept: Reservoir, seq: np.ndarray) -> Reservoir:
     """Let rows go whose instances are no longer in the subclass."""
     return only(kept, ~among(kept.seq, seq)) if len(seq) else kept
+
+
+def exchange(
+    samples: Sequence[Reservoir], gone: tuple[np.ndarray, np.ndarray], came: tuple[np.ndarray, ...]
+) -> list[Reservoir]:
+    """Let rows out of several samples, and more in (:func:`without`, then :func:`offer`), all at once.
+
+    Parameters
+    ----------
+    samples
+        The samples, at least one.
+    gone
+        From which sample each goes, and its position, shape (g,).
+    came
+        Number of the sample that each may come into, and its position, shape (n,), row, shape (n, d), and key, shape
+        (n,).
+    """
+    room, first = max(LEAST_ROOM, came[2].shape[1]), sum(len(kept.seq) for kept in samples)
+    owner = np.concatenate([np.repeat(np.arange(len(samples)), [len(kept.seq) for kept in samples]), came[0]])
+    mixed = np.concatenate([*(kept.priority for kept in samples), priority(came[1])])
+    seq, rows, keys = map(np.concatenate, zip(*(kept[:3] for kept in samples), came[1:], strict=True))
+    stays = np.ones(len(seq), bool)
+    stays[:first] = ~((seq[:first, None] == gone[1]) & (owner[:first, None] == gone[0])).any(axis=1)
+    order = np.lexsort((mixed, owner))
+    order = order[stays[order]]
+    same = (np.diff(mixed[order]) == 0) & (np.diff(owner[order]) == 0)
+    order = order[np.append(True, ~same)] if len(order) else order
+    whose = owner[order]
+    inside = np.arange(len(order)) - np.searchsorted(whose, whose) < room
+    order, whose = order[inside], whose[inside]
+    changed = {*owner[~stays].tolist(), *whose[order >= first].tolist()}
+    begin, out = np.searchsorted(whose, np.arange(len(samples) + 1)), list(samples)
+    for number in changed:
+        at = order[begin[number] : begin[number + 1]]
+        out[number] = Reservoir(seq[at], rows[at], keys[at], mixed[at])
+    return out

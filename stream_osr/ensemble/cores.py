@@ -110,7 +110,7 @@ def _announce(followed: Followed, gathered: Gathered) -> Followed:
         life = with_lives(life, {key: leave(life.subclasses[key], own.tolist())})
         if len(own) > largest:
             most, largest = key, len(own)
-    life = begin_emerged(life, new, members(followed.past, places(followed.past, core.seqs)))
+    life = begin_emerged(life, new, *members(followed.past, places(followed.past, core.seqs)))
     identities = IdentityChanges(dict.fromkeys(absorbed, new), {new: Parted(most, core.seqs)})
     followed = followed.then(identities, chain._replace(state=state, life=life))
     changes = without(followed.changes, followed.identities.joined)

@@ -8,21 +8,27 @@ import numpy as np
 
 from stream_osr.discovery import lifecycle
 from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lifecycle import HELD_WITH, Arrivals, Moves, OnMenu
-from stream_osr.discovery.lives import Lifecycle, places_of, united, with_lives
-from stream_osr.discovery.reservoir import Reservoir, among, keep, offer, priority, wanted, without
+from stream_osr.discovery.lifecycle import HELD_WITH, OnMenu
+from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
+from stream_osr.discovery.members import Coming, Members
+from stream_osr.discovery.reservoir import Reservoir, among, exchange, keep
 from stream_osr.ensemble import guard
 from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
 from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
-from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
+from stream_osr.ensemble.past import Decided, Past, arrivals, members, places, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.background import Background
-from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two, served
+from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
+from stream_osr.model.books import tables_of
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
 """A subclass that stayed whole is tried again when it has grown by so much."""
+
+
+Came = tuple[Members, np.ndarray]
+"""What lives remember of some instances, and the times and keys of these."""
 
 
 class Terms(NamedTuple):
@@ -68,7 +74,7 @@ def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Te
     The chains and what is remembered then, and what happened to the leader's subclasses.
     """
     after, told = [], []
-    came = members(read((batch,), 0, batch.rows.shape[1]), np.arange(len(batch.rows)))
+    came = arrivals(batch)
     for number, (chain, one) in enumerate(zip(chains, judged.seated, strict=True)):
         followed = _follow(chain, number, one, past, came, terms)
         if chain.guard is not None:
@@ -81,7 +87,7 @@ def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Te
     return tuple(after), past, told[0]
 
 
-def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndarray, terms: Terms) -> Followed:
+def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, terms: Terms) -> Followed:
     """Follow the subclasses of one chain."""
     result, joined = seated.result, seated.identities.joined
     life, state = chain.life, chain.state
@@ -89,14 +95,17 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndar
         life = united(life, older, younger)
     at = places(past, result.moved)
     there = at >= 0
-    moves = Moves(result.moved_from[there], result.moved_to[there], members(past, at[there]))
-    menu = OnMenu(state.ids, state.dishes.size, np.isin(state.ids, served(state)))
+    moved = members(past, at[there])
+    seats = np.concatenate([result.moved_to[there], result.subclass])
+    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    coming = Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
+    menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
     background, least = terms.background, least_unknown(terms.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
         return background is None or stands_out(key, first, chain, number, past, background, least)
 
-    life, changes = lifecycle.observe(life, Arrivals(result.subclass, came), moves, menu, is_class)
+    life, changes = lifecycle.observe(life, coming, menu, is_class)
     followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)
@@ -113,18 +122,24 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: np.ndar
 
 def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecycle:
     """Keep the samples of the emerged subclasses: begin those of new ones, let rows go that moved, new ones in."""
-    past, kept, fresh = followed.past, life.kept.copy(), np.isin(life.ids, followed.changes.emerged)
-    for at in np.flatnonzero(fresh):
-        kept[at] = keep(*sampled(past, remembered(past, 0, life.ids[at])))
-    if len(past.keys):
+    past, ids, kept = followed.past, life.ids, life.kept.copy()
+    fresh = places_of(ids, np.array(followed.changes.emerged, np.int64))
+    for at in fresh[fresh >= 0].tolist():
+        kept[at] = keep(*sampled(past, remembered(past, 0, ids[at])))
+    changed = np.zeros(len(ids) + 1, bool)
+    for seats in (result.subclass, result.moved_from, result.moved_to):
+        changed[places_of(ids, seats)] = True
+    changed[[-1, *fresh.tolist()]] = False
+    slots = [at for at in np.flatnonzero(changed).tolist() if kept[at] is not None]
+    if slots and len(past.keys):
+        number = np.full(len(ids) + 1, -1)
+        number[slots] = np.arange(len(slots))
         latest = since(past, int(min([past.batches[-1], *result.moved])))
-        seat = latest.subclass[0]
-        mixed = priority(latest.seq + np.arange(len(seat)))
-        touched = np.isin(life.ids, np.concatenate([result.subclass, result.moved_from, result.moved_to]))
-        for at in np.flatnonzero(touched & ~fresh & (life.kept != np.array(None))):
-            sample = without(kept[at], result.moved[result.moved_from == life.ids[at]])
-            if wanted(sample, mixed[seat == life.ids[at]]).any():
-                sample = offer(sample, *sampled(latest, remembered(latest, 0, life.ids[at])))
+        whose, left = (number[places_of(ids, seats)] for seats in (latest.subclass[0], result.moved_from))
+        came = np.flatnonzero(whose >= 0)
+        gone = left[left >= 0], result.moved[left >= 0]
+        samples = exchange([kept[at] for at in slots], gone, (whose[came], *sampled(latest, came)))
+        for at, sample in zip(slots, samples, strict=True):
             kept[at] = sample
     return life._replace(kept=kept)
 
@@ -149,7 +164,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     state, aside, other = found
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
-    life = life._replace(dormant=life.dormant & (life.ids != older))
+    life = noted(life, older, dormant=False)
     changes = left_out(followed.changes, {younger})
     if older in dormant and not chain.life.subclasses[older].muted:
         changes = changes._replace(recurred=(*changes.recurred, older))
@@ -161,7 +176,7 @@ def _to_try(chain: Chain) -> list[int]:
     """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
     life, state = chain.life, chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
-    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.tried_size)
+    least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
     return sorted(life.ids[life.told_of & (size >= least)].tolist())
 
 
@@ -176,8 +191,8 @@ def _part(followed: Followed, key: int) -> Followed:
         keys = np.concatenate([keys, life.kept.keys[more]])
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
-        tried = np.where(chain.life.ids == key, sizes_of(chain.state)[key], chain.life.tried_size)
-        return followed._replace(chain=chain._replace(life=chain.life._replace(tried_size=tried)))
+        tried = noted(chain.life, key, tried_size=sizes_of(chain.state)[key])
+        return followed._replace(chain=chain._replace(life=tried))
     state, smaller = found
     sizes = sizes_of(state)
     whole = sizes[key] + sizes[new]
@@ -204,10 +219,13 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
     at = places_of(life.ids, state.ids)
     muted, told = (np.append(flag, False)[at] for flag in (life.muted, life.emerged))
-    held = np.flatnonzero(muted | (told & (sizes >= HELD_WITH)))
-    seats = state.franchise.seated[0, len(chain.known.size) :]
-    active = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
-    state, aside = bound(chain.known, state, chain.aside, {*state.ids[held].tolist()}, active)
+    held = muted | (told & (sizes >= HELD_WITH))
+    active = held
+    if held.sum() > most:
+        seats = state.franchise.seated[0, len(chain.known.size) :]
+        chosen = lifecycle.best_supported(life, state.ids[held], seats[held], sizes[held], most)
+        active = np.isin(state.ids, list(chosen))
+    state, aside = bound(state, chain.aside, held, active)
     if len(aside.ids) > most_aside:
         sizes = aside.statistics.size
         aside = only_aside(aside, lifecycle.best_supported(life, aside.ids, 0 * sizes, sizes, most_aside))

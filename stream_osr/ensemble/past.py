@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_osr.discovery.life import MEMBER
+from stream_osr.discovery.members import Members, moments_of
 from stream_osr.discovery.reservoir import objects
 from stream_osr.model import step as sampler
 
@@ -138,8 +138,8 @@ def read(batches: Sequence[Decided], n_chains: int, width: int) -> Past:
     return past
 
 
-def remember(past: Past, batch: Decided, horizon: int) -> Past:
-    """Append a batch and drop those that lie wholly beyond the horizon."""
+def remember(past: Past, batch: Decided, horizon: int, results: Sequence[sampler.BatchResult] = ()) -> Past:
+    """Append a batch, note where it has moved earlier instances, and drop what lies wholly beyond the horizon."""
     n, count = len(past.keys), len(batch.keys)
     room, at = past.room, past.start + n
     if not room.claim(at, count):
@@ -149,6 +149,9 @@ def remember(past: Past, batch: Decided, horizon: int) -> Past:
     room.write(at, batch.rows, batch.times, batch.p_unknown)
     batches, end = np.append(past.batches, batch.seq), batch.seq + count
     keys, subclass = np.append(past.keys, objects(batch.keys)), np.append(past.subclass, batch.subclass, axis=1)
+    for number, result in enumerate(results):
+        moved = places(past, result.moved)
+        subclass[number, moved[moved >= 0]] = result.moved_to[moved >= 0]
     longer = Past(int(batches[0]), batches, keys, subclass, room, at - n)
     ends = np.append(batches[1:], end)
     return since(longer, int(np.append(batches, end)[(end - ends >= horizon).sum()]))
@@ -176,23 +179,15 @@ def began(past: Past, at: np.ndarray) -> np.ndarray:
     return np.asarray(past.batches[np.searchsorted(past.batches, past.seq + at, "right") - 1])
 
 
-def members(past: Past, at: np.ndarray) -> np.ndarray:
-    """Say of the instances at these places what lives remember of them, shape (n,) of ``MEMBER``."""
-    out = np.zeros(len(at), MEMBER)
-    out["seq"], out["t"], out["key"] = past.seq + at, past.times[at], past.keys[at]
-    out["p_unknown"], out["batch"] = past.p_unknown[at], began(past, at)
-    return out
+def members(past: Past, at: np.ndarray) -> tuple[Members, np.ndarray]:
+    """Say of the instances at these places what lives remember of them; with their times and keys, shape (n, 2)."""
+    return Members(past.seq + at, past.p_unknown[at], began(past, at)), moments_of(past.times[at], past.keys[at])
 
 
-def follow_moves(past: Past, results: Sequence[sampler.BatchResult]) -> Past:
-    """Note where window instances have moved to."""
-    if not any(len(result.moved) for result in results):
-        return past
-    past = unshared(past)
-    for number, result in enumerate(results):
-        at = places(past, result.moved)
-        past.subclass[number, at[at >= 0]] = result.moved_to[at >= 0]
-    return past
+def arrivals(batch: Decided) -> tuple[Members, np.ndarray]:
+    """Say the same of the instances of a batch."""
+    seq = batch.seq + np.arange(len(batch.keys))
+    return Members(seq, batch.p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
 def relabel(past: Past, number: int, names: Mapping[int, int]) -> Past:

@@ -9,9 +9,10 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.discovery.lifecycle import HELD_WITH
+from stream_osr.discovery.lives import places_of
 from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.ensemble.naming import let_go
-from stream_osr.ensemble.past import Decided, Past, follow_moves, relabel, remember
+from stream_osr.ensemble.past import Decided, Past, relabel, remember
 from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import nearby
@@ -137,7 +138,7 @@ def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Ch
     if any(chain.known.named for chain in chains):
         chains = let_go(past, chains, results)
     batch = batch._replace(subclass=np.array([result.subclass for result in results]))
-    return chains, remember(follow_moves(past, results), batch, horizon)
+    return chains, remember(past, batch, horizon, results)
 
 
 def _keep_identities(seated: Seated) -> Seated:
@@ -147,10 +148,12 @@ def _keep_identities(seated: Seated) -> Seated:
     on is that of the subclass that more of them come from, or the older one, if that is the other.
     """
     chain, state, result, changes = seated[:4]
-    sizes, before = sizes_of(state), sizes_of(chain.state)
-    announced = set(chain.life.ids[chain.life.emerged].tolist())
-    for key in np.unique(result.moved_from).tolist():
-        if key not in announced or sizes.get(key, 0) >= HELD_WITH:
+    life = chain.life
+    few = life.ids[life.emerged & (np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)] < HELD_WITH)]
+    left = sorted({*result.moved_from[places_of(few, result.moved_from) >= 0].tolist()})
+    sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
+    for key in left:
+        if sizes.get(key, 0) >= HELD_WITH:
             continue
         target, count = _destination(result, key)
         if target not in sizes or 2 * count <= before[key]:
@@ -186,16 +189,13 @@ def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchRe
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
     """Count the instances whose subclass has left the model with this batch, and had not emerged."""
     before = chain.state
-    gone = _never_emerged(chain, {*result.subclass.tolist(), *result.moved_to.tolist()}, after)
-    if not gone:
-        return 0
     n_classes = len(before.franchise.menu) - len(before.ids)
     dish = before.franchise.table_dish[before.window.table]
     was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
     now = was.copy()
     now[np.searchsorted(before.window_seq, result.moved)] = result.moved_to
-    settled = _size(before, gone) - sum(key in gone for key in was.tolist())
-    return settled + sum(key in gone for key in [*now.tolist(), *result.subclass.tolist()])
+    settled = before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, was).sum()
+    return int(settled + _left(chain, after, now).sum() + _left(chain, after, result.subclass).sum())
 
 
 def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]) -> int:
@@ -210,16 +210,12 @@ def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]
     withdrawn
         Subclass of each instance that was taken out.
     """
-    gone = _never_emerged(chain, set(), after)
-    return _size(chain.state, gone) - sum(key in gone for key in withdrawn)
+    before, out = chain.state, np.array(withdrawn, np.int64)
+    out = out[places_of(before.ids, out) >= 0]
+    return int(before.dishes.size @ _left(chain, after, before.ids) - _left(chain, after, out).sum())
 
 
-def _never_emerged(chain: Chain, more: set[int], after: StreamState) -> set[int]:
-    """Choose the subclasses of a chain, and some more, that are gone and were never announced."""
-    gone = ({*chain.state.ids.tolist()} | more) - {*after.ids.tolist()}
-    return {key for key in gone - set(chain.life.ids[chain.life.emerged].tolist()) if key >= 0}
-
-
-def _size(state: StreamState, ids: set[int]) -> int:
-    """Instances in these subclasses together."""
-    return sum(size for key, size in sizes_of(state).items() if key in ids)
+def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
+    """Say which of these subclasses of a chain, -1: a known one, have left the model and had not emerged."""
+    emerged = chain.life.ids[chain.life.emerged]
+    return (keys >= 0) & (places_of(after.ids, keys) < 0) & (places_of(emerged, keys) < 0)

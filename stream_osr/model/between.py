@@ -102,17 +102,10 @@ def bring_back(
     return rename(state._replace(dishes=dishes), into, key), left
 
 
-def served(state: StreamState) -> list[int]:
-    """Name the emerging subclasses that a table serves."""
-    return list(state.ids[tables_of(state) > 0].tolist())
-
-
-def bound(
-    known: Known, state: StreamState, aside: Aside, held: set[int], active: Collection[int]
-) -> tuple[StreamState, Aside]:
-    """Hold exactly these subclasses on the menu; set those aside that are not active and have no table."""
-    off = (held - set(active)).difference(served(state))
-    return set_aside(hold(state, held), aside, off)
+def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray) -> tuple[StreamState, Aside]:
+    """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
+    off = state.ids[held & ~active & (tables_of(state) == 0)]
+    return set_aside(hold(state, state.ids[held].tolist()), aside, off.tolist())
 
 
 def join_if_same(

@@ -231,9 +231,15 @@ def hold(state: StreamState, ids: Collection[int]) -> StreamState:
 
     One that is let go and has no table any more is gone.
     """
-    tables = state.franchise._replace(held=state.franchise.held.copy())
-    tables.held[classes_of(state) :] = np.isin(state.ids, list(ids))
-    return state if np.array_equal(tables.held, state.franchise.held) else rewrite(state, tables)
+    old, wanted = state.franchise, set(ids)
+    held = old.held.copy()
+    held[classes_of(state) :] = [key in wanted for key in state.ids.tolist()]
+    if np.array_equal(held, old.held):
+        return state
+    tables = old._replace(held=held)
+    if np.array_equal(np.maximum(old.menu, held), np.maximum(old.menu, old.held)):  # the books say the same
+        return state._replace(franchise=tables, ids=state.ids.copy())  # a copy, as when they are derived anew
+    return rewrite(state, tables)
 
 
 def gather(

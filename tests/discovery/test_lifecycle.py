@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.discovery.events import Moment
-from stream_osr.discovery.life import MEMBER, RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Member, Subclass, trend, unite
+from stream_osr.discovery.life import RECENT, TREND_HALF_LIFE, USUAL_HALF_LIFE, Member, Subclass, trend, unite
 from stream_osr.discovery.lifecycle import (
     BURST,
     EMERGES_ABOVE,
@@ -19,9 +19,7 @@ from stream_osr.discovery.lifecycle import (
     EMERGES_WITHIN,
     HELD_WITH,
     WAKES_WITHIN,
-    Arrivals,
     Changes,
-    Moves,
     OnMenu,
     estimate_new_classes,
     worth_telling,
@@ -30,8 +28,9 @@ from stream_osr.discovery.lifecycle import best_supported as best_supported_of
 from stream_osr.discovery.lifecycle import comes_as_usual as which_come_as_usual
 from stream_osr.discovery.lifecycle import forget as forget_all_but
 from stream_osr.discovery.lifecycle import observe as observe_columns
-from stream_osr.discovery.lives import Lifecycle, lifecycle, with_lives
-from stream_osr.discovery.reservoir import keep
+from stream_osr.discovery.lives import Lifecycle, lifecycle, places_of, with_lives
+from stream_osr.discovery.members import Coming, Members, moments_of
+from stream_osr.discovery.reservoir import keep, objects
 from tests.oracles import lives as oracle
 
 NOTHING = Changes((), (), (), ())
@@ -54,17 +53,24 @@ def observe(
     """Follow a batch after which a table serves every subclass but those that have faded."""
     ids = column(sizes)
     menu = OnMenu(ids, column(sizes.values()), ~np.isin(ids, list(faded)))
-    came = Arrivals(column(key for key, _ in arrivals), members(member for _, member in arrivals))
     was, now, who = zip(*moves, strict=True) if moves else ((), (), ())
-    return observe_columns(life, came, Moves(column(was), column(now), members(who)), menu)
+    them = [*who, *(member for _, member in arrivals)]
+    key = column([*now, *(key for key, _ in arrivals)])
+    return observe_columns(life, Coming(column(was), key, *members(them)), menu)
 
 
 def column(values: Iterable[int]) -> np.ndarray:
     return np.fromiter(values, np.int64)
 
 
-def members(them: Iterable[Member]) -> np.ndarray:
-    return np.array([(*moment, p_unknown, batch) for moment, p_unknown, batch in them], MEMBER)
+def members(them: Sequence[Member]) -> tuple[Members, np.ndarray]:
+    moments = [member.moment for member in them]
+    numbers = Members(
+        column(moment.seq for moment in moments),
+        np.array([member.p_unknown for member in them], float),
+        column(member.batch for member in them),
+    )
+    return numbers, moments_of([moment.t for moment in moments], objects([moment.key for moment in moments]))
 
 
 def forget(life: Lifecycle, alive: Iterable[int]) -> tuple[Lifecycle, dict[int, Subclass]]:
@@ -518,3 +524,12 @@ def test_columns_say_what_lives_one_by_one_do_to_the_last_bit(batches):
         members_so_far += came
         sits += keys
         seq += len(came)
+
+
+@given(
+    st.lists(st.integers(-1, 70) | st.integers(0, 10**12), unique=True), st.lists(st.integers(-1, 70), max_size=99)
+)
+def test_places_are_those_of_the_identities(ids, keys):
+    place = {key: at for at, key in enumerate(ids)}
+    keys += ids
+    assert places_of(column(ids), column(keys)).tolist() == [place.get(key, -1) for key in keys]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, keep, objects, offer, priority, without
+from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
 
 
 def rows_at(seq: np.ndarray, d: int = 3) -> np.ndarray:
@@ -74,3 +74,21 @@ def test_rows_that_left_are_gone():
     assert sorted(kept.seq.tolist()) == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     same = sample(np.arange(12))
     assert without(same, np.array([50])) is same
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 90), max_size=40), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 90)), max_size=12),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 120)), max_size=40, unique_by=lambda one: one[1]),
+)
+def test_what_goes_and_comes_at_once_is_what_does_one_by_one(positions, gone, came):
+    before = [sample(np.array(sorted(some), np.int64)) for some in positions]
+    gone, came = ([one for one in some if one[0] < len(before)] for some in (gone, came))
+    out, into = (np.array(some, np.int64).reshape(-1, 2).T for some in (gone, came))
+    after = exchange(before, (out[0], out[1]), (into[0], into[1], rows_at(into[1]), names(into[1])))
+    for number, (old, new) in enumerate(zip(before, after, strict=True)):
+        more = into[1, into[0] == number]
+        expected = offer(without(old, out[1, out[0] == number]), more, rows_at(more), names(more))
+        check(new)
+        np.testing.assert_array_equal(new.seq, expected.seq)
+        assert (new is old) == (expected is old)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
 from math import exp2
+from operator import add
 
 from stream_osr.discovery.events import Moment
 from stream_osr.discovery.life import Member, Subclass
@@ -63,8 +65,8 @@ def _taken_in(life: Subclass | None, came: Sequence[tuple[Member, bool]]) -> Sub
         first=min(life.first, earliest, key=_position),
         last=last,
         recent=tuple(recent[-16:]),
-        arrivals=life.arrivals * exp2(-gone / 300.0) + sum(exp2(-age / 300.0) for age in ages),
-        usual=life.usual * exp2(-gone / 4000.0) + sum(exp2(-age / 4000.0) for age in ages),
+        arrivals=life.arrivals * exp2(-gone / 300.0) + _added(exp2(-age / 300.0) for age in ages),
+        usual=life.usual * exp2(-gone / 4000.0) + _added(exp2(-age / 4000.0) for age in ages),
     )
 
 
@@ -72,10 +74,15 @@ def _position(moment: Moment) -> int:
     return moment.seq
 
 
+def _added(values: Iterable[float]) -> float:
+    """Add up in order; from Python 3.12 on `sum` corrects its rounding."""
+    return reduce(add, values, 0.0)
+
+
 def _are_new(life: Subclass, count: int, within: int) -> bool:
     latest = life.recent[-count:]
     return (
         len(latest) == count
         and latest[-1].moment.seq - latest[0].moment.seq < within
-        and sum(member.p_unknown for member in latest) >= 0.9 * count
+        and _added(member.p_unknown for member in latest) >= 0.9 * count
     )
