@@ -17,7 +17,7 @@ from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Decided, Past, members, places, read, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.background import Background
+from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two, served
 from stream_osr.model.step import BatchResult
 
@@ -40,7 +40,7 @@ class Terms(NamedTuple):
 
     most: int
     most_aside: int
-    background: Background | None = None
+    background: Noise | None = None
     unknown_share: float = 0.0
 
 

@@ -194,7 +194,7 @@ class Gathered(NamedTuple):
     left: list[int]
 
 
-def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: Collection[int]) -> Gathered | None:
+def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: np.ndarray) -> Gathered | None:
     """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
 
     Its instances sit in other subclasses, or sat in some that have left the model.

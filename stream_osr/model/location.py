@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from stream_osr.model.dishes import log_prior_predictives
 from stream_osr.model.jit import kernel
-from stream_osr.model.prior import Prior
+from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.terms import Term
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
@@ -68,7 +68,7 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
 def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
     """Log ratio of the densities of one homogeneous row as the first of a new subclass: placed against conjugate."""
     d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
-    if q == 0.0:
+    if q == 0.0 or prior.covariance != FULL:
         return 0.0
     for a in range(d):
         z = 0.0
