@@ -45,9 +45,9 @@ def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
     return Statistics(dishes.size, dishes.matrix)
 
 
-def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:
+def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
     """Copy the statistics in the named places."""
-    at = np.array(slots, np.int64)
+    at = np.asarray(slots, np.int64)
     return Statistics(statistics.size[at], statistics.matrix[at])
 
 

@@ -23,7 +23,7 @@ from stream_osr.model.dishes import (
     mahalanobis,
     sum_up,
 )
-from stream_osr.model.gaussian.full import quadratic
+from stream_osr.model.gaussian.full import dot, quadratic
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known
 from stream_osr.model.location import Location, log_placed
@@ -206,12 +206,15 @@ def _log_odds(size: int, among: int, alpha: float) -> float:
 
 @kernel
 def _together(block: np.ndarray, scene: _Scene) -> float:
-    """Log marginal likelihood of a few homogeneous rows as a subclass."""
-    mean = np.zeros(block.shape[1])
+    """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
+    mean, squares, d = np.zeros(block.shape[1]), 0.0, scene.prior.n_features
     for i in range(len(block)):
         mean += block[i] / len(block)
-    placed = log_placed(mean, scene.prior, scene.location)
-    return placed + log_block_predictive(scene.nobody, 0, block, False, scene.prior)
+        squares += dot(block[i, :d], block[i, :d])
+    total = log_block_predictive(scene.nobody, 0, block, False, scene.prior)
+    if scene.prior.covariance == TIED:
+        return total + 0.5 * (squares + len(block) * d * math.log(2.0 * math.pi))
+    return total + log_placed(mean, scene.prior, scene.location)
 
 
 @kernel
