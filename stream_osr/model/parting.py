@@ -52,7 +52,7 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
+    centred = rows[:, :-1] - rows[:, :-1].sum(axis=0) / n
     axes = np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]
     sides = (axes @ centred.T > 0).astype(np.int64)
     odds = _alternate_each(sides, rows, alpha, least, prior, location)

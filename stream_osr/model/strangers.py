@@ -125,7 +125,8 @@ def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: 
     begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1]
     alpha = float(state.franchise.alpha[0])
     scene = _Scene(prior, known.location, known.dishes, state.dishes, empty_dishes(1, prior), noise, alpha)
-    core = _find(homogeneous(rows), seat, arrived, begin, state.ids, told, scene)
+    no_home = (state.ids[:, None] == told).any(axis=1)
+    core = _find(homogeneous(rows), seat, arrived, begin, state.ids, no_home, scene)
     return np.flatnonzero(core) if core.any() else None
 
 
@@ -136,7 +137,7 @@ def _find(
     arrived: np.ndarray,
     begin: np.ndarray,
     ids: np.ndarray,
-    told: np.ndarray,
+    no_home: np.ndarray,
     scene: _Scene,
 ) -> np.ndarray:
     """Say which strangers are of the class; they are looked for from each of these positions on."""
@@ -153,11 +154,13 @@ def _find(
                 block, n = _rows_at(rows, near[g, : SIZES[a]]), len(rows) - begin[g // count]
                 alone[a, g] = _together(block, scene) + _log_odds(SIZES[a], n, scene.alpha) - LOOKED
                 odds[a * len(near) + g] = alone[a, g] - _of_nothing(block, scene.noise, NARROWEST)
-    while odds.max() > 0.0:
+    for _ in range(len(odds)):
         best = int(odds.argmax())
+        if odds[best] <= 0.0:
+            break
         a, g = best // len(near), best % len(near)
         group, recent = near[g, : SIZES[a]], begin[g // count]
-        if _sits_nowhere(group, recent, among, ids, told, scene) and _is_no_outlier(alone[a, g], group, among, scene):
+        if _sits_nowhere(group, recent, among, no_home, scene) and _is_no_outlier(alone[a, g], group, among, scene):
             for i in group:
                 core[i] = True
             _grow(core, among, scene)
@@ -209,7 +212,8 @@ def _together(block: np.ndarray, scene: _Scene) -> float:
     """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
     mean, squares, d = np.zeros(block.shape[1]), 0.0, scene.prior.n_features
     for i in range(len(block)):
-        mean += block[i] / len(block)
+        for a in range(d + 1):
+            mean[a] += block[i, a] / len(block)
         squares += dot(block[i, :d], block[i, :d])
     total = log_block_predictive(scene.nobody, 0, block, False, scene.prior)
     if scene.prior.covariance == TIED:
@@ -260,9 +264,7 @@ def _is_no_outlier(alone: float, group: np.ndarray, among: _Seated, scene: _Scen
 
 
 @kernel
-def _sits_nowhere(
-    group: np.ndarray, recent: int, among: _Seated, ids: np.ndarray, told: np.ndarray, scene: _Scene
-) -> bool:
+def _sits_nowhere(group: np.ndarray, recent: int, among: _Seated, no_home: np.ndarray, scene: _Scene) -> bool:
     """Say whether what of a group sits in an emerging subclass is rather one of its own, unless that is about all."""
     dishes = scene.emerging
     for i in range(len(group)):
@@ -272,7 +274,7 @@ def _sits_nowhere(
             if among.slot[group[j]] == k:
                 inside[count] = group[j]
                 count += 1
-        if k < 0 or inside[0] != group[i] or not (2 * count < dishes.size[k] or (told == ids[k]).any()):
+        if k < 0 or inside[0] != group[i] or not (no_home[k] or 2 * count < dishes.size[k]):
             continue
         for j in range(recent, len(among.slot)):
             beside += among.slot[j] == k
