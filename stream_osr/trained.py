@@ -15,7 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
-from stream_osr.model.background import Background, fit_background
+from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.moves.base_measure import Grid, make_grid
@@ -185,6 +185,11 @@ class TrainedModel:
     def densities(self) -> tuple[Densities, ...]:
         """Frozen densities of the known classes, in each draw."""
         return tuple(densities(known) for known in self.draws)
+
+    @cached_property
+    def noise(self) -> Noise | None:
+        """How dense instances that resemble nothing are; ``None``: the model is of a release that did not ask."""
+        return None if self.background is None else noise_of(self.background)
 
     @cached_property
     def unguarded(self) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 
 from stream_osr.discovery.life import leave
 from stream_osr.discovery.lifecycle import begin_emerged
-from stream_osr.discovery.lives import with_lives, without_lives
+from stream_osr.discovery.lives import places_of, with_lives, without_lives
 from stream_osr.ensemble.chain import Chain, Followed, IdentityChanges, Parted, without
 from stream_osr.ensemble.past import Past, members, places, since
-from stream_osr.model.background import Background, is_broad
+from stream_osr.model.background import Noise, is_broad
 from stream_osr.model.between import Gathered, gather
 from stream_osr.model.strangers import Around, Strangers, outweighs_noise
 
@@ -38,9 +38,7 @@ def least_unknown(share: float) -> float:
     return min(max(EVIDENCE * share / (1.0 + (EVIDENCE - 1.0) * share), LEAST_UNKNOWN), MOST_UNKNOWN)
 
 
-def stands_out(
-    key: int, first: int, chain: Chain, number: int, past: Past, background: Background, least: float
-) -> bool:
+def stands_out(key: int, first: int, chain: Chain, number: int, past: Past, noise: Noise, least: float) -> bool:
     """Say whether a candidate is rather a subclass than as many of the instances that resemble nothing.
 
     Parameters
@@ -51,54 +49,56 @@ def stands_out(
         The chain that it is in.
     past
         The remembered instances.
-    background
+    noise
         What instances that resemble nothing look like.
     least
         p_unknown of a stranger at least.
     """
-    recent = since(past, first)
-    seats = recent.subclass[number, _strangers(recent, number, _settled(chain, background), least)]
-    return outweighs_noise(Around(chain.known, chain.state, background), key, int((seats != key).sum()))
+    around, recent = Around(chain.known, chain.state, noise), since(past, first)
+    seat = recent.subclass[number, _unknown(recent, number, least)]
+    others = seat[seat != key]  # the fewer of them are strangers, the more a candidate weighs
+    if outweighs_noise(around, key, len(others)):
+        return True
+    return outweighs_noise(around, key, int((places_of(_settled(chain, noise), others) < 0).sum()))
 
 
-def find_core(followed: Followed, background: Background, least: float) -> Followed:
+def find_core(followed: Followed, noise: Noise, least: float) -> Followed:
     """Announce a class that is hidden among the strangers, if one of those that have just arrived is of it.
 
     Parameters
     ----------
     followed
         The leader after a batch.
-    background
+    noise
         What instances that resemble nothing look like.
     least
         p_unknown of a stranger at least.
     """
     chain, past = followed.chain, followed.past
-    at = _strangers(past, 0, _settled(chain, background), least)[-MOST:]
+    unknown = _unknown(past, 0, least)
+    at = unknown[places_of(_settled(chain, noise), past.subclass[0, unknown]) < 0][-MOST:]
     arrived = np.flatnonzero(past.seq + at >= past.batches[-1:])[-ASKED:]
     if not len(arrived):
         return followed
     strangers = Strangers(past.seq + at, past.rows[at], past.subclass[0, at])
-    told = set(chain.life.ids[chain.life.emerged | chain.life.muted].tolist())
-    found = gather(Around(chain.known, chain.state, background), strangers, arrived, told)
+    told = chain.life.ids[chain.life.emerged | chain.life.muted]
+    found = gather(Around(chain.known, chain.state, noise), strangers, arrived, told)
     return followed if found is None else _announce(followed, found)
 
 
-def _settled(chain: Chain, background: Background) -> np.ndarray:
+def _settled(chain: Chain, noise: Noise) -> np.ndarray:
     """Identities of the subclasses whose instances are strangers no longer: announced, set aside, or a known class's.
 
     One that noise has widened since it was announced is no home, and a muted one hides others.
     """
     state, life = chain.state, chain.life
-    broad = np.isin(life.ids, state.ids[is_broad(state.dishes, chain.known.prior, background)])
+    broad = places_of(state.ids[is_broad(state.dishes, chain.known.prior, noise)], life.ids) >= 0
     return np.concatenate([life.ids[life.owned | (life.told_of & ~broad)], chain.aside.ids])
 
 
-def _strangers(past: Past, number: int, settled: np.ndarray, least: float) -> np.ndarray:
-    """Places of the strangers among remembered instances, as chain ``number`` sees them."""
-    seat = past.subclass[number]
-    unknown = np.flatnonzero((past.p_unknown >= least) & (seat >= 0))
-    return unknown[~np.isin(seat[unknown], settled)]
+def _unknown(past: Past, number: int, least: float) -> np.ndarray:
+    """Places of the remembered instances that seem to be unknown, and sit in a subclass of chain ``number``."""
+    return np.flatnonzero((past.p_unknown >= least) & (past.subclass[number] >= 0))
 
 
 def _announce(followed: Followed, gathered: Gathered) -> Followed:

@@ -18,9 +18,9 @@ from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
 from stream_osr.ensemble.past import Decided, Past, arrivals, members, places, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.background import Background
+from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
-from stream_osr.model.books import tables_of
+from stream_osr.model.books import slot_of, tables_of
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
@@ -46,7 +46,7 @@ class Terms(NamedTuple):
 
     most: int
     most_aside: int
-    background: Background | None = None
+    background: Noise | None = None
     unknown_share: float = 0.0
 
 
@@ -153,11 +153,8 @@ def _join_same(followed: Followed, key: int) -> Followed:
     chain, life = followed.chain, followed.chain.life
     if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
-    emerged, dormant = (set(life.ids[flag].tolist()) for flag in (life.emerged | life.muted, life.dormant))
-
-    def may_be(other: int, size: int, large: bool) -> bool:
-        return other in emerged and (large or other in dormant)
-
+    large = chain.state.dishes.size[slot_of(chain.state, key)] >= chain.known.prior.n_features
+    may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
         return followed
@@ -166,7 +163,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     life = united(life, older, younger)
     life = noted(life, older, dormant=False)
     changes = left_out(followed.changes, {younger})
-    if older in dormant and not chain.life.subclasses[older].muted:
+    if older in chain.life.ids[chain.life.dormant & ~chain.life.muted]:
         changes = changes._replace(recurred=(*changes.recurred, older))
     chain = chain._replace(state=state, aside=aside, life=life)
     return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
@@ -182,26 +179,27 @@ def _to_try(chain: Chain) -> list[int]:
 
 def _part(followed: Followed, key: int) -> Followed:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
-    chain = followed.chain
-    life, new = chain.life.subclasses[key], chain.state.next_id
-    seqs, rows, keys = sampled(followed.past, remembered(followed.past, 0, key))
-    if life.kept is not None:
-        more = ~among(life.kept.seq, seqs)
-        seqs, rows = np.concatenate([seqs, life.kept.seq[more]]), np.concatenate([rows, life.kept.rows[more]])
-        keys = np.concatenate([keys, life.kept.keys[more]])
+    chain, life = followed.chain, followed.chain.life
+    own, new = life.ids == key, chain.state.next_id
+    given: tuple[np.ndarray, ...] = sampled(followed.past, remembered(followed.past, 0, key))
+    kept = life.kept[own][0]
+    if kept is not None:
+        more = ~among(kept.seq, given[0])
+        given = tuple(np.concatenate([column, old[more]]) for column, old in zip(given, kept[:3], strict=True))
+    seqs, rows, keys = given
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
-        tried = noted(chain.life, key, tried_size=sizes_of(chain.state)[key])
+        tried = noted(life, key, tried_size=chain.state.dishes.size[slot_of(chain.state, key)])
         return followed._replace(chain=chain._replace(life=tried))
     state, smaller = found
-    sizes = sizes_of(state)
+    sizes, one = sizes_of(state), life.subclasses[key]
     whole = sizes[key] + sizes[new]
-    own, rest = (keep(seqs[side], rows[side], keys[side]) for side in (smaller, ~smaller))
+    less, rest = (keep(seqs[side], rows[side], keys[side]) for side in (smaller, ~smaller))
     parts = {
-        new: _of_part(life, sizes[new] / whole, sizes[new], own)._replace(recent=()),
-        key: _of_part(life, sizes[key] / whole, sizes[key], rest),
+        new: _of_part(one, sizes[new] / whole, sizes[new], less)._replace(recent=()),
+        key: _of_part(one, sizes[key] / whole, sizes[key], rest),
     }
-    chain = chain._replace(state=state, life=with_lives(chain.life, parts))
+    chain = chain._replace(state=state, life=with_lives(life, parts))
     followed = followed.then(IdentityChanges({}, {new: Parted(key, seqs[smaller])}), chain)
     grew = tuple(one for one in followed.changes.grew if one != key)
     return followed._replace(changes=followed.changes._replace(grew=grew))

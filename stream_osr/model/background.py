@@ -14,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.dishes import Dishes
-from stream_osr.model.known import Known
-from stream_osr.model.marginal import Statistics, log_marginals, of_nobody
+from stream_osr.model.gaussian.full import dot
+from stream_osr.model.jit import kernel
+from stream_osr.model.location import Location
+from stream_osr.model.marginal import log_marginal
 from stream_osr.model.prior import DIAGONAL, FULL, TIED, Prior
 from stream_osr.model.space import Space
 
@@ -58,23 +60,45 @@ def fit_background(X: np.ndarray, space: Space) -> Background:
     return Background((0.5 * (low + high) - space.center) @ space.forward, covariance)
 
 
-def squares(rows: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Squared Mahalanobis distances of whitened rows, (n, d), from a Gaussian; shape (n,)."""
-    centred = rows - mean
-    return np.asarray((centred * np.linalg.solve(covariance, centred.T).T).sum(axis=1))
+class Noise(NamedTuple):
+    """The Gaussian of the background, as densities are computed from it.
+
+    Attributes
+    ----------
+    mean, covariance
+        Of a :class:`Background`.
+    form
+        Quadratic form of homogeneous rows: squared Mahalanobis distances, shape (d + 1, d + 1).
+    log_det
+        Log-determinant of the covariance.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+    form: np.ndarray
+    log_det: float
 
 
-def log_density(square: np.ndarray, n: int, covariance: np.ndarray, narrowest: float) -> np.ndarray:
-    """Log density of groups of rows under a Gaussian that is as many times wider as suits each group best.
+def noise_of(background: Background) -> Noise:
+    """Derive the densities of instances that resemble nothing, once."""
+    mean, covariance = background
+    shifted = np.hstack([np.eye(len(mean)), -mean[:, None]])
+    form = shifted.T @ np.linalg.solve(covariance, shifted)
+    return Noise(mean, covariance, form, float(np.linalg.slogdet(covariance)[1]))
+
+
+@kernel
+def log_density(square: float, n: int, d: int, log_det: float, narrowest: float) -> float:
+    """Log density of a group of rows under a Gaussian that is as many times wider as suits the group best.
 
     Parameters
     ----------
     square
-        Sum of the squared distances of the rows of each group, shape (g,).
-    n
-        Rows of each.
-    covariance
-        Of the Gaussian, shape (d, d).
+        Sum of the squared distances of its rows.
+    n, d
+        Rows, and dimensions.
+    log_det
+        Log-determinant of the covariance.
     narrowest
         It is taken at least so many times.
 
@@ -82,47 +106,47 @@ def log_density(square: np.ndarray, n: int, covariance: np.ndarray, narrowest: f
     --------
     A row at distance 2 of a Gaussian in one dimension: it is taken four times as wide.
 
-    >>> float(log_density(np.array([4.0]), 1, np.eye(1), 1.0)[0].round(3))
+    >>> round(log_density(4.0, 1, 1, 0.0, 1.0), 3)
     -2.112
     """
-    d = len(covariance)
-    wider = np.maximum(square / (n * d), narrowest)
-    log_det = float(np.linalg.slogdet(covariance)[1]) + d * np.log(wider)
-    return np.asarray(-0.5 * (n * (d * math.log(2.0 * math.pi) + log_det) + square / wider))
+    wider = max(square / (n * d), narrowest)
+    return -0.5 * (n * (d * math.log(2.0 * math.pi * wider) + log_det) + square / wider)
 
 
-def gain(one: Statistics, background: Background, known: Known) -> float:
+@kernel
+def gain(n: int, matrix: np.ndarray, log_det: float, noise: Noise, prior: Prior, location: Location) -> float:
     """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
 
     Parameters
     ----------
-    one
+    n, matrix, log_det
         What sums them up; with full or diagonal covariances.
-    background
+    noise
         What instances that resemble nothing look like.
-    known
-        Known classes, whose base measure it is.
+    prior, location
+        Base measure, and where it places new subclasses.
     """
-    d, n, mean = known.prior.n_features, int(one.size[0]), background.mean
-    products = one.matrix[0] - of_nobody(known.prior)
-    together = float(log_marginals(one, known.prior, known.location)[0])
-    if known.prior.covariance == DIAGONAL:
-        scatter = np.diag(products[1] - 2.0 * mean * products[0] + n * mean**2)
-        covariance = np.diag(np.diag(background.covariance))
+    d, square, beyond = prior.n_features, 0.0, noise.log_det
+    if prior.covariance == DIAGONAL:
+        beyond = 0.0
+        for a in range(d):
+            mean, variance = noise.mean[a], noise.covariance[a, a]
+            square += (matrix[1, a] - prior.psi - 2.0 * mean * matrix[0, a] + n * mean**2) / variance
+            beyond += math.log(variance)
     else:
-        covariance, crossed = background.covariance, np.outer(products[d, :d], mean)
-        scatter = products[:d, :d] - crossed - crossed.T + n * np.outer(mean, mean)
-    square = np.trace(np.linalg.solve(covariance, scatter))
-    return together - float(log_density(square, n, covariance, NARROWEST))
+        square -= prior.beta * noise.form[d, d]
+        for a in range(d + 1):
+            square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
+    together = log_marginal(n, matrix, log_det, prior, location)
+    return together - log_density(square, n, d, beyond, NARROWEST)
 
 
-def is_broad(dishes: Dishes, prior: Prior, background: Background) -> np.ndarray:
+def is_broad(dishes: Dishes, prior: Prior, noise: Noise) -> np.ndarray:
     """Say which subclasses are wider than halfway from a known class to the background, by volume, shape (K,)."""
-    if prior.covariance == TIED:
+    if prior.covariance == TIED or noise.log_det <= 0.0:
         return np.zeros(len(dishes.size), bool)
     d = prior.n_features
     volume = dishes.log_det - d * np.log(np.maximum(prior.nu + dishes.size - d - 1.0, 1.0))
     if prior.covariance == FULL:
         volume -= np.log(prior.beta + dishes.size)
-    widest = float(np.linalg.slogdet(background.covariance)[1])
-    return np.asarray(volume > 0.5 * widest) & (widest > 0.0)
+    return np.asarray(volume > 0.5 * noise.log_det)

@@ -5,7 +5,7 @@ Those that are set aside are off the menu, where they cost the sweeps nothing, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -109,7 +109,7 @@ def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray
 
 
 def join_if_same(
-    known: Known, state: StreamState, aside: Aside, key: int, may_be: Callable[[int, int, bool], bool]
+    known: Known, state: StreamState, aside: Aside, key: int, may_be: np.ndarray
 ) -> tuple[StreamState, Aside, int] | None:
     """Join a subclass on the menu with the one that it is most probably the same as, on the menu or aside, if any.
 
@@ -122,23 +122,21 @@ def join_if_same(
     key
         The subclass.
     may_be
-        Asked of each other one, by its identity and size, and whether ``key`` has as many instances as dimensions.
+        Those that it may be the same as, if they have as many instances as there are dimensions.
 
     Returns
     -------
     The state, those aside, and the other one's identity; ``None``: it is the same as no other.
     """
     prior, own = known.prior, slot_of(state, key)
-    large = bool(state.dishes.size[own] >= prior.n_features)
 
-    def of(ids: np.ndarray, size: np.ndarray) -> list[int]:
-        pairs = enumerate(zip(ids.tolist(), size.tolist(), strict=True))
-        return [at for at, (one, n) in pairs if one != key and n >= prior.n_features and may_be(one, n, large)]
+    def of(ids: np.ndarray, size: np.ndarray) -> np.ndarray:
+        return np.flatnonzero((ids != key) & (size >= prior.n_features) & (ids[:, None] == may_be).any(axis=1))
 
     others, there = of(state.ids, state.dishes.size), of(aside.ids, aside.statistics.size)
-    if not others and not there:
+    if not len(others) + len(there):
         return None
-    compared = both(statistics_of(state.dishes, np.array(others, np.int64)), of_slots(aside.statistics, there))
+    compared = both(statistics_of(state.dishes, others), of_slots(aside.statistics, there))
     ratios = log_ratios_together(statistics_of(state.dishes, np.array([own])), compared, prior, known.location)
     best = int(ratios.argmax())
     if ratios[best] <= 0.0:
@@ -187,7 +185,7 @@ class Gathered(NamedTuple):
     left: list[int]
 
 
-def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: Collection[int]) -> Gathered | None:
+def gather(around: Around, strangers: Strangers, arrived: np.ndarray, told: np.ndarray) -> Gathered | None:
     """Make a subclass of the class that is hidden among strangers (:func:`find_group`), if there is one.
 
     Its instances sit in other subclasses, or sat in some that have left the model.

@@ -18,7 +18,8 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.model.dishes import log_prior_predictives
-from stream_osr.model.prior import Prior
+from stream_osr.model.jit import kernel
+from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.terms import Term
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
@@ -61,6 +62,25 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
         return conjugate
     placed = log_student_t(rows, location)
     return np.logaddexp(math.log1p(-CONJUGATE_SHARE) + placed, math.log(CONJUGATE_SHARE) + conjugate)
+
+
+@kernel
+def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
+    """Log ratio of the densities of one homogeneous row as the first of a new subclass: placed against conjugate."""
+    d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
+    if q == 0.0 or prior.covariance != FULL:
+        return 0.0
+    for a in range(d):
+        z = 0.0
+        for b in range(d):
+            z += location.factor[a, b] * (row[b] - location.mean[b])
+        square += z * z
+        log_det -= 2.0 * math.log(location.factor[a, a])
+    placed = math.lgamma(0.5 * (q + d)) - math.lgamma(0.5 * q) - 0.5 * d * math.log(q * math.pi)
+    placed -= 0.5 * (log_det + (q + d) * math.log1p(square / q))
+    ratio = math.log1p(-CONJUGATE_SHARE) + placed - log_prior_predictives(row.reshape(1, d + 1), prior)[0]
+    least = math.log(CONJUGATE_SHARE)
+    return max(ratio, least) + math.log1p(math.exp(-abs(ratio - least)))
 
 
 def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
-from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, log_prior_predictives, sum_up
+from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, sum_up
 from stream_osr.model.gaussian import diagonal, full, tied
-from stream_osr.model.location import CONJUGATE, Location, log_new_densities
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.jit import kernel
+from stream_osr.model.location import CONJUGATE, Location, log_placed
+from stream_osr.model.prior import DIAGONAL, FULL, Prior
 
 
 class Statistics(NamedTuple):
@@ -45,9 +45,9 @@ def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
     return Statistics(dishes.size, dishes.matrix)
 
 
-def of_slots(statistics: Statistics, slots: Sequence[int]) -> Statistics:
+def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
     """Copy the statistics in the named places."""
-    at = np.array(slots, np.int64)
+    at = np.asarray(slots, np.int64)
     return Statistics(statistics.size[at], statistics.matrix[at])
 
 
@@ -71,35 +71,43 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
     size, matrix = statistics
-    d, n, r = prior.n_features, size.astype(float), prior.beta + size
+    log_det = np.zeros(len(size))
     if prior.covariance == FULL:
-        nu = prior.nu + n
-        halves = 0.5 * np.arange(d)
-        gammas = gammaln(0.5 * nu[:, None] - halves).sum(axis=1) - gammaln(0.5 * prior.nu - halves).sum()
-        log_r, log_det_before = math.log(prior.beta), full.log_det_of_prior(prior)
-        before = 0.5 * prior.nu * (log_r - log_det_before) - 0.5 * d * log_r
         log_det = np.linalg.slogdet(matrix)[1]
-        after = 0.5 * nu * (np.log(r) - log_det) - 0.5 * d * np.log(r)
-        conjugate = np.asarray(gammas - 0.5 * n * d * math.log(math.pi) + after - before)
-        return conjugate + _log_placed(statistics, prior, location)
-    one = _log_marginal_diagonal if prior.covariance == DIAGONAL else tied.log_marginal
-    whole = [one(m, k, prior) for m, k in zip(matrix, size.tolist(), strict=True)]
-    return np.array(whole) - one(of_nobody(prior), 0, prior)
+    elif prior.covariance == DIAGONAL:
+        scatter = matrix[:, 1] - matrix[:, 0] ** 2 / (prior.beta + size)[:, None]
+        log_det = np.log(np.maximum(scatter, 1e-15 * matrix[:, 1])).sum(axis=1)
+    return _log_marginals(size, matrix, log_det, prior, location)
 
 
-def _log_placed(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
-    """Log ratio of the densities of a first instance at the mean, placed against conjugate, shape (K,)."""
-    if location.freedom == 0.0:
-        return np.zeros(len(statistics.size))
-    d = prior.n_features
-    means = statistics.matrix[:, d, :d] / np.maximum(statistics.size, 1)[:, None]
-    rows = homogeneous(means)
-    ratios = log_new_densities(rows, prior, location) - log_prior_predictives(rows, prior)
-    return np.where(statistics.size > 0, ratios, 0.0)
+@kernel
+def _log_marginals(
+    size: np.ndarray, matrix: np.ndarray, log_det: np.ndarray, prior: Prior, location: Location
+) -> np.ndarray:
+    out = np.empty(len(size))
+    for k in range(len(size)):
+        out[k] = log_marginal(size[k], matrix[k], log_det[k], prior, location)
+    return out
 
 
-def _log_marginal_diagonal(matrix: np.ndarray, n: int, prior: Prior) -> float:
-    return float(diagonal.log_marginal(diagonal.refresh(matrix, np.empty_like(matrix), n, prior), n, prior))
+@kernel
+def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, location: Location) -> float:
+    """Log marginal likelihood of one subclass, as :func:`log_marginals`, whose log-determinant is known."""
+    d, r = prior.n_features, prior.beta + n
+    if prior.covariance == DIAGONAL:
+        return diagonal.log_marginal(log_det, n, prior) - diagonal.log_marginal(d * math.log(prior.psi), 0, prior)
+    if prior.covariance != FULL:
+        return tied.log_marginal(matrix, n, prior) - tied.log_marginal(np.zeros_like(matrix), 0, prior)
+    log_r, log_beta = math.log(r), math.log(prior.beta)
+    total = 0.5 * (prior.nu + n) * (log_r - log_det) - 0.5 * d * (log_r - log_beta + n * math.log(math.pi))
+    total -= 0.5 * prior.nu * (log_beta - full.log_det_of_prior(prior))
+    for a in range(d):
+        total += math.lgamma(0.5 * (prior.nu + n - a)) - math.lgamma(0.5 * (prior.nu - a))
+    if n == 0 or location.freedom == 0.0:
+        return total
+    mean = matrix[d] / n
+    mean[d] = 1.0
+    return total + log_placed(mean, prior, location)
 
 
 def log_ratios_together(
@@ -121,7 +129,7 @@ def log_ratios_together(
     Two halves of one Gaussian belong together, two Gaussians ten standard deviations apart do not.
 
     >>> from stream_osr.model.dishes import refill
-    >>> from stream_osr.model.prior import make_prior
+    >>> from stream_osr.model.prior import homogeneous, make_prior
     >>> prior = make_prior("full", 2, nu=4, scale=1, beta=1)
     >>> centres = np.repeat([[0.0], [10.0]], [40, 20], axis=0)
     >>> rows = homogeneous(np.random.default_rng(1).normal(centres, size=(60, 2)))

@@ -9,7 +9,7 @@ import numpy as np
 from stream_osr.model.dishes import Dishes, empty_dishes, log_predictive, sum_up
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location
-from stream_osr.model.marginal import Statistics, both, log_marginals, of_rows
+from stream_osr.model.marginal import log_marginal
 from stream_osr.model.prior import Prior
 
 PASSES = 12
@@ -52,25 +52,37 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    centred = rows[:, :-1] - rows[:, :-1].mean(axis=0)
+    centred = rows[:, :-1] - rows[:, :-1].sum(axis=0) / n
     axes = np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]
-    dishes, sums = empty_dishes(2, prior), of_rows(rows, prior)
-    sides = []
-    for axis in axes:
-        side = (centred @ axis > 0).astype(np.int64)
-        alternate(dishes, side, rows, least, prior)
-        if dishes.size.min() >= least:
-            sides.append(side)
-            sums = both(sums, Statistics(dishes.size, dishes.matrix))
-    whole, *parts = log_marginals(sums, prior, location).tolist()
-    best, gain = None, (0.0 if location.freedom else GAIN) * n
-    for at, side in enumerate(sides):
-        b = int(side.sum())
-        odds = math.log(alpha) + math.lgamma(n - b) + math.lgamma(b) - math.lgamma(n)
-        odds += parts[2 * at] + parts[2 * at + 1] - whole
-        if odds > gain:
-            best, gain = side == (1 if 2 * b <= n else 0), odds
-    return best
+    sides = (axes @ centred.T > 0).astype(np.int64)
+    odds = _alternate_each(sides, rows, alpha, least, prior, location)
+    best = int(odds.argmax())
+    if odds[best] <= (0.0 if location.freedom else GAIN) * n:
+        return None
+    return np.asarray(sides[best] == (1 if 2 * sides[best].sum() <= n else 0))
+
+
+@kernel
+def _alternate_each(
+    sides: np.ndarray, rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location
+) -> np.ndarray:
+    """Improve the partitions of shape (a, n); return the log odds of each against one, of one part too small -inf."""
+    n, odds = len(rows), np.full(len(sides), -np.inf)
+    dishes, together = empty_dishes(2, prior), empty_dishes(1, prior)
+    sum_up(together, np.zeros(n, np.int64), rows, prior)
+    fixed = math.log(alpha) - math.lgamma(n) - _log_marginal(together, 0, prior, location)
+    for at in range(len(sides)):
+        alternate(dishes, sides[at], rows, least, prior)
+        if min(dishes.size[0], dishes.size[1]) >= least:
+            odds[at] = fixed
+            for k in range(2):
+                odds[at] += math.lgamma(dishes.size[k]) + _log_marginal(dishes, k, prior, location)
+    return odds
+
+
+@kernel
+def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> float:
+    return log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
 
 
 @kernel

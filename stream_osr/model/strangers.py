@@ -9,18 +9,25 @@ because the best of very many groups would nearly always win.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
-from stream_osr.model.background import NARROWEST, Background, gain, log_density, squares
+from stream_osr.model.background import NARROWEST, Noise, gain, log_density
 from stream_osr.model.books import slot_of
-from stream_osr.model.dishes import empty_dishes, keep_slots, log_predictives, means_and_scales, sum_up
+from stream_osr.model.dishes import (
+    Dishes,
+    empty_dishes,
+    log_block_predictive,
+    log_predictive,
+    mahalanobis,
+    sum_up,
+)
+from stream_osr.model.gaussian.full import dot, quadratic
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known
-from stream_osr.model.marginal import Statistics, log_marginals, statistics_of
-from stream_osr.model.prior import TIED, homogeneous
+from stream_osr.model.location import Location, log_placed
+from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 
 SIZES = (8, 16)
@@ -61,37 +68,41 @@ class Around(NamedTuple):
 
     known: Known
     state: StreamState
-    background: Background
+    noise: Noise
 
-    def odds(self, size: int, among: int | np.ndarray) -> np.ndarray:
-        """Log odds that the Chinese restaurant gives to so many of so many at a dish of their own."""
-        alpha = math.log(float(self.state.franchise.alpha[0]))
-        return np.asarray(alpha + gammaln(size) + gammaln(np.asarray(among) - size + 1) - gammaln(among))
 
-    def together(self, groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each group of rows, shape (g, k), as a subclass, shape (g,)."""
-        known, (count, size) = self.known, groups.shape
-        dishes = empty_dishes(count, known.prior)
-        sum_up(dishes, np.repeat(np.arange(count), size), homogeneous(rows[groups.ravel()]), known.prior)
-        return log_marginals(Statistics(dishes.size, dishes.matrix), known.prior, known.location)
+class _Scene(NamedTuple):
+    """The same for kernels: base measure, subclasses known and emerging, an empty one, background, concentration."""
 
-    def of_nothing(self, groups: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Log density of each group of rows, shape (g, k), as instances of the background, shape (g,)."""
-        square = squares(rows, self.background.mean, self.background.covariance)[groups].sum(axis=1)
-        return log_density(square, groups.shape[1], self.background.covariance, NARROWEST)
+    prior: Prior
+    location: Location
+    known: Dishes
+    emerging: Dishes
+    nobody: Dishes
+    noise: Noise
+    alpha: float
+
+
+class _Seated(NamedTuple):
+    """Homogeneous rows of strangers, shape (n, d + 1), and the slot that each sits in, -1: none, shape (n,)."""
+
+    rows: np.ndarray
+    slot: np.ndarray
 
 
 def outweighs_noise(around: Around, key: int, others: int) -> bool:
     """Say whether subclass ``key`` is one rather than as many instances that resemble nothing, beside so many."""
-    if around.known.prior.covariance == TIED:
+    known, state, noise = around
+    if known.prior.covariance == TIED:
         return True  # a width that is given says nothing
-    one = statistics_of(around.state.dishes, np.array([slot_of(around.state, key)]))
-    size = int(one.size[0])
-    odds = float(around.odds(size, size + others))
-    return gain(one, around.background, around.known) + odds > MARGIN + GAIN * size
+    k = slot_of(state, key)
+    size = int(state.dishes.size[k])
+    odds = _log_odds(size, size + others, float(state.franchise.alpha[0]))
+    own = gain(size, state.dishes.matrix[k], state.dishes.log_det[k], noise, known.prior, known.location)
+    return bool(own + odds > MARGIN + GAIN * size)
 
 
-def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: Collection[int]) -> np.ndarray | None:
+def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: np.ndarray) -> np.ndarray | None:
     """Find the class that is hidden among strangers, around one that has just arrived; ``None``: there is none.
 
     Parameters
@@ -109,94 +120,186 @@ def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: 
     -------
     Positions in ``strangers``, ascending.
     """
-    seqs, rows = strangers.seqs, strangers.rows
-    groups: dict[int, list[np.ndarray]] = {size: [] for size in SIZES}
-    begin: dict[int, list[int]] = {size: [] for size in SIZES}
-    distance = ((rows[arrived, None] - rows) ** 2).sum(axis=2)
-    before = -1
-    for lately in LATELY:
-        first = int(np.searchsorted(seqs, seqs[-1] - lately))
-        if first == before:
-            continue
-        before = first
-        for size in SIZES:
-            if len(seqs) - first >= size:
-                near = np.argpartition(distance[:, first:], size - 1, axis=1)[:, :size] + first
-                groups[size] += [np.sort(each) for each in near]
-                begin[size] += [first] * len(near)
-    found = [
-        one
-        for size in SIZES
-        if groups[size]
-        for one in _standing_out(np.array(groups[size]), np.array(begin[size]), rows, around)
-    ]
-    for _, group, first in sorted(found, key=lambda each: -each[0]):
-        recent = Strangers(*(each[first:] for each in strangers))
-        if _stands_out(group - first, recent, around, told):
-            return _grown(group, strangers, around)
-    return None
+    seqs, rows, seat = strangers
+    (known, state, noise), prior = around, around.known.prior
+    begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1]
+    alpha = float(state.franchise.alpha[0])
+    scene = _Scene(prior, known.location, known.dishes, state.dishes, empty_dishes(1, prior), noise, alpha)
+    no_home = (state.ids[:, None] == told).any(axis=1)
+    core = _find(homogeneous(rows), seat, arrived, begin, state.ids, no_home, scene)
+    return np.flatnonzero(core) if core.any() else None
 
 
-def _standing_out(
-    groups: np.ndarray, begin: np.ndarray, rows: np.ndarray, around: Around
-) -> list[tuple[float, np.ndarray, int]]:
-    """Choose those of the groups, shape (g, k), that are rather a subclass than part of the background.
-
-    Returns
-    -------
-    Of each: log odds, the group, and from which stranger on it was looked for.
-    """
-    odds = around.together(groups, rows) + around.odds(groups.shape[1], len(rows) - begin) - LOOKED
-    odds -= around.of_nothing(groups, rows)
-    return [(float(odds[at]), groups[at], int(begin[at])) for at in np.flatnonzero(odds > 0.0)]
-
-
-def _stands_out(group: np.ndarray, strangers: Strangers, around: Around, told: Collection[int]) -> bool:
-    """Say whether a group is rather a subclass than outliers of a known class or part of where it sits."""
-    known, state, own = around.known, around.state, strangers.rows[group]
-    rows = homogeneous(own)
-    odds = float(around.together(np.arange(len(group))[None], own)[0]) - LOOKED
-    odds += float(around.odds(len(group), len(strangers.seqs)))
-    near = int(log_predictives(rows, known.dishes, known.prior).sum(axis=0).argmax())
-    mean, covariance = means_and_scales(keep_slots(known.dishes, np.array([near])), known.prior)
-    if odds <= float(log_density(squares(own, mean[0], covariance[0]).sum(), len(group), covariance[0], 1.0)):
-        return False
-    seat = strangers.seat[group]
-    for at in np.flatnonzero(np.isin(state.ids, seat)):
-        key = int(state.ids[at])
-        inside = seat == key
-        count, among = int(inside.sum()), int((strangers.seat == key).sum())
-        if key in told or 2 * count < state.dishes.size[at]:
-            dish = keep_slots(state.dishes, np.array([at]))
-            there = float(log_predictives(rows[inside], dish, known.prior).sum())
-            odds = float(around.together(np.flatnonzero(inside)[None], own)[0]) - LOOKED
-            if odds + float(around.odds(count, among)) <= there:
-                return False
-    return True
-
-
-def _grown(core: np.ndarray, strangers: Strangers, around: Around) -> np.ndarray:
-    """Add the strangers that the core predicts better than all that is around it does."""
-    prior, rows, background = around.known.prior, homogeneous(strangers.rows), around.background
-    beside = log_density(squares(strangers.rows, *background), 1, background.covariance, 1.0) + math.log(len(rows))
-    beside = np.maximum(beside, _where_they_sit(strangers, around))
-    for _ in range(PASSES):
-        dishes = empty_dishes(1, prior)
-        sum_up(dishes, np.zeros(len(core), np.int64), rows[core], prior)
-        own = log_predictives(rows, dishes, prior)[:, 0] + math.log(len(core))
-        wider = np.union1d(core, np.flatnonzero(own > beside))
-        if len(wider) == len(core):
+@kernel
+def _find(
+    rows: np.ndarray,
+    seat: np.ndarray,
+    arrived: np.ndarray,
+    begin: np.ndarray,
+    ids: np.ndarray,
+    no_home: np.ndarray,
+    scene: _Scene,
+) -> np.ndarray:
+    """Say which strangers are of the class; they are looked for from each of these positions on."""
+    slot, core = np.full(len(rows), -1), np.zeros(len(rows), np.bool_)
+    for k in range(len(ids)):
+        for i in range(len(rows)):
+            slot[i] = k if seat[i] == ids[k] else slot[i]
+    among = _Seated(rows, slot)
+    near, count = _nearest(rows, arrived, begin), len(arrived)
+    alone, odds = np.full((len(SIZES), len(near)), -np.inf), np.full(len(SIZES) * len(near), -np.inf)
+    for a in range(len(SIZES)):
+        for g in range(len(near)):
+            if near[g, SIZES[a] - 1] >= 0:
+                block, n = _rows_at(rows, near[g, : SIZES[a]]), len(rows) - begin[g // count]
+                alone[a, g] = _together(block, scene) + _log_odds(SIZES[a], n, scene.alpha) - LOOKED
+                odds[a * len(near) + g] = alone[a, g] - _of_nothing(block, scene.noise, NARROWEST)
+    for _ in range(len(odds)):
+        best = int(odds.argmax())
+        if odds[best] <= 0.0:
             break
-        core = wider
+        a, g = best // len(near), best % len(near)
+        group, recent = near[g, : SIZES[a]], begin[g // count]
+        if _sits_nowhere(group, recent, among, no_home, scene) and _is_no_outlier(alone[a, g], group, among, scene):
+            for i in group:
+                core[i] = True
+            _grow(core, among, scene)
+            break
+        odds[best] = -np.inf
     return core
 
 
-def _where_they_sit(strangers: Strangers, around: Around) -> np.ndarray:
-    """Log density of each stranger under the subclass that it sits in, times the size of that, shape (n,)."""
-    state, out = around.state, np.full(len(strangers.seqs), -np.inf)
-    for at in np.flatnonzero(np.isin(state.ids, strangers.seat)):
-        inside = strangers.seat == state.ids[at]
-        dish = keep_slots(state.dishes, np.array([at]))
-        rows = homogeneous(strangers.rows[inside])
-        out[inside] = log_predictives(rows, dish, around.known.prior)[:, 0] + math.log(int(dish.size[0]))
+@kernel
+def _nearest(rows: np.ndarray, arrived: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Find the nearest strangers of each arrival, from each position on, the nearest first; -1: there are no more."""
+    near = np.full((len(begin) * len(arrived), SIZES[-1]), -1)
+    away, least = np.empty(len(rows)), np.empty(SIZES[-1])
+    for i in range(len(arrived)):
+        for j in range(len(rows)):
+            away[j] = 0.0
+            for a in range(rows.shape[1]):
+                away[j] += (rows[arrived[i], a] - rows[j, a]) ** 2
+        for since in range(len(begin)):
+            found = near[since * len(arrived) + i]
+            least[:] = np.inf
+            for j in range(begin[since], len(rows)):
+                at = SIZES[-1]
+                while at > 0 and away[j] < least[at - 1]:
+                    at -= 1
+                    if at + 1 < SIZES[-1]:
+                        least[at + 1], found[at + 1] = least[at], found[at]
+                if at < SIZES[-1]:
+                    least[at], found[at] = away[j], j
+    return near
+
+
+@kernel
+def _rows_at(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+    out = np.empty((len(at), rows.shape[1]))
+    for i in range(len(at)):
+        out[i] = rows[at[i]]
     return out
+
+
+@kernel
+def _log_odds(size: int, among: int, alpha: float) -> float:
+    """Log odds that the Chinese restaurant gives to so many of so many at a dish of their own."""
+    return math.log(alpha) + math.lgamma(size) + math.lgamma(among - size + 1) - math.lgamma(among)
+
+
+@kernel
+def _together(block: np.ndarray, scene: _Scene) -> float:
+    """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
+    mean, squares, d = np.zeros(block.shape[1]), 0.0, scene.prior.n_features
+    for i in range(len(block)):
+        for a in range(d + 1):
+            mean[a] += block[i, a] / len(block)
+        squares += dot(block[i, :d], block[i, :d])
+    total = log_block_predictive(scene.nobody, 0, block, False, scene.prior)
+    if scene.prior.covariance == TIED:
+        return total + 0.5 * (squares + len(block) * d * math.log(2.0 * math.pi))
+    return total + log_placed(mean, scene.prior, scene.location)
+
+
+@kernel
+def _of_nothing(block: np.ndarray, noise: Noise, narrowest: float) -> float:
+    """Log density of a group of rows as instances of the background."""
+    square = 0.0
+    for i in range(len(block)):
+        square += quadratic(noise.form, block[i])
+    return log_density(square, len(block), len(noise.mean), noise.log_det, narrowest)
+
+
+@kernel
+def _predicted(block: np.ndarray, dishes: Dishes, k: int, floor: float, prior: Prior) -> float:
+    """Log density of rows, each by itself, under a subclass; minus infinity as soon as it must be below ``floor``."""
+    total, most = 0.0, dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+    for i in range(len(block)):
+        total += log_predictive(dishes, k, block[i], prior)
+        if total + (len(block) - 1 - i) * most < floor:
+            return -np.inf
+    return total
+
+
+@kernel
+def _is_no_outlier(alone: float, group: np.ndarray, among: _Seated, scene: _Scene) -> bool:
+    """Say whether a group, of these log odds, is rather a subclass than outliers of the known one nearest to it."""
+    (prior, known), block = (scene.prior, scene.known), _rows_at(among.rows, group)
+    near, highest = 0, -np.inf
+    for k in range(len(known.size)):
+        density = _predicted(block, known, k, highest, prior)
+        if density > highest:
+            near, highest = k, density
+    # of the mean covariance, which is narrower than the predictive
+    d, r, freedom = prior.n_features, prior.beta + known.size[near], prior.nu + known.size[near] - prior.n_features
+    wider, log_det = (r + 1.0) / r, 0.0
+    if prior.covariance != TIED:
+        wider *= max(freedom - 1.0, 1.0) / (freedom + 1.0)
+        log_det = known.log_det[near] - d * math.log(max(freedom - 1.0, 1.0))
+        log_det -= math.log(r) if prior.covariance == FULL else 0.0
+    square = 0.0
+    for i in range(len(block)):
+        square += wider * mahalanobis(known, near, block[i], prior) ** 2
+    return alone > log_density(square, len(block), d, log_det, 1.0)
+
+
+@kernel
+def _sits_nowhere(group: np.ndarray, recent: int, among: _Seated, no_home: np.ndarray, scene: _Scene) -> bool:
+    """Say whether what of a group sits in an emerging subclass is rather one of its own, unless that is about all."""
+    dishes = scene.emerging
+    for i in range(len(group)):
+        k, count, beside = among.slot[group[i]], 0, 0
+        inside = np.empty(len(group), np.int64)
+        for j in range(len(group)):
+            if among.slot[group[j]] == k:
+                inside[count] = group[j]
+                count += 1
+        if k < 0 or inside[0] != group[i] or not (no_home[k] or 2 * count < dishes.size[k]):
+            continue
+        for j in range(recent, len(among.slot)):
+            beside += among.slot[j] == k
+        block = _rows_at(among.rows, inside[:count])
+        odds = _together(block, scene) + _log_odds(count, beside, scene.alpha) - LOOKED
+        if odds <= _predicted(block, dishes, k, odds, scene.prior):
+            return False
+    return True
+
+
+@kernel
+def _grow(core: np.ndarray, among: _Seated, scene: _Scene) -> None:
+    """Add the strangers that the core predicts better than all that is around it does."""
+    (rows, slot), (prior, dishes) = among, (scene.prior, scene.emerging)
+    own, n = empty_dishes(1, prior), len(rows)
+    beside = np.empty(n)
+    for i in range(n):
+        beside[i] = _of_nothing(rows[i : i + 1], scene.noise, 1.0) + math.log(n)
+        if slot[i] >= 0:
+            there = log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
+            beside[i] = max(beside[i], there)
+    for _ in range(PASSES):
+        block = rows[core]
+        sum_up(own, np.zeros(len(block), np.int64), block, prior)
+        for i in range(n):
+            core[i] |= log_predictive(own, 0, rows[i], prior) + math.log(len(block)) > beside[i]
+        if core.sum() == len(block):
+            break

@@ -10,8 +10,9 @@ from scipy.stats import multivariate_normal
 
 from benchmarks.discovery.noise import BURST, LENGTH, RARE, RARE_LENGTH, SHARE, judge, listen, source, stream
 from stream_osr import OpenSetRecognizer, SubclassEmerged, UnknownRateJumped
-from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, squares
-from stream_osr.model.marginal import of_rows
+from stream_osr.model.background import NARROWEST, Background, gain, is_broad, log_density, noise_of
+from stream_osr.model.gaussian.full import quadratic
+from stream_osr.model.marginal import dishes_of, log_marginals, of_rows
 from stream_osr.model.prior import homogeneous
 
 
@@ -94,14 +95,21 @@ def test_the_same_stream_in_two_runs_and_through_a_saved_model(given, tmp_path):
 
 def test_what_a_subclass_gains_over_the_background(given):
     known, background = given.trained.known, given.trained.background
+    noise, prior = noise_of(background), known.prior
     rng = np.random.default_rng(0)
     compact = rng.normal(background.mean, 1.0, size=(60, 4))
     wide = rng.multivariate_normal(background.mean, background.covariance, size=60)
-    sums = [of_rows(homogeneous(rows), known.prior) for rows in (compact, wide)]
-    assert gain(sums[0], background, known) > 10 > 0 > gain(sums[1], background, known)
-    square = squares(wide, *background)
-    one = log_density(square.sum(), 60, background.covariance, NARROWEST)
-    wider = max(square.mean() / 4, NARROWEST)
+    gains = []
+    for rows in (compact, wide):
+        sums = of_rows(homogeneous(rows), prior)
+        (log_det,) = dishes_of(sums, prior).log_det
+        gains.append(gain(60, sums.matrix[0], log_det, noise, prior, known.location))
+        square = sum(quadratic(noise.form, row) for row in homogeneous(rows))
+        one = log_density(square, 60, 4, noise.log_det, NARROWEST)
+        (together,) = log_marginals(sums, prior, known.location)
+        assert gains[-1] == pytest.approx(together - one, rel=1e-9)
+    assert gains[0] > 10 > 0 > gains[1]
+    wider = max(square / 60 / 4, NARROWEST)
     assert one == pytest.approx(
         multivariate_normal(background.mean, wider * background.covariance).logpdf(wide).sum(), rel=1e-9
     )
@@ -110,5 +118,5 @@ def test_what_a_subclass_gains_over_the_background(given):
 def test_a_subclass_is_broad_from_halfway_to_the_background_on(given):
     known = given.trained.known
     narrow = Background(np.zeros(4), np.eye(4) * 1e-4)
-    assert not is_broad(known.dishes, known.prior, given.trained.background).any()
-    assert not is_broad(known.dishes, known.prior, narrow).any()
+    for background in (given.trained.background, narrow):
+        assert not is_broad(known.dishes, known.prior, noise_of(background)).any()

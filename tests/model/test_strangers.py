@@ -1,0 +1,62 @@
+"""The search for hidden classes finds what it finds group by group, written from the textbook."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr.model.background import NARROWEST, Background, noise_of
+from stream_osr.model.location import CONJUGATE
+from stream_osr.model.strangers import LATELY, LOOKED, PASSES, SIZES, Around, Strangers, find_group
+from tests.model.problems import fill, make_base
+from tests.oracles import strangers as oracle
+
+D, ALPHA = 3, 1.5
+LIMITS = oracle.Limits(SIZES, LATELY, LOOKED, NARROWEST, PASSES)
+
+
+def case(covariance: str, rng: np.random.Generator) -> tuple[Any, ...]:
+    """Noise and one cluster, tight or not; some of both sit in emerging subclasses, large or small, or lost."""
+    prior, measure = make_base(covariance, D)
+    known = [rng.normal(rng.normal(size=D) * 8, 1.0, size=(40, D)) for _ in range(4)]
+    n, hidden = int(rng.integers(5, 30)), int(rng.integers(6, 20))
+    centre = rng.normal(size=D) * 8 if rng.random() < 0.8 else known[0].mean(axis=0) + 4
+    rows = np.concatenate(
+        [rng.normal(size=(n, D)) * 10, rng.normal(centre, rng.choice([0.3, 0.6, 2]), size=(hidden, D))]
+    )
+    rows = rows[rng.permutation(len(rows))]
+    seat = rng.integers(10, 16, len(rows))
+    near = np.linalg.norm(rows - centre, axis=1) < 6
+    seat[near] = rng.choice([10, 11], near.sum())
+    more = {key: rng.normal(centre, 3, size=(int(rng.choice([0, 0, 0, 40])), D)) for key in range(10, 14)}
+    emerging = {key: np.concatenate([rows[seat == key], more[key]]) for key in more if (seat == key).any()}
+    seqs = np.cumsum(rng.integers(1, int(rng.choice([2, 30, 300])) + 1, len(rows)))
+    arrived = np.sort(rng.choice(len(rows), min(4, len(rows)), replace=False))
+    told = np.array([10]) if rng.random() < 0.3 else np.zeros(0, np.int64)
+    background = Background(rng.normal(size=D), np.diag([150.0, 100.0, 80.0]) + 20.0)
+    world = oracle.World(measure, known, emerging, *background, ALPHA)
+    state = SimpleNamespace(
+        dishes=fill(prior, list(emerging.values())),
+        ids=np.array(list(emerging), np.int64),
+        franchise=SimpleNamespace(alpha=np.array([ALPHA])),
+    )
+    around: Any = Around(
+        SimpleNamespace(prior=prior, location=CONJUGATE, dishes=fill(prior, known)), state, noise_of(background)
+    )
+    return Strangers(seqs, rows, seat), arrived, around, told, world
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_finds_what_is_found_group_by_group(covariance: str) -> None:
+    rng, found = np.random.default_rng(4), []
+    for _ in range(60):
+        strangers, arrived, around, told, world = case(covariance, rng)
+        group = find_group(strangers, arrived, around, told)
+        expected = oracle.find(world, LIMITS, *strangers, arrived.tolist(), set(told.tolist()))
+        assert ([] if group is None else group.tolist()) == expected
+        found.append(len(expected))
+    assert 8 <= np.count_nonzero(found) <= 52
+    assert len(set(found)) > 5
