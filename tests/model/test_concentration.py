@@ -16,28 +16,28 @@ LARGEST = 4.5
 
 
 @kernel
-def resample_often(rng, value, shape, rate, clusters, sizes, times):
+def resample_often(rng, value, prior, clusters, sizes, times):
     out = np.empty(times)
     for s in range(times):
-        value = library.resample(rng, value, shape, rate, clusters, sizes)
+        value = library.resample(rng, value, prior, clusters, sizes)
         out[s] = value
     return out
 
 
 @kernel
-def resample_alpha_often(rng, franchise, shape, rate, fading, times):
+def resample_alpha_often(rng, franchise, prior, fading, times):
     out = np.empty(times)
     for s in range(times):
-        library.resample_alpha(rng, franchise, shape, rate, fading)
+        library.resample_alpha(rng, franchise, prior, fading)
         out[s] = franchise.alpha[0]
     return out
 
 
 @kernel
-def resample_gamma_often(rng, franchise, shape, rate, times):
+def resample_gamma_often(rng, franchise, prior, times):
     out = np.empty(times)
     for s in range(times):
-        library.resample_gamma(rng, franchise, shape, rate)
+        library.resample_gamma(rng, franchise, prior)
         out[s] = franchise.gamma[0]
     return out
 
@@ -71,13 +71,13 @@ def check_counted(values, prior, count, sizes):
     ],
 )
 def test_resampling_has_the_integrated_law(prior, clusters, sizes):
-    values = resample_often(np.random.default_rng(5), 1.0, *prior, clusters, np.array(sizes), 20_000)
+    values = resample_often(np.random.default_rng(5), 1.0, library.Gamma(*prior), clusters, np.array(sizes), 20_000)
     check_counted(values[100:], prior, clusters, [size for size in sizes if size > 0])
 
 
 @pytest.mark.statistical
 def test_nothing_seated_leaves_the_prior():
-    values = resample_often(np.random.default_rng(6), 1.0, 10.0, 1.0, 0.0, np.zeros(3), 20_000)
+    values = resample_often(np.random.default_rng(6), 1.0, library.ALPHA, 0.0, np.zeros(3), 20_000)
     assert stats.kstest(values, stats.gamma(10).cdf).pvalue > 1e-4
 
 
@@ -92,7 +92,7 @@ def restaurants():
 @pytest.mark.statistical
 def test_alpha_is_shared_and_sees_all_tables_and_the_seats_of_each_group():
     franchise = restaurants()
-    values = resample_alpha_often(np.random.default_rng(7), franchise, 3.0, 0.5, False, 20_000)
+    values = resample_alpha_often(np.random.default_rng(7), franchise, library.Gamma(3.0, 0.5), False, 20_000)
     check_counted(values[100:], (3.0, 0.5), 5.0, [5.36, 3.2])
     assert (franchise.alpha == franchise.alpha[0]).all()
 
@@ -105,14 +105,14 @@ def test_faded_resampling_has_the_integrated_law(opened, seats):
     values = np.empty(20_000)
     value, rng = 1.0, np.random.default_rng(11)
     for s in range(len(values)):
-        values[s] = value = library.resample_faded(rng, value, 10.0, 1.0, opened, seats)
+        values[s] = value = library.resample_faded(rng, value, library.ALPHA, opened, seats)
     law = oracle.Faded((10.0, 1.0), opened, seats)
     check_law(values[100:], law.moment, law.cumulative())
 
 
 @pytest.mark.statistical
 def test_nobody_seated_in_a_fading_restaurant_leaves_the_prior():
-    values = [library.resample_faded(np.random.default_rng(s), 3.0, 10.0, 1.0, 0.0, 0.0) for s in range(3000)]
+    values = [library.resample_faded(np.random.default_rng(s), 3.0, library.ALPHA, 0.0, 0.0) for s in range(3000)]
     assert stats.kstest(values, stats.gamma(10).cdf).pvalue > 1e-4
 
 
@@ -122,7 +122,7 @@ def test_alpha_of_a_fading_restaurant_sees_who_opened_a_table():
     for table, dish, weights in ((0, 0, (0.9, 0.7, 0.8)), (2, 1, (0.4,)), (5, 2, (0.2, 1.0))):
         for weight in weights:
             join(franchise, table, 0, dish, weight)
-    values = resample_alpha_often(np.random.default_rng(7), franchise, 3.0, 0.5, True, 20_000)
+    values = resample_alpha_often(np.random.default_rng(7), franchise, library.Gamma(3.0, 0.5), True, 20_000)
     law = oracle.Faded((3.0, 0.5), 0.9 + 0.4 + 0.2, 4.0)
     check_law(values[100:], law.moment, law.cumulative())
 
@@ -132,11 +132,11 @@ def test_gamma_sees_dishes_among_tables_held_ones_included():
     franchise = empty_franchise(2, 6, 8, 1.0, 1.0)
     for table, group, dish in ((0, 0, 0), (1, 0, 1), (3, 0, 1), (4, 1, 1), (6, 1, 2)):
         join(franchise, table, group, dish, 1.0)
-    values = resample_gamma_often(np.random.default_rng(8), franchise, 4.0, 0.8, 20_000)
+    values = resample_gamma_often(np.random.default_rng(8), franchise, library.Gamma(4.0, 0.8), 20_000)
     check_counted(values[100:], (4.0, 0.8), 3.0, [5.0])
     franchise.held[4] = True  # on the menu without a table: counts as one dish at one table
     franchise.total[0] += 1.0
-    values = resample_gamma_often(np.random.default_rng(9), franchise, 4.0, 0.8, 20_000)
+    values = resample_gamma_often(np.random.default_rng(9), franchise, library.Gamma(4.0, 0.8), 20_000)
     check_counted(values[100:], (4.0, 0.8), 4.0, [6.0])
 
 
