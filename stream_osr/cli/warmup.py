@@ -16,7 +16,7 @@ CLASSES, EACH, STREAM = 3, 40, 128
 
 
 def warmup() -> None:
-    """Compile the sampler ahead of time, so that no first instance waits for it: half a minute to two minutes, once.
+    """Compile the sampler ahead of time, so that no first instance waits for it: one to two minutes, once.
 
     It is kept where NUMBA_CACHE_DIR says, else beside the installed package, else in the user's cache directory.
 
