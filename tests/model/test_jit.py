@@ -2,24 +2,86 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
+import stream_osr
 from stream_osr.model import jit
 
 
-def test_stamp_changes_with_the_kernel_s_source_and_with_any_of_the_package(tmp_path, monkeypatch):
-    monkeypatch.setattr(jit, "__file__", str(tmp_path / "jit.py"))
-    (tmp_path / "jit.py").write_text("one")
-    (tmp_path / "seating.py").write_text("two")
-    own = tmp_path / "elsewhere" / "kernels.py"
-    own.parent.mkdir()
-    own.write_text("four")
-    stamp = jit.source_stamp.__wrapped__(own)
-    assert jit.source_stamp.__wrapped__(own) == stamp
-    (tmp_path / "seating.py").write_text("three")
-    other = jit.source_stamp.__wrapped__(own)
-    own.write_text("five")
-    assert len({stamp, other, jit.source_stamp.__wrapped__(own)}) == 3
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """A package of three modules, each of which imports the next, one beside them, and a kernel elsewhere."""
+    monkeypatch.setattr(jit, "ROOT", tmp_path)
+    model = tmp_path / "stream_osr" / "model"
+    model.mkdir(parents=True)
+    (model / "__init__.py").write_text("")
+    (model / "step.py").write_text("from stream_osr.model import (\n    seating,\n)\n")
+    (model / "seating.py").write_text(
+        "def f():\n    from stream_osr.model.dishes import (  # the menu\n        add,\n    )\n"
+    )
+    (model / "dishes.py").write_text("add = 1")
+    (model / "naming.py").write_text("from stream_osr.model.step import step\n")
+    return model
+
+
+def stamp(path: Path) -> str:
+    jit._imported.cache_clear()
+    return jit.source_stamp.__wrapped__(path)
+
+
+@pytest.mark.parametrize("changed", ["step.py", "seating.py", "dishes.py", "__init__.py"])
+def test_stamp_changes_with_the_kernel_s_source_and_with_all_that_it_imports(house, changed):
+    before = stamp(house / "step.py")
+    assert stamp(house / "step.py") == before
+    (house / changed).write_text((house / changed).read_text() + "# changed\n")
+    assert stamp(house / "step.py") != before
+
+
+def test_stamp_does_not_change_with_what_a_kernel_cannot_reach(house):
+    before = stamp(house / "dishes.py")
+    (house / "naming.py").write_text("")
+    (house / "step.py").write_text("")
+    assert stamp(house / "dishes.py") == before
+
+
+def kernels() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Every kernel of the library, as Python has it, by module and name."""
+    for info in pkgutil.walk_packages(stream_osr.__path__, "stream_osr."):
+        if not info.name.endswith("__main__"):
+            for name, held in vars(importlib.import_module(info.name)).items():
+                if isinstance(held, jit.Kernel) and held.py_func.__module__ == info.name:
+                    yield f"{info.name}.{name}", held.py_func
+
+
+def test_what_kernels_call_and_are_handed_is_imported_where_they_are():
+    """Else a change there would leave them as they were compiled."""
+    seen = 0
+    for name, function in kernels():
+        reached = reach(Path(function.__code__.co_filename))
+        held = (function.__globals__.get(called) for called in function.__code__.co_names)
+        modules = [called.py_func.__module__ for called in held if isinstance(called, jit.Kernel)]
+        hints = typing.get_type_hints(function).values()
+        modules += [
+            hint.__module__ for hint in hints if isinstance(hint, type) and hint.__module__.startswith("stream_osr")
+        ]
+        assert {Path(sys.modules[module].__file__) for module in modules} <= reached, name
+        seen += len(modules)
+    assert seen > 400
+
+
+def reach(path: Path) -> set[Path]:
+    found, waiting = set(), [path]
+    while waiting:
+        found.add(known := waiting.pop())
+        waiting += [other for other in jit._imported(known) if other not in found]
+    return found
 
 
 def test_kernels_carry_the_stamp():
