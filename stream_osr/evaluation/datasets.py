@@ -1,4 +1,4 @@
-"""The data sets of Geng and Chen, and two more, from files that the user provides.
+"""The data sets of Geng and Chen, two more, and many tables, from files that the user provides.
 
 Each is a file ``NAME.npz`` with arrays ``X`` (n rows of features), ``y`` (n labels) and, where the provider
 divides the data, ``n_train`` (so many rows at the top are the provider's training part). They are looked for
@@ -39,7 +39,28 @@ _ORIGIN = {
     "SHUTTLE": "UCI Statlog (Shuttle), shuttle.trn then shuttle.tst, 58000 x 9, n_train 43500",
 }
 
-NAMES = tuple(_ORIGIN)
+_TABLES = {
+    "ANNEAL": "UCI Annealing, categories one-hot, 890 x 34",
+    "BALANCE": "UCI Balance Scale, 625 x 4",
+    "DERMATOLOGY": "UCI Dermatology, categories one-hot, 366 x 129",
+    "DIGITS": "sklearn.datasets.load_digits, 1797 x 64",
+    "GLASS": "UCI Glass Identification, 205 x 9",
+    "HYPOTHYROID": "UCI Thyroid Disease (hypothyroid), categories one-hot, 3770 x 31",
+    "KRKOPT": "UCI Chess (King-Rook vs. King), files of the pieces one-hot, 11992 x 23",
+    "LED7": "UCI LED Display Domain, 500 x 7",
+    "LIBRAS": "UCI Libras Movement, 360 x 90",
+    "NURSERY": "UCI Nursery, categories one-hot, 12000 x 26",
+    "PAGEBLOCKS": "UCI Page Blocks Classification, 5473 x 10",
+    "SEGMENT": "UCI Image Segmentation, 2310 x 19",
+    "TEXTURE": "ELENA's Texture, 5500 x 40",
+    "VEHICLE": "UCI Statlog (Vehicle Silhouettes), 846 x 18",
+    "VOWEL": "UCI Connectionist Bench (Vowel Recognition), 990 x 13",
+    "WAVEFORM": "UCI Waveform Database Generator (version 2), 5000 x 40",
+    "WINE": "UCI Wine, 178 x 13",
+}
+"""Tables of ``python -m benchmarks.breadth``, in the folder ``breadth``; classes below 12 instances left out."""
+
+NAMES = (*_ORIGIN, *_TABLES)
 """Names that `load` knows."""
 
 
@@ -96,16 +117,17 @@ def load(name: str, *, full: bool = False) -> Dataset:
     Traceback (most recent call last):
         ...
     stream_osr.errors.InvalidParameter: no data set 'IRIS': expected one of LETTER, PENDIGITS, USPS, COIL20, \
-YALEB, SATIMAGE, SHUTTLE
+YALEB, SATIMAGE, SHUTTLE, ANNEAL, BALANCE, DERMATOLOGY, DIGITS, GLASS, HYPOTHYROID, KRKOPT, LED7, LIBRAS, NURSERY, \
+PAGEBLOCKS, SEGMENT, TEXTURE, VEHICLE, VOWEL, WAVEFORM, WINE
     """
-    if name not in _ORIGIN:
+    if name not in NAMES:
         raise InvalidParameter(f"no data set {name!r}: expected one of {', '.join(NAMES)}")
-    path = data_directory() / f"{name}.npz"
+    path = data_directory() / ("breadth" if name in _TABLES else "") / f"{name}.npz"
     if not path.is_file():
         raise DatasetNotFoundError(
             f"{name}.npz not found at {path}; set {DATA_VARIABLE} to the directory that holds it. It is an "
             "archive of numpy.savez with arrays X (one row an instance) and y (labels), and n_train if the "
-            f"provider divides the data; to make it yourself, take {_ORIGIN[name]}"
+            f"provider divides the data; to make it yourself, take {(_ORIGIN | _TABLES)[name]}"
         )
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -1,0 +1,1 @@
+"""What a person gets who sets nothing, on many public tables: python -m benchmarks.breadth."""

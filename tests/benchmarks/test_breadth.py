@@ -1,0 +1,54 @@
+"""The benchmark on many tables: its division and its recipes are those that the record was made with."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from benchmarks.breadth.__main__ import OURS, measure, page
+from benchmarks.breadth.recipes import RECIPES
+from benchmarks.breadth.sets import BLOCKS, TABLES, divide
+from stream_osr.evaluation import data_directory
+from tests.data import need_data
+
+RECORD = dict(zip(RECIPES, ["KNN", "LOF", "Forest", "Mahalanobis", "ClassMahalanobis", "RFmax"], strict=True))
+"""What the recipes are called in the record beside the tables."""
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_recipes_give_what_is_on_record(seed):
+    need_data("WINE")
+    with (data_directory() / "breadth" / "recipes.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["dataset"] == "WINE" and row["seed"] == str(seed)]
+    record = {row["recipe"]: row for row in rows}
+    for method, name in RECORD.items():
+        found = measure("WINE", seed, method)
+        for figure in ("micro_f", "auroc", "unknown_recall"):
+            assert found[figure] == pytest.approx(float(record[name][figure]), abs=1e-4), (method, figure)
+
+
+def test_blocks_are_one_hot():
+    for name, blocks in BLOCKS.items():
+        X = need_data(name).X
+        for block in blocks:
+            if len(block) > 1:
+                np.testing.assert_array_equal(X[:, block].sum(axis=1), 1.0)
+        assert len({column for block in blocks for column in block}) == sum(map(len, blocks))
+
+
+def test_every_table_divides():
+    for name in TABLES:
+        data, part = need_data(name), divide(name, 0)
+        assert len(part.X_train) + len(part.X_test) == len(data.y)
+        assert set(part.y_train) == set(part.known) < set(part.y_test)
+
+
+def test_page_compares_with_the_best_recipe():
+    need_data("WINE")
+    records = [measure("WINE", 0, method) for method in (OURS, "forest, nearest neighbours", "forest, its own doubt")]
+    assert records[0]["micro_f"] > 0.9
+    text = page(records)
+    assert f"| {records[0]['micro_f']:.3f} | {records[1]['micro_f']:.3f} (nearest neighbours) |" in text
+    assert "Micro-F: above the best recipe on 1 of 1" in text
