@@ -86,7 +86,7 @@ class EndedError(ConnectorError):
         self.exit_code = exit_code
 
 
-def ends_service(code: int | None, opened: bool) -> bool:
+def ends_service(code: int | None, opened: bool, first: bool = True) -> bool:
     """Say whether the end of a worker ends the service; otherwise a new one takes its place.
 
     Parameters
@@ -96,13 +96,16 @@ def ends_service(code: int | None, opened: bool) -> bool:
     opened
         Some worker of the service has got through to the brokers and the topics: what is missing now was there, and
         may come back.
+    first
+        It is the first worker. Of two services of one name the first workers settle which one ends: if each worker
+        could end its service, they would now and then both end.
 
     Examples
     --------
     >>> ends_service(NO_BROKER, opened=False), ends_service(NO_BROKER, opened=True), ends_service(-9, opened=False)
     (True, False, False)
     """
-    return code in (REFUSED, TAKEN) or (code in MAY_COME_BACK and not opened)
+    return code == REFUSED or (code == TAKEN and first) or (code in MAY_COME_BACK and not opened)
 
 
 def passes(error: BaseException) -> bool:

@@ -55,6 +55,11 @@ def test_what_ends_the_service(code: int | None, first: bool, later: bool) -> No
     assert ends_service(code, opened=True) == later
 
 
+def test_which_of_two_services_of_one_name_ends_only_the_first_workers_settle() -> None:
+    assert not ends_service(TAKEN, opened=True, first=False)
+    assert ends_service(REFUSED, opened=True, first=False)
+
+
 @pytest.mark.parametrize(
     ("error", "code", "forgiven"),
     [

@@ -172,7 +172,7 @@ class Workers:
             slot.leaving, slot.due = 0.0, 0.0
             logger.info("%s stopped", slot.name)
             return
-        if ends_service(code, self._opened):
+        if ends_service(code, self._opened, first=slot is self._slots[0]):
             assert code is not None
             raise EndedError(f"{slot.name} cannot go on ({ending(code)}); its last line says why", code)
         slot.failures = 0 if lived >= LONGEST_DELAY else slot.failures + 1

@@ -23,7 +23,7 @@ from ..client import ClientError, Kind, Offset, Place, Refused, TransactionalPro
 from ..exits import StartAgainError
 from ..figures import Figures
 from ..log import logger
-from ..patience import Strikes, close
+from ..patience import close
 from ..settings import ServiceSettings
 from ..wire.messages import Outgoing
 
@@ -111,7 +111,7 @@ class Transactions:
         self, make: Callable[[ServiceSettings], TransactionalProducer], settings: ServiceSettings, figures: Figures
     ) -> None:
         self._make, self._settings = make, settings
-        self._strikes = Strikes(settings, figures)
+        self._figures = figures
         self._producer: TransactionalProducer | None = None
         self.stuck = 0
 
@@ -163,8 +163,6 @@ class Transactions:
             If it failed or took too long; :meth:`open` makes the next producer.
         UnpublishableError
             If messages of it have to be replaced; nothing of it counts.
-        TakenError
-            If another process has our name.
         ConnectorError
             If no patience will help.
         StartAgainError
@@ -190,7 +188,7 @@ class Transactions:
                 ) from None
             kind = error.kind if isinstance(error, ClientError) else Kind.AGAIN
             if kind is Kind.TAKEN and running.seconds < self._settings.transaction_timeout:
-                self._strikes.strike()
+                self._figures.add("transactions_fenced")  # which of two goes on, the group settles: it has one order
             if kind is Kind.FATAL and isinstance(error, ClientError):
                 raise ConnectorError(f"a transaction cannot be committed: {error}; {remedy_of(error)}") from None
             said = str(error) if isinstance(error, ClientError) else f"{type(error).__name__}: {error}"
