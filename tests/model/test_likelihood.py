@@ -193,3 +193,25 @@ def test_densities_that_ran_away_from_their_reference_are_stated_anew(off):
         last = f.extent[0] + 1
         np.testing.assert_allclose(sitting.weights[:last] / found, direct[:last] / total, rtol=1e-9, atol=1e-15)
         guests.table[i] = CLOSED
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_held_dish_without_tables_is_weighed(seed):
+    problem = stream_like(seed, "full")
+    dish = problem.n_frozen  # one that has statistics of its own: emptied of its tables, it stays where it is held
+    sitting, f, guests = problem.sitting(), problem.franchise, problem.guests
+    remembered = library.remember(sitting)
+    for i in np.flatnonzero(f.table_dish[guests.table] == dish).tolist():
+        leave(f, int(guests.table[i]), float(guests.weight[i]))
+        library.remove(problem.dishes, 0, i, guests.rows, problem.prior, remembered)
+        guests.table[i] = CLOSED
+    f.table_dish[f.table_dish == dish] = CLOSED
+    f.total[0] -= f.menu[dish]
+    f.menu[dish], f.seated[:, dish], f.held[dish] = 0.0, 0.0, 1
+    free = int(np.flatnonzero(guests.table != CLOSED)[0])
+    own = leave(f, int(guests.table[free]), float(guests.weight[free]))
+    own = own if own >= problem.n_frozen else CLOSED
+    total, direct = weigh_dishes(free, own, sitting), sitting.weights.copy()
+    found = weigh_remembered(free, own, sitting, remembered)
+    assert direct[dish] > 0.0
+    np.testing.assert_allclose(sitting.weights / found, direct / total, rtol=1e-9, atol=1e-15)
