@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors showing limits config decision features labels atomic compiling parallel terminal moved",),
+    ("errors showing limits config decision features labels atomic compiling memory parallel terminal moved",),
     ("model",),
     ("trust",),
     ("discovery",),

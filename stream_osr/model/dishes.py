@@ -44,13 +44,18 @@ class Dishes(NamedTuple):
 @kernel
 def empty_dishes(capacity: int, prior: Prior) -> Dishes:
     """Make slots for ``capacity`` subclasses, each holding the prior."""
-    d = prior.n_features
-    a, b = d + 1, d + 1
-    if prior.covariance != FULL:
-        a, b = (2 if prior.covariance == DIAGONAL else 1), d
-    dishes = _unwritten(capacity, a, b)
+    dishes = _free(capacity, prior)
     clear_all(dishes, prior)
     return dishes
+
+
+@kernel
+def _free(capacity: int, prior: Prior) -> Dishes:
+    """Make free slots for ``capacity`` subclasses: nothing but their size of 0 is written."""
+    d = prior.n_features
+    if prior.covariance == FULL:
+        return _unwritten(capacity, d + 1, d + 1)
+    return _unwritten(capacity, 2 if prior.covariance == DIAGONAL else 1, d)
 
 
 @kernel
@@ -65,12 +70,15 @@ def _unwritten(capacity: int, a: int, b: int) -> Dishes:
 def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
     """Copy the named slots, in that order, into a new table with room for ``capacity`` subclasses.
 
-    What a free slot holds, but for its size of 0, is not written before somebody takes it.
+    In the place of slot -1 comes a free one. What a free slot holds, but for its size of 0, is not written before
+    somebody takes it.
     """
     _, a, b = dishes.matrix.shape
     out = _unwritten(capacity, a, b)
     for k in range(len(slots)):
         slot = slots[k]
+        if slot < 0:
+            continue
         out.size[k], out.log_det[k], out.updates[k] = dishes.size[slot], dishes.log_det[slot], dishes.updates[slot]
         out.matrix[k], out.inverse[k] = dishes.matrix[slot], dishes.inverse[slot]
         out.constant[k] = dishes.constant[slot]
@@ -103,6 +111,15 @@ def clear_all(dishes: Dishes, prior: Prior) -> None:
     """Empty every slot."""
     for k in range(dishes.size.shape[0]):
         clear(dishes, k, prior)
+
+
+@kernel
+def dishes_with(rows: np.ndarray, dish: np.ndarray, capacity: int, prior: Prior) -> Dishes:
+    """Make slots for ``capacity`` subclasses and put each homogeneous row into its own; the others stay free."""
+    dishes = _free(capacity, prior)
+    for i in range(rows.shape[0]):
+        add(dishes, dish[i], rows[i], prior)
+    return dishes
 
 
 @kernel
@@ -252,7 +269,9 @@ def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool
     matrix, log_det = dishes.matrix[k], dishes.log_det[k]
     if prior.covariance == FULL:
         changed = full.log_det_of_prior(prior)
-        if other > 0:
+        if n == 0:
+            changed = full.log_det_begun(block, prior)
+        elif other > 0:
             changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
         return sign * full.log_marginal_ratio(log_det, n, changed, other, prior)
     if prior.covariance == DIAGONAL:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, fit_broad
-from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, refill
+from stream_osr.model.dishes import Dishes, copy_slots, dishes_with
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
@@ -46,10 +46,9 @@ def seat_by_groups(rows: np.ndarray, group: np.ndarray, dish: np.ndarray, prior:
     alpha, gamma, n_tables = ALPHA.shape / ALPHA.rate, GAMMA.shape / GAMMA.rate, pairs.shape[1]
     franchise = empty_franchise(n_groups, n_dishes + SPARE, n_tables + SPARE, alpha, gamma)
     guests = Guests(rows, group.astype(np.int64), np.ones(len(rows)), np.asarray(table, np.int64).reshape(-1))
-    dishes = empty_dishes(n_dishes + SPARE, prior)
+    dishes = dishes_with(rows, dish.astype(np.int64), n_dishes + SPARE, prior)
     for i in range(len(rows)):
         join(franchise, int(guests.table[i]), int(group[i]), int(dish[i]), 1.0)
-        add(dishes, int(dish[i]), rows[i], prior)
     franchise.owner[dish] = group if exclusive else ANYONE
     franchise.extent[:] = n_dishes, n_tables
     return Seating(guests, franchise, dishes)
@@ -65,7 +64,8 @@ def copy_seating(seating: Seating, spare: int = 0) -> Seating:
             target[:, :count] = source
         else:
             target[: len(source)] = source
-    dishes = copy_slots(seating.dishes, np.arange(count), count + spare)
+    served = np.where((old.menu > 0) | (seating.dishes.size > 0), np.arange(count), -1)
+    dishes = copy_slots(seating.dishes, served, count + spare)
     return Seating(Guests(*(v.copy() for v in seating.guests)), new, dishes)
 
 
@@ -159,8 +159,7 @@ def _draw_base_measure(
     """Draw nu, scale and beta given the seats, and state the subclasses anew under them."""
     dish = dish_of_guests(seating)
     prior = draw_prior(rng, rows, dish, grid, prior)
-    dishes = Dishes(*(v.copy() for v in seating.dishes))
-    refill(dishes, dish, seating.guests.rows, prior)
+    dishes = dishes_with(seating.guests.rows, dish, len(seating.dishes.size), prior)
     return prior, seating._replace(dishes=dishes)
 
 
@@ -180,8 +179,7 @@ def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior:
         scatter += centred.T @ centred
     moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
     coordinates = homogeneous((rows @ space.backward) @ moved.forward)
-    dishes = Dishes(*(v.copy() for v in seating.dishes))
-    refill(dishes, dish, coordinates, prior)
+    dishes = dishes_with(coordinates, dish, len(seating.dishes.size), prior)
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
 

@@ -228,18 +228,54 @@ def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block:
     return invert(m, np.empty_like(m))
 
 
+@kernel
+def log_det_begun(block: np.ndarray, prior: Prior) -> float:
+    """``log|M|`` of a subclass whose first rows are the block, shape (size, d + 1).
+
+    As :func:`log_det_with` of no rows, but for ``Q`` being diagonal: of size ``d`` for a row in place of ``d^2``.
+    """
+    size, width = block.shape
+    if size < width:
+        return log_det_of_prior(prior) + _log_det_of_first(block, prior)
+    m = block.T @ block
+    for a in range(width):
+        m[a, a] += prior.psi if a < width - 1 else prior.beta
+    return invert(m, np.empty_like(m))
+
+
+@fused_kernel
+def _log_det_of_first(block: np.ndarray, prior: Prior) -> float:
+    """``log|I + X~ Q X~'|`` where Q is the prior's."""
+    size, width = block.shape
+    lower, v = np.empty((size, size)), np.empty(width)
+    for i in range(size):
+        for a in range(width):
+            v[a] = block[i, a] * (1.0 / prior.psi if a < width - 1 else 1.0 / prior.beta)
+        for j in range(i + 1):
+            lower[i, j] = dot(v, block[j]) + (1.0 if i == j else 0.0)
+    return _factor(lower)
+
+
 @fused_kernel
 def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
-    """``log|I + sign X~ Q X~'|``, pivots lifted as in :func:`invert`."""
+    """``log|I + sign X~ Q X~'|``."""
     size, width = block.shape
-    lower = np.empty((size, size))
-    v = np.empty(width)
-    log_det = 0.0
+    lower, v = np.empty((size, size)), np.empty(width)
     for i in range(size):
         times(inverse, block[i], v)
         for j in range(i + 1):
-            s = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
-            whole = s
+            lower[i, j] = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
+    return _factor(lower)
+
+
+@fused_borrowing_kernel
+def _factor(lower: np.ndarray) -> float:
+    """Put the Cholesky factor in place of a lower triangle, pivots lifted as in :func:`invert`; log-determinant."""
+    log_det = 0.0
+    for i in range(lower.shape[0]):
+        for j in range(i + 1):
+            whole = lower[i, j]
+            s = whole
             for c in range(j):
                 s -= lower[i, c] * lower[j, c]
             if i == j:

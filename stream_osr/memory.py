@@ -1,0 +1,74 @@
+"""What training is going to take, told before it is taken."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from stream_osr.errors import InvalidParameter
+
+logger = logging.getLogger("stream_osr")
+
+TOLD_FROM = 2.0**30
+"""Bytes that nobody has to be told of."""
+
+MAPS, HOLDERS = 6, 2
+"""Square matrices over the features when coordinates are fitted; who holds a subclass: seats and frozen classes."""
+
+
+def least_bytes(features: int, kept: int, classes: int, models: int, *, full: bool) -> float:
+    """Say how many bytes training takes at least: each class is one subclass or more.
+
+    Parameters
+    ----------
+    features
+        Columns of the training instances.
+    kept
+        Dimensions of the space that they are mapped to.
+    classes
+        Known classes.
+    models
+        How many are trained.
+    full
+        Subclasses have a covariance matrix each, of which the inverse is held as well.
+
+    Examples
+    --------
+    A thousand features, ten classes, and the four models of the defaults: megabytes.
+
+    >>> [round(least_bytes(1000, kept, 10, 4, full=True) / 2**20) for kept in (1000, 50)]
+    [1269, 49]
+    """
+    subclass = 16.0 * (kept + 1) ** 2 if full else 32.0 * (kept + 1)
+    return 8.0 * MAPS * features**2 + HOLDERS * models * classes * subclass
+
+
+def physical_bytes() -> float:
+    """Memory of the machine; infinite where it does not tell."""
+    names = getattr(os, "sysconf_names", {})
+    if "SC_PHYS_PAGES" not in names or "SC_PAGE_SIZE" not in names:
+        return float("inf")
+    return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+
+
+def tell_of_memory(features: int, kept: int, classes: int, models: int, *, full: bool) -> None:
+    """Say on the logger what training is going to take, if that is much.
+
+    The parameters are those of :func:`least_bytes`.
+
+    Raises
+    ------
+    InvalidParameter
+        If it is more than the machine has.
+    """
+    least, there = least_bytes(features, kept, classes, models, full=full), physical_bytes()
+    if least < min(TOLD_FROM, there):
+        return
+    told = (
+        f"{features} features, {kept} dimensions, {classes} classes and {models} models take at least "
+        f"{least / 2**30:.1f} GiB"
+    )
+    remedy = "pca_variance=0.99, pca_components or covariance='diagonal' would take less"
+    if least >= there:
+        raise InvalidParameter(f"{told}, and the machine has {there / 2**30:.1f}: {remedy}")
+    logger.warning("%s: %s", told, remedy)

@@ -1,0 +1,43 @@
+"""What training takes is told before, and refused if the machine has not got it."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from stream_osr.config import Parameters
+from stream_osr.errors import InvalidParameter
+from stream_osr.features import Features
+from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.model.dishes import empty_dishes
+from stream_osr.model.prior import make_prior
+from stream_osr.trained import train_model
+
+
+def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        tell_of_memory(30, 30, 10, 4, full=True)
+        assert not caplog.records
+        tell_of_memory(1500, 1500, 10, 4, full=True)
+    (record,) = caplog.records
+    assert "1500 features" in record.message
+    assert "GiB: pca_variance=0.99" in record.message
+
+
+def test_more_than_there_is_is_refused_before_the_work() -> None:
+    many, parameters = 10_000, Parameters()
+    classes = int(physical_bytes() / least_bytes(0, many, 1, parameters.chains, full=True)) + 1
+    X, group = np.zeros((classes, many)), np.arange(classes)
+    expected = rf"{many} features.* GiB, and the machine has .*: pca_variance"
+    with pytest.raises(InvalidParameter, match=expected):
+        train_model(Features(range(many)), X, group, tuple(range(classes)), parameters)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_a_subclass_takes_what_is_said(covariance: str) -> None:
+    dishes = empty_dishes(7, make_prior(covariance, 40, nu=60.0, scale=1.0, beta=0.1))
+    takes = sum(value.nbytes for value in dishes)
+    said = least_bytes(0, 40, 7, 1, full=covariance == "full") / HOLDERS
+    assert said == pytest.approx(takes, rel=0.1)
