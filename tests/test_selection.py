@@ -9,7 +9,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters
-from stream_osr.engine import trainer
+from stream_osr.engine import selection
 from stream_osr.engine.selection import select_by_validation
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
@@ -73,7 +73,7 @@ def test_two_classes_do_not_suffice(count):
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_recognizer_selects_when_training_ends(count, monkeypatch):
-    monkeypatch.setattr(trainer, "select_by_validation", functools.partial(select_by_validation, **GRID))
+    monkeypatch.setattr(selection, "select_by_validation", functools.partial(select_by_validation, **GRID))
     X, group = classes(count)
     names = ["one", "two", "three"]
     model = OpenSetRecognizer(select="validation", training_sweeps=3, sweeps=2, batch_size=16, chains=2)

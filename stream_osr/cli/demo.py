@@ -12,12 +12,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from river.datasets import ImageSegments
 
 from stream_osr.cli.telling import progress_bar
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event, SubclassEmerged
-from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.terminal import Terminal
 from stream_osr_connectors import open_sink
@@ -83,6 +81,8 @@ def split(seed: int) -> tuple[list[Segment], list[Segment]]:
     new classes switch on one after the other, after a quarter, a half and three quarters of the known instances,
     and go on at random among them.
     """
+    from river.datasets import ImageSegments  # slow to import, and no other command needs it
+
     rng = random.Random(seed)
     of_class: dict[str, list[Segment]] = {}
     for x, y in ImageSegments():  # type: ignore[no-untyped-call]  # river leaves its constructor untyped
@@ -105,6 +105,8 @@ class Tally:
     """What is counted while the demonstration runs."""
 
     def __init__(self, stream: list[Segment]) -> None:
+        from stream_osr.evaluation.metrics import OpenSetReport  # likewise
+
         self.stream, self.report = stream, OpenSetReport(KNOWN, "unknown")
         self.counts: Counter[tuple[str, str]] = Counter()
         self.announced: list[tuple[SubclassEmerged, str]] = []

@@ -3,7 +3,7 @@
 What a detector sees is the density rank: the share of a class's training instances that are no denser than an
 instance. It is uniform on [0, 1] for a class that stays as it is, sinks when the class moves or widens, rises when it
 narrows, and one far instance counts no more than an odd one, which a log density would not grant. Means of ``BLOCK``
-ranks go to river's ``PageHinkley``, two-sided.
+ranks go to a two-sided Page-Hinkley test for each class.
 
 A detector fed with accepted instances alone would never see its class leave. Fed with all instances whose nearest
 class it is, it would take every new class nearby for a drift. Here unknown instances count for their nearest class
@@ -24,7 +24,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from river.drift import PageHinkley
 
 BLOCK = 8
 """Ranks whose mean is one value for a detector."""
@@ -50,7 +49,7 @@ class Drift(NamedTuple):
     Attributes
     ----------
     detectors
-        What a ``PageHinkley`` remembers (values, their mean, the two sums and their extremes), shape (J, 6).
+        Page-Hinkley test of each class: values, their mean, the two sums and their extremes, shape (J, 6).
     pending
         Number and sum of the ranks of the unfinished block, shape (J, 2).
     arrived
@@ -170,19 +169,19 @@ def follow(
     begins = np.searchsorted(label, np.arange(n_classes + 1)).tolist()
     detectors, pending, usual = drift.detectors.tolist(), drift.pending.tolist(), drift.usual.tolist()
     alarms: list[Alarm] = []
-    detector = PageHinkley(min_instances=1, delta=TOLERANCE, threshold=threshold_for(interval) / BLOCK, alpha=1.0)
+    threshold = threshold_for(interval) / BLOCK
     for j, (begin, end) in enumerate(pairwise(begins)):
         waiting, total = pending[j]
         last = begin
         for at in range(begin + BLOCK - int(waiting), end + 1, BLOCK):
             mean = (total + sum(ranks[last:at])) / BLOCK
             last, waiting, total = at, 0, 0.0
-            detectors[j] = numbers = _update(detector, detectors[j], mean)
+            detectors[j] = numbers = _update(detectors[j], mean)
             _, _, increase, decrease, least, largest = numbers
             for side, against in enumerate((decrease >= largest, increase <= least)):  # sparser, denser
                 if against:
                     usual[j][side] = [after[at - 1], *numbers[:2]]
-            if detector.drift_detected:
+            if max(increase - least, largest - decrease) > threshold:
                 side = int(increase - least > largest - decrease)
                 since, blocks, before = usual[j][side]
                 age = np.arange(at - begin, -1, -1)
@@ -238,7 +237,7 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
     return drift._replace(**wider)
 
 
-# What river's detector remembers, as numbers: a detector is a value here, and its own object is not one.
+# A detector is a row of numbers: Page and Hinkley's, as ``river.drift.PageHinkley`` has it with ``alpha=1``.
 
 
 def _begin(level: float) -> list[float]:
@@ -246,12 +245,11 @@ def _begin(level: float) -> list[float]:
     return [PRIOR_BLOCKS, level, 0.0, 0.0, 0.0, 0.0]
 
 
-def _update(detector: PageHinkley, numbers: list[float], value: float) -> list[float]:
+def _update(numbers: list[float], value: float) -> list[float]:
     """Let a detector go on from these numbers with one value."""
-    mean = detector._x_mean
-    detector._drift_detected = False
-    mean.n, mean._mean, detector._sum_increase, detector._sum_decrease = numbers[:4]
-    detector._min_increase, detector._max_decrease = numbers[4:]  # type: ignore[assignment]  # river: from int
-    detector.update(value)  # type: ignore[no-untyped-call]  # river leaves it untyped
-    increase, decrease = detector._sum_increase, detector._sum_decrease
-    return [mean.n, mean.get(), increase, decrease, detector._min_increase, detector._max_decrease]
+    n, mean, increase, decrease, least, largest = numbers
+    n += 1.0
+    mean += (1.0 / n) * (value - mean)
+    off = value - mean
+    increase, decrease = increase + off - TOLERANCE, decrease + off + TOLERANCE
+    return [n, mean, increase, decrease, min(least, increase), max(largest, decrease)]

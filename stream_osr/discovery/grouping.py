@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
-from scipy.stats import entropy
+from scipy.special import entr
 
 from stream_osr.model.dishes import Dishes, means_and_scales
 from stream_osr.model.prior import Prior
@@ -134,7 +132,16 @@ def _log_det(covariance: np.ndarray) -> np.ndarray:
 
 def tree(between: np.ndarray) -> np.ndarray:
     """Gather K >= 2 subclasses by average linkage, each counting once; scipy's linkage matrix, shape (K - 1, 4)."""
-    return np.asarray(linkage(squareform(between, checks=False), "average"))
+    from scipy.cluster.hierarchy import linkage  # imported by what gathers: a process that does not starts sooner
+
+    return np.asarray(linkage(between[np.triu_indices(len(between), 1)], "average"))
+
+
+def cut(linked: np.ndarray, height: float) -> np.ndarray:
+    """Cut a tree at a height: the number of the group of each subclass, shape (K,)."""
+    from scipy.cluster.hierarchy import fcluster
+
+    return np.asarray(fcluster(linked, height, "distance"))
 
 
 def learn_threshold(known: Distances, owner: np.ndarray) -> float:
@@ -166,7 +173,7 @@ def learn_threshold(known: Distances, owner: np.ndarray) -> float:
     linked = tree(known.between[np.ix_(large, large)])
     heights = np.unique(np.append(linked[:, 2], 0.0))
     weight, truth = known.size[large].astype(float), owner[large]
-    found = [mutual_information(fcluster(linked, h, "distance"), truth, weight) for h in heights]
+    found = [mutual_information(cut(linked, h), truth, weight) for h in heights]
     return float(heights[np.flatnonzero(np.array(found) >= max(found) - NEARLY_BEST)[0]])
 
 
@@ -194,7 +201,16 @@ def mutual_information(first: np.ndarray, second: np.ndarray, weight: np.ndarray
     both = entropy(table.sum(axis=1)) + entropy(table.sum(axis=0))
     if both <= 0.0:
         return 1.0
-    return float(np.clip(2.0 * (both - entropy(table, axis=None)) / both, 0.0, 1.0))
+    return float(np.clip(2.0 * (both - entropy(table)) / both, 0.0, 1.0))
+
+
+def entropy(weight: np.ndarray) -> float:
+    """Entropy of weights that need not sum to one, in nats.
+
+    >>> round(entropy(np.array([2.0, 2.0])), 4)
+    0.6931
+    """
+    return float(np.sum(entr(weight / np.sum(weight))))
 
 
 def gather(emerging: Distances, threshold: float) -> np.ndarray:
@@ -216,7 +232,7 @@ def gather(emerging: Distances, threshold: float) -> np.ndarray:
         return np.arange(len(small))
     group = np.zeros(len(emerging.ids), np.int64)
     if len(large) > 1:
-        group[large] = fcluster(tree(emerging.between[np.ix_(large, large)]), threshold, "distance")
+        group[large] = cut(tree(emerging.between[np.ix_(large, large)]), threshold)
     group[small] = group[large[emerging.between[np.ix_(small, large)].argmin(axis=1)]]
     return np.asarray(np.unique(group, return_inverse=True)[1])
 
@@ -258,7 +274,7 @@ def agree(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:
         return groups[0]
     apart = np.maximum(1.0 - agreement(groups, seats), 0.0)
     np.fill_diagonal(apart, 0.0)
-    return np.asarray(np.unique(fcluster(tree(apart), 0.5, "distance"), return_inverse=True)[1])
+    return np.asarray(np.unique(cut(tree(apart), 0.5), return_inverse=True)[1])
 
 
 def agreement(groups: Sequence[np.ndarray], seats: np.ndarray) -> np.ndarray:

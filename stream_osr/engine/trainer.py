@@ -10,7 +10,6 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.engine import Evidence, expect_known, open_stream
-from stream_osr.engine.selection import select_by_validation
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.features import Features
@@ -75,6 +74,8 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
         raise NotTrained("freeze() needs labelled instances; learn some first")
     features, X, group = training.matrix()
     if chosen.select == "validation":
+        from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
+
         chosen = select_by_validation(features, X, group, chosen)
     return over(value, train_model(features, X, group, tuple(training.labels), chosen, progress=progress))
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from stream_osr.errors import InvalidParameter
 
@@ -145,6 +144,8 @@ def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
     n_known = len(truth) - n_unknown
     if not n_unknown or not n_known:
         return math.nan
+    from scipy.stats import rankdata  # slow to import
+
     ranks = rankdata(scores)  # Mann and Whitney's U, as a share of its largest value
     return float((ranks[truth].sum() - n_unknown * (n_unknown + 1) / 2) / (n_known * n_unknown))
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.stats import chi2
 
 from stream_osr.engine import Stream
 from stream_osr.model.dishes import means_and_scales
@@ -166,5 +165,5 @@ def _ellipse(
     centre = mean @ axes
     power, turned = np.linalg.eigh(axes.T @ covariance @ axes)
     angle = np.linspace(0.0, 2.0 * np.pi, CORNERS, endpoint=False)
-    circle = np.sqrt(chi2.ppf(HELD, 2)) * np.column_stack([np.cos(angle), np.sin(angle)])
+    circle = np.sqrt(-2.0 * np.log1p(-HELD)) * np.column_stack([np.cos(angle), np.sin(angle)])
     return centre, centre + circle * np.sqrt(np.maximum(power, 0.0)) @ turned.T
