@@ -6,7 +6,7 @@ WORKERS ?= auto
 JOBS ?= 1
 ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy speed format clean
+.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -79,6 +79,10 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
+
+wheel: $(VENV)/.dev    ## build the plain wheel and the one that brings its machine code into dist, and try that one
+	$(BIN)/python -m tools.wheel dist
+	tools/try_wheel dist
 
 format: $(VENV)/.dev   ## rewrite the sources in the house format
 	$(BIN)/ruff check --fix .

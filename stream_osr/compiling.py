@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from numba.core import event
+
+from stream_osr.model.shipped import why_not
 
 logger = logging.getLogger("stream_osr")
 
@@ -18,26 +20,41 @@ EVERY_TIME = (
 
 
 class _Notice(event.Listener):
-    """Warn on the logger ``stream_osr`` before the first kernel of this package is compiled.
+    """Warn on the logger ``stream_osr`` before the first kernel of this package is compiled, and follow what is.
 
     numba tells of compiling, not of machine code that is read from its cache.
     """
 
     said = False
     latest = 0.0
+    under_way: ClassVar[list[str]] = []
 
     def on_start(self, event: Any) -> None:
         _Notice.latest = time.monotonic()
         dispatcher = event.data["dispatcher"]
+        self.under_way.append(dispatcher.py_func.__name__)
         others = dispatcher.py_func.__module__.partition(".")[0] != "stream_osr"
         if self.said or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
             return
         self.said = True
-        logger.warning(EVERY_TIME if dispatcher.stats.cache_path is None else ONCE)
+        reason = why_not()
+        notice = EVERY_TIME if dispatcher.stats.cache_path is None else ONCE
+        logger.warning(f"{reason}; {notice}" if reason else notice)
 
     def on_end(self, event: Any) -> None:
         """Nothing to say."""
         _Notice.latest = time.monotonic()
+        self.under_way.pop()
+
+
+def being_compiled() -> str:
+    """Name what is being compiled at this moment; empty: nothing is.
+
+    >>> being_compiled()
+    ''
+    """
+    under_way = _Notice.under_way
+    return under_way[-1] if under_way else ""
 
 
 def give_notice() -> None:

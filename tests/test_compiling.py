@@ -13,6 +13,7 @@ import pytest
 
 import stream_osr
 from stream_osr.compiling import EVERY_TIME, ONCE
+from tools.wheel import FOR_ANY, put
 
 ONE_KERNEL = """
 import numpy as np
@@ -129,3 +130,54 @@ def test_with_no_folder_to_write_it_works_and_says_what_would_help(read_only, tm
 def test_kernels_of_others_are_their_own_business(package):
     program = "import numba, stream_osr; print(numba.njit(lambda x: x + 1)(1))"
     assert run(package, program=program) == ("2", "")
+
+
+@pytest.fixture
+def shipped(package, tmp_path) -> Path:
+    """The copy, with its one kernel's machine code for any processor, as the platform's wheel brings it."""
+    run(package, NUMBA_CACHE_DIR=tmp_path / "kept", **FOR_ANY)
+    put(tmp_path / "kept", package, package / "compiled")
+    return package
+
+
+LACKING = """
+import llvmlite.binding as llvm
+has = llvm.get_host_cpu_features()
+has.update(fma=False, bmi2=False)
+llvm.get_host_cpu_features = lambda: has
+"""
+
+
+def test_machine_code_that_came_along_is_used_and_nothing_is_compiled(shipped):
+    for _ in range(2):
+        _, said = run(shipped)
+        assert said == ""
+    assert all(path.is_relative_to(shipped / "compiled") for path in kept_in(shipped))
+
+
+def test_machine_code_that_came_along_is_used_where_nothing_can_be_written(shipped):
+    folders = [shipped, *(path for path in shipped.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    place, said = run(shipped, *without_privilege(), HOME="/proc")
+    for folder in folders:
+        folder.chmod(0o755)
+    assert (place, said) == ("None", "")
+
+
+@pytest.mark.parametrize("reason", ["numba", "processor", "sources"])
+def test_machine_code_that_is_of_no_use_is_left_and_it_is_said_why(shipped, reason):
+    expected, program = "", ONE_KERNEL
+    if reason == "numba":
+        (shipped / "compiled" / "numba").write_text("0.1.2\n")
+        expected = "the machine code in this package is for numba 0.1.2, here is "
+    elif reason == "processor":
+        program = LACKING + ONE_KERNEL
+        expected = "the machine code in this package is for x86-64-v3 processors, this one lacks bmi2, fma; "
+    else:
+        source = shipped / "model" / "elementwise.py"
+        source.write_text(source.read_text() + "\n# changed\n")
+    _, said = run(shipped, program=program)
+    assert said.startswith(expected)
+    assert said.endswith(ONCE + "\n")
+    assert kept_in(shipped / "model")

@@ -8,8 +8,6 @@ from typing import Annotated, Any, cast
 import typer
 
 from stream_osr.errors import ConnectorError
-from stream_osr.report import report_page
-from stream_osr.report.files import read_inputs, read_truth
 from stream_osr.terminal import Terminal
 
 
@@ -34,6 +32,9 @@ def report(
 
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """
+    from stream_osr.report import report_page  # slow to import, and no other command needs it
+    from stream_osr.report.files import read_inputs, read_truth
+
     if truth is not None and label is None:
         raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
     if output.resolve() in {path.resolve() for path in (*files, *([truth] if truth else []))}:

@@ -7,11 +7,31 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.text import Text
 
+from stream_osr.compiling import being_compiled
 from stream_osr.terminal import Terminal
 
 COMPLAINTS_SHOWN = 3
+
+
+class Compiling(ProgressColumn):
+    """What is being compiled while the work waits for it."""
+
+    def render(self, task: Task) -> Text:
+        """Say it in a few words."""
+        name = being_compiled()
+        return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
 
 
 def progress_bar(console: Terminal, total: bool) -> Progress:
@@ -21,6 +41,7 @@ def progress_bar(console: Terminal, total: bool) -> Progress:
     return Progress(
         *columns,
         TimeElapsedColumn(),
+        Compiling(),
         console=console,
         disable=not console.is_terminal,
         transient=True,

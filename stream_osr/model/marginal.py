@@ -164,6 +164,7 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
     return dishes
 
 
+@kernel
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
     """Let all else in slot k follow from its matrix and its n instances."""
     if prior.covariance == FULL:
@@ -173,4 +174,4 @@ def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
     else:
         dishes.inverse[k, 0] = dishes.matrix[k, 0] / (prior.beta + n)
     dishes.size[k], dishes.updates[k] = n, 0
-    dishes.constant[k] = log_constant(n, prior), log_constant(n - 1, prior)
+    dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)

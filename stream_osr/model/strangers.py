@@ -122,7 +122,7 @@ def find_group(strangers: Strangers, arrived: np.ndarray, around: Around, told: 
     """
     seqs, rows, seat = strangers
     (known, state, noise), prior = around, around.known.prior
-    begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1]
+    begin = np.unique(np.searchsorted(seqs, seqs[-1] - np.array(LATELY)))[::-1].copy()
     alpha = float(state.franchise.alpha[0])
     scene = _Scene(prior, known.location, known.dishes, state.dishes, empty_dishes(1, prior), noise, alpha)
     no_home = (state.ids[:, None] == told).any(axis=1)

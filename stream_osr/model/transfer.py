@@ -14,9 +14,9 @@ import numpy as np
 from stream_osr.model.books import rewrite, with_tables
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
 from stream_osr.model.franchise import CLOSED
-from stream_osr.model.gaussian.full import invert
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.marginal import Statistics, dishes_of, of_nobody
+from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, settle
 from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space
@@ -112,15 +112,21 @@ def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:
     """
     instances = homogeneous(rows)
     log_density, _, log_new = log_densities(known, frozen, instances)
-    own = empty_dishes(1, known.prior)
-    alone = float(log_new[0])
-    add(own, 0, instances[0], known.prior)
-    for row in instances[1:]:
-        alone += log_predictive(own, 0, row, known.prior)
-        add(own, 0, row, known.prior)
+    alone = float(log_new[0]) + _log_rest(instances, known.prior)
     together = log_density.sum(axis=0)
     best = int(together.argmax())
     return best if alone - together[best] < GAIN * len(rows) else None
+
+
+@kernel
+def _log_rest(rows: np.ndarray, prior: Prior) -> float:
+    """Log density of a subclass's rows after the first, each foreseen by those before it."""
+    own, total = empty_dishes(1, prior), 0.0
+    add(own, 0, rows[0], prior)
+    for i in range(1, rows.shape[0]):
+        total += log_predictive(own, 0, rows[i], prior)
+        add(own, 0, rows[i], prior)
+    return total
 
 
 def move_in(
@@ -190,8 +196,7 @@ def _translated(dishes: Dishes, by: np.ndarray, prior: Prior) -> Dishes:
             lift[-1, :-1] = way
             matrix = lift.T @ dishes.matrix[k] @ lift
             out.matrix[k] = 0.5 * (matrix + matrix.T)
-            out.log_det[k] = invert(out.matrix[k], out.inverse[k])
-            out.updates[k] = 0
+            settle(out, k, int(dishes.size[k]), prior)
             continue
         out.matrix[k, 0] += r * way
         if prior.covariance == DIAGONAL:

@@ -13,12 +13,13 @@ import pytest
 
 import stream_osr
 from stream_osr.model import jit
+from stream_osr.model import stamp as stamps
 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
     """A package of three modules, each of which imports the next, one beside them, and a kernel elsewhere."""
-    monkeypatch.setattr(jit, "ROOT", tmp_path)
+    monkeypatch.setattr(stamps, "ROOT", tmp_path)
     model = tmp_path / "stream_osr" / "model"
     model.mkdir(parents=True)
     (model / "__init__.py").write_text("")
@@ -32,8 +33,8 @@ def house(tmp_path, monkeypatch):
 
 
 def stamp(path: Path) -> str:
-    jit._imported.cache_clear()
-    return jit.source_stamp.__wrapped__(path)
+    stamps._imported.cache_clear()
+    return stamps.source_stamp.__wrapped__(path)
 
 
 @pytest.mark.parametrize("changed", ["step.py", "seating.py", "dishes.py", "__init__.py"])
@@ -80,7 +81,7 @@ def reach(path: Path) -> set[Path]:
     found, waiting = set(), [path]
     while waiting:
         found.add(known := waiting.pop())
-        waiting += [other for other in jit._imported(known) if other not in found]
+        waiting += [other for other in stamps._imported(known) if other not in found]
     return found
 
 
@@ -90,7 +91,7 @@ def test_kernels_carry_the_stamp():
         return 2.0 * x
 
     assert twice(3.0) == 6.0
-    assert twice._cache._cache_file._source_stamp == jit.source_stamp(Path(__file__))
+    assert twice._cache._cache_file._source_stamp == stamps.source_stamp(Path(__file__))
 
 
 def test_division_follows_ieee_rules():
