@@ -30,6 +30,10 @@ NotNegative = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
+TOGETHER = 256
+"""Instances that are re-seated together: the batch's, and those of the window (``docs/results/experiments.md``)."""
+
+
 @dataclass(eq=False, repr=False)
 class Arguments:
     """Arguments of :class:`stream_osr.OpenSetRecognizer`, with their bounds.
@@ -77,13 +81,14 @@ class Arguments:
     sweeps
         Re-seating sweeps over each micro-batch; probabilities are averaged over the later half.
     window
-        Latest instances that are re-seated together with each micro-batch.
+        Latest instances that are re-seated together with each micro-batch; ``None``: so many that with the batch
+        there are 256, and at least ``decision_delay``.
     half_life
         Instances after which a seat in the stream's restaurant weighs half. It keeps the model from ageing: with
         seats that never fade, nothing new is seen after a million instances.
     decision_delay
         Hold each decision back until so many later instances have come, while later batches re-seat its instance in
-        the window; ``first_label`` of a decision is what it was at once. At most ``window``.
+        the window; ``first_label`` of a decision is what it was at once. At most ``window``, if that is given.
     min_probability
         Call an instance unknown when no known class has this probability. It may be set on a trained recognizer:
         ``model.set_min_probability(0.9)``.
@@ -146,7 +151,7 @@ class Arguments:
     select: Literal["evidence", "validation"] = "evidence"
     training_sweeps: NotNegative = 25
     sweeps: NotNegative = 5
-    window: NotNegative = 256
+    window: NotNegative | None = None
     half_life: Positive = 200.0
     decision_delay: NotNegative = 0
     min_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -200,7 +205,7 @@ class Parameters(BaseModel, Arguments):
             raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}; give it a short name")
         if self.pca_components is not None and self.pca_variance is not None:
             raise ValueError("pca_components and pca_variance are both given: give one of them")
-        if self.decision_delay > self.window:
+        if self.window is not None and self.decision_delay > self.window:
             raise ValueError(
                 f"decision_delay is {self.decision_delay} and window {self.window}: an instance is re-seated only "
                 "while it is in the window; make the window as long as the delay"
@@ -208,6 +213,14 @@ class Parameters(BaseModel, Arguments):
         if self.decision_delay and not self.sweeps:
             raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: set one of them otherwise")
         return self
+
+    def window_after(self, batch: int) -> int:
+        """Count the latest instances that are re-seated with the batch after one of so many instances.
+
+        >>> parameters().window_after(64), parameters(window=20).window_after(64)
+        (192, 20)
+        """
+        return max(TOGETHER - batch, self.decision_delay) if self.window is None else self.window
 
 
 def parameters(**values: object) -> Parameters:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
@@ -144,6 +144,7 @@ class Story:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(operations, min_size=5, max_size=16), st.sampled_from([{}, {"decision_delay": 12}, {"window": 0}]))
+@example([("promote", 0, 1, "left"), ("label", 34, "left"), ("flush",)], {})  # the last instance of a subclass goes
 def test_identities_are_never_used_again(story, arguments):
     follower = Story(**arguments)
     follower.do("arrive", [0, 2, 1, 3], 40)

@@ -112,7 +112,7 @@ def test_arguments_of_the_constructor():
         "select": "evidence",
         "training_sweeps": 25,
         "sweeps": 5,
-        "window": 256,
+        "window": None,
         "half_life": 200.0,
         "decision_delay": 0,
         "min_probability": 0.0,

@@ -9,6 +9,7 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.discovery.lifecycle import without_row
+from stream_osr.discovery.lives import only, places_of
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, places, unshared
@@ -71,6 +72,9 @@ def _learn(chain: Chain, number: int, rows: Sequence[Labelled], parameters: Para
         known = learn_labelled(known, homogeneous(row[None])[0], j, rng, state.next_id)
         state = state._replace(next_id=max(state.next_id, int(known.ids.max()) + 1))
         done.append(Taken(*_grown(old, known), seat))
+    left = places_of(np.concatenate([state.ids, aside.ids]), life.ids) < 0  # by their last instance
+    gone = left & ~life.told_of
+    life = only(life, ~gone) if gone.any() else life
     return refreshed(chain._replace(state=state, life=life, aside=aside), known), done
 
 
@@ -108,7 +112,8 @@ def seat_again(
     """Seat an instance whose label was taken back where it sat, in each chain where that is left."""
     state = chains[0].state
     seats = [_place(chain, number, action, labels) for number, chain in enumerate(chains)]
-    first = min([state.seen - parameters.window, *state.window_seq[:1].tolist()])
+    latest = state.seen - int(past.batches[-1]) if len(past.batches) else 0
+    first = min([state.seen - parameters.window_after(latest), *state.window_seq[:1].tolist()])
     live = action.seq >= first and all(seat is not None and seat.live for seat in seats)
     share = 0.5 ** ((state.seen - action.seen) / parameters.half_life)
     back = []

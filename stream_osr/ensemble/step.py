@@ -86,7 +86,7 @@ class Judged(NamedTuple):
 
 def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
-    settings = sampler.Settings(parameters.sweeps, parameters.window, parameters.half_life)
+    settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
 
     def step(number: int) -> Seated:
         chain = chains[number]
