@@ -46,6 +46,27 @@ def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
     return -1 if known and not isinstance(known[0], str) else "unknown"
 
 
+MANY, FEW = 100, 3.0
+"""From so many classes on with fewer instances each, on average, it is asked whether the labels are labels."""
+
+
+def doubtful(classes: int, instances: int) -> str | None:
+    """Ask whether labels are labels, where nearly each instance has one of its own; ``None``: they seem to be.
+
+    Examples
+    --------
+    >>> doubtful(900, 990)
+    'there are 900 classes with 1.1 instances each: are these the classes, or numbers, keys, times?'
+    >>> doubtful(200, 1000)
+    """
+    if classes < MANY or instances >= FEW * classes:
+        return None
+    return (
+        f"there are {classes} classes with {instances / classes:.1f} instances each: "
+        "are these the classes, or numbers, keys, times?"
+    )
+
+
 def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label:
     """Clean a label and check that it can name a known class beside the others.
 

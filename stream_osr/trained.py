@@ -15,6 +15,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features, Name
+from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.known import Densities, Known, densities
@@ -284,6 +285,8 @@ def train_model(
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     kept = X.shape[1] if p.pca_components is None and p.pca_variance is None else min(X.shape)
+    if draws is None and (question := doubtful(len(labels), len(group))):
+        logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     with one_thread():
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)

@@ -120,6 +120,22 @@ def test_a_label_of_the_unknown_that_is_only_like_a_number_is_text(work):
     assert OpenSetRecognizer.load(work / "two.osr").unknown == "²"
 
 
+def test_fit_asks_whether_a_column_of_numbers_is_the_label(work):
+    rows = "".join(f"{i},{i % 7},{i * i % 11}\n" for i in range(120))
+    (work / "prices.csv").write_text(f"price,a,b\n{rows}")
+    command = ("fit", "prices.csv", "-l", "price", "--covariance", "tied", "-o", "prices.osr")
+    done = call(*command, cwd=work)
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "error: --label price: there are 120 classes with 1.0 instances each: are these the classes, or numbers, "
+        "keys, times? Give another column, or --yes to train all the same"
+    )
+    assert not (work / "prices.osr").exists()
+    done = call(*command, "--yes", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert "there are 120 classes" in done.stderr
+
+
 def test_an_interrupted_run_resumes_to_the_same_output(work, whole, tmp_path):
     """Stopped by a signal in the middle of the input, and started again: byte for byte the same file."""
     fifo_free = tmp_path / "slow.jsonl"

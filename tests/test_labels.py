@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from stream_osr import OpenSetRecognizer
 from stream_osr.errors import InvalidLabel
 from stream_osr.labels import check_label, clean_label, unknown_label
 
@@ -99,3 +100,14 @@ def test_no_collision(label, known, given):
 def test_kinds_do_not_mix(label, known):
     with pytest.raises(InvalidLabel, match=r"but the known labels are like .*; use labels of one type"):
         check_label(label, known, None)
+
+
+@pytest.mark.parametrize(("classes", "each", "asked"), [(120, 1, True), (120, 3, False), (99, 1, False)])
+def test_labels_that_look_like_none_are_asked_about_before_training(caplog, classes, each, asked):
+    model = OpenSetRecognizer(training_sweeps=0, sweeps=0, chains=1, references=0)
+    rng = np.random.default_rng(0)
+    for i in range(classes * each):
+        model.learn_one({"a": rng.normal(), "b": rng.normal()}, i % classes)
+    model.freeze()
+    expected = f"there are {classes} classes with 1.0 instances each: are these the classes, or numbers, keys, times?"
+    assert (expected in caplog.messages) == asked

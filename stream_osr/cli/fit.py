@@ -14,6 +14,7 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.cli import options, telling
 from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError
+from stream_osr.labels import doubtful
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
 from stream_osr_connectors import BadRecord, Record, open_sink, open_source
@@ -44,6 +45,7 @@ def fit(
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    yes: Annotated[bool, typer.Option("--yes", help="Train although the labels look like none.")] = False,
 ) -> None:
     """Train on labelled instances and save the model.
 
@@ -62,7 +64,7 @@ def fit(
         seed=seed,
     )
     complain, counts = telling.complainer(console), Counter[str]()
-    names = options.feature_list(features)
+    names, labels = options.feature_list(features), Counter[Any]()
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
         source = open_source(file, format=cast(Any, format), key=key, time=time, label=label, features=names)
@@ -73,10 +75,14 @@ def fit(
         for record in source:
             counts["read"] += 1
             bar.advance(task)
+            labels.update([getattr(record, "label", None)])
             take(model, _for_training(record, counts["read"], label), dead, counts, complain)
         bar.remove_task(task)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
+        labels.pop(None, None)
+        if not yes and (question := doubtful(len(labels), labels.total())):
+            raise ConnectorError(f"--label {label}: {question} Give another column, or --yes to train all the same")
         task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
         report = model.freeze(progress=lambda done: bar.update(task, completed=done))
         model.save(output)
