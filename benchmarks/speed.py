@@ -110,7 +110,7 @@ def measure_step(instances: int | None, repeats: int) -> str:
     for name, setting in STEPS.items():
         given = problem(setting, chains=1)
         given = given._replace(rows=given.rows[:instances])
-        batch, window = setting.batch, given.parameters.window
+        batch, window = setting.batch, given.parameters.window_after(setting.batch)
         runs = []
         for _ in range(repeats + 1):
             floor = streams.floor(given.rows, len(given.trained.known.ids) + 1, batch)
