@@ -17,14 +17,14 @@ CONSTANT_SPREAD = 0.1
 """Standard deviation given to a feature that is constant in training, as a share of its own size."""
 
 NEGLIGIBLE = 0.01
-"""A direction of the standardised features in which the variance of training is no larger than this, 1 being that of a
-feature, is left out if there are more instances than features: these depend on each other, and what is left over is
-rounding, or an accident.
+"""A direction of the standardised features in which training varies by no more (a feature by 1) is left out, if there
+are more instances than features: these depend on each other, and what is left over is rounding, or an accident.
 """
 
 AMPLE, AMPLE_OF_AXES = 2.0, 4.0
-"""Within-class degrees of freedom, as multiples of the dimensions, from which on W is not shrunk; where directions were
-left out instances are few, or columns are the values of a category: it is shrunk from more on."""
+"""Within-class degrees of freedom, as multiples of the dimensions, from which on W is not shrunk. The second where
+directions were left out: instances are few, or columns are the values of a category.
+"""
 
 HORIZON = 1e4
 """Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""

@@ -160,9 +160,22 @@ def test_constant_features_are_kept_beside_the_directions():
     X = np.insert(X, 1, 7.0, axis=1)
     space = library.fit_space(X, group)
     assert space.forward.shape == (6, 4)
-    off = X[:1] + [[0.0, 1.4, 0.0, 0.0, 0.0, 0.0]]
+    off = np.add(X[:1], [[0.0, 1.4, 0.0, 0.0, 0.0, 0.0]])
     z = library.whiten(space, np.vstack([X[:1], off]))
     assert np.linalg.norm(z[1] - z[0]) == pytest.approx(1.4 / (library.CONSTANT_SPREAD * 7.0), rel=1e-6)
+
+
+def test_few_instances_shrink_what_is_left_towards_the_standardised_features():
+    X, group = dependent(n=12)
+    space = library.fit_space(X, group)
+    freedom, d = 10, space.forward.shape[1]
+    assert d == 3
+    unit = X.std(axis=0)
+    share = 1 - freedom / (library.AMPLE_OF_AXES * d)
+    axes = np.linalg.eigh(np.corrcoef(X, rowvar=False))[1][:, -d:]
+    expected = axes.T @ ((1 - share) * pooled(X / unit, group)) @ axes + (share + library.RIDGE) * np.eye(d)
+    onto = axes.T @ (unit[:, None] * space.forward)
+    np.testing.assert_allclose(onto.T @ expected @ onto, np.eye(d), atol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -178,10 +191,9 @@ def test_what_is_left_out_does_not_depend_on_units_nor_on_the_order(seed):
 
 
 def test_few_instances_shrink_the_covariance_towards_the_variances():
-    X, group = classes(sizes=(3, 3), p=4)
-    X = X[:6]
+    X, group = np.random.default_rng(3).normal(size=(8, 4)) * [1.0, 100.0, 0.01, 5.0], np.arange(8) % 2
     space = library.fit_space(X, group)
-    freedom, d = 4, 4
+    freedom, d = 6, 4
     share = 1 - freedom / (2 * d)
     expected = (1 - share) * pooled(X, group) + np.diag((share + library.RIDGE) * X.var(axis=0))
     np.testing.assert_allclose(space.forward.T @ expected @ space.forward, np.eye(4), atol=1e-8)
