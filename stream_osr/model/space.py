@@ -16,22 +16,12 @@ RIDGE = 1e-6
 CONSTANT_SPREAD = 0.1
 """Standard deviation given to a feature that is constant in training, as a share of its own size."""
 
-NEGLIGIBLE = 0.01
-"""A direction of the standardised features in which training varies by no more (a feature by 1) is left out, if there
-are more instances than features: these depend on each other, and what is left over is rounding, or an accident.
-"""
-
-AMPLE, AMPLE_OF_AXES = 2.0, 4.0
-"""Within-class degrees of freedom, as multiples of the dimensions, from which on W is not shrunk. The second where
-directions were left out: instances are few, or columns are the values of a category.
-"""
-
 HORIZON = 1e4
 """Rows further from the training mean than this (in within-class standard deviations) are drawn in to it."""
 
 
 class Space(NamedTuple):
-    """A frozen affine map: missing values filled, projected, whitened by the within-class covariance W.
+    """A frozen affine map: missing values filled, optional PCA, whitened by the within-class covariance W.
 
     Attributes
     ----------
@@ -46,7 +36,7 @@ class Space(NamedTuple):
     constant
         Raw features that did not vary in training, shape (p,).
     variance_left
-        Share of the total variance that the PCA left out (0 without PCA, whatever was negligible).
+        Share of the total variance that the PCA left out (0 without PCA).
     """
 
     fill: np.ndarray
@@ -63,10 +53,8 @@ def fit_space(
     """Fit the map on the training groups.
 
     The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each feature's
-    total variance. Directions of the standardised features in which training instances hardly differ
-    (``NEGLIGIBLE``) are left out; units do not matter. With fewer within-class degrees of freedom than twice the
-    dimension (four times, where directions were left out), W is shrunk towards the total variances in proportion to
-    what is missing. Instances far outside their class count as if they were
+    total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
+    the total variances in proportion to what is missing. Instances far outside their class count as if they were
     nearer (:mod:`stream_osr.model.scatter`). A feature that is constant in training (no PCA) gets a
     standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
     the features that vary: a deviation of its own order shows as novelty, rounding does not.
@@ -104,53 +92,28 @@ def fit_space(
     center = filled.mean(axis=0)
     deviation = filled.std(axis=0)
     constant = deviation <= 1e-10 * np.maximum(np.abs(center), np.finfo(float).tiny)
-    centred = filled - center
+    basis, variance_left = np.eye(p), 0.0
     if pca_components is not None or pca_variance is not None:
-        basis, variance_left = _principal_axes(centred, pca_components, pca_variance)
-        back, coordinates = basis.T, centred @ basis
-        spread = coordinates.var(axis=0)
-        ridge, enough = RIDGE * spread, AMPLE * len(spread)
-    else:
+        basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)
+    coordinates = (filled - center) @ basis
+    spread = coordinates.var(axis=0)
+    if pca_components is None and pca_variance is None:
         typical = float(np.median(deviation[~constant])) if not constant.all() else 1.0
         size = CONSTANT_SPREAD * np.maximum(np.abs(center), typical)
-        coordinates, variance_left = np.where(constant, 0.0, centred), 0.0
-        unit = np.where(constant, size, deviation)
-        axes = _telling_axes(coordinates / unit, constant)
-        if axes is None:
-            basis = back = np.eye(p)
-            spread = np.where(constant, size**2, coordinates.var(axis=0))
-            ridge, enough = np.where(constant, spread, RIDGE * spread), AMPLE * p
-        else:
-            basis, back = axes / unit[:, None], (axes * unit[:, None]).T
-            coordinates, spread = coordinates @ basis, np.ones(axes.shape[1])
-            held = int(constant.sum())
-            ridge = np.repeat([RIDGE, 1.0], [len(spread) - held, held])
-            enough = AMPLE_OF_AXES * (len(spread) - held)
-    W, weight = _within_covariance(coordinates, group, spread, ridge, enough)
+        coordinates = np.where(constant, 0.0, coordinates)
+        spread = np.where(constant, size**2, spread)
+        ridge = np.where(constant, spread, RIDGE * spread)
+    else:
+        ridge = RIDGE * spread
+    W, weight = _within_covariance(coordinates, group, spread, ridge)
     middle = (weight[:, None] * coordinates).sum(axis=0) / weight.sum()
-    center = center + back.T @ (middle - coordinates.mean(axis=0))
+    center = center + basis @ (middle - coordinates.mean(axis=0))
     scale = np.sqrt(np.diag(W))  # factor the correlation matrix: features differ by orders of magnitude
     lower = np.linalg.cholesky(W / np.outer(scale, scale))
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     forward = basis @ (inverse / scale).T
-    backward = (scale[:, None] * lower).T @ back
+    backward = (scale[:, None] * lower).T @ basis.T
     return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
-
-
-def _telling_axes(standard: np.ndarray, constant: np.ndarray) -> np.ndarray | None:
-    """Find the directions in which standardised rows, shape (n, p), differ, and the constant features after them.
-
-    Returns
-    -------
-    Orthonormal columns, shape (p, d), ``None``: they differ in all, or are too few to say.
-    """
-    if len(standard) <= len(constant):
-        return None
-    power, axes = np.linalg.eigh(standard.T @ standard / len(standard))
-    telling = power[::-1] > NEGLIGIBLE
-    if telling.sum() == len(constant) - constant.sum():
-        return None
-    return np.hstack([axes[:, ::-1][:, telling], np.eye(len(constant))[:, constant]])
 
 
 def _principal_axes(centred: np.ndarray, components: int | None, variance: float | None) -> tuple[np.ndarray, float]:
@@ -175,14 +138,12 @@ def _principal_axes(centred: np.ndarray, components: int | None, variance: float
 
 
 def _within_covariance(
-    coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray, ridge: np.ndarray, enough: float
+    coordinates: np.ndarray, group: np.ndarray, spread: np.ndarray, ridge: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pooled within-class covariance, ridge included, and what each instance weighed in it.
-
-    It is shrunk towards the variances ``spread`` in proportion to the degrees of freedom that it lacks to ``enough``.
-    """
-    freedom = len(coordinates) - len(np.unique(group))
-    shrink = max(0.0, 1.0 - freedom / max(enough, 1.0))
+    """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
+    n, d = coordinates.shape
+    freedom = n - len(np.unique(group))
+    shrink = max(0.0, 1.0 - freedom / (2.0 * d))
 
     def covariance(scatter: np.ndarray) -> np.ndarray:
         within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)

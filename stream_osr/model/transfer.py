@@ -60,7 +60,6 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
     Returns
     -------
     The map, exactly the identity between equal ones; ``None``: the old one's PCA has left out what the new one needs.
-    What was negligible to the old one is taken for nothing.
 
     Examples
     --------
@@ -76,7 +75,7 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
     same = list(order) == list(range(p)) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
         return Passage(np.eye(d), np.zeros(d))
-    if d < p and old.variance_left > 0.0:
+    if d < p:
         return None
     return Passage(old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward)
 
