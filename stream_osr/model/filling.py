@@ -1,8 +1,8 @@
 """Training rows of which values are missing, completed class by class.
 
 The training mean lies between the classes: rows that are filled with it are drawn there, widen the pooled covariance,
-and hide what features have to do with each other. Here what is missing is drawn given what is there, from a Gaussian for
-each class with one covariance for all of them, which is estimated with the missing values integrated out (the EM
+and hide what features have to do with each other. Here what is missing is drawn given what is there, from a Gaussian
+for each class with one covariance for all of them, which is estimated with the missing values integrated out (the EM
 algorithm of Dempster, Laird and Rubin, 1977).
 """
 

@@ -1,4 +1,4 @@
-"""Densities of rows of which something is missing are the marginal ones, and completed rows are drawn from the rest."""
+"""Densities of rows of which something is missing are the marginal ones; completed rows are drawn from the rest."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.space import fit_space, whiten
 
 D = 4
+ROOM = np.empty((D + 2, D + 1))
 
 
 def directions(rank: int, rng: np.random.Generator) -> np.ndarray:
@@ -42,13 +43,15 @@ def test_density_of_a_subclass_is_that_of_the_closed_directions(rank: int) -> No
             shape = scatter * (r + 1.0) / (r * freedom)
             expected = 0.0
             if rank < D:
-                expected = stats.multivariate_t(closed @ mean, closed @ shape @ closed.T, freedom).logpdf(closed @ x[:D])
-            found = gaps.log_open_density(dishes.inverse[k], head[k], power[k], x, basis, rank)
+                expected = stats.multivariate_t(closed @ mean, closed @ shape @ closed.T, freedom).logpdf(
+                    closed @ x[:D]
+                )
+            found = gaps.log_open_density(dishes.inverse[k], head[k], power[k], x, basis, rank, ROOM)
             assert found == pytest.approx(expected, abs=1e-9)
             h = forms[k] @ (x[a] * x[b])
             assert heads[k] - powers[k] * np.log1p(max(h, least[k])) == pytest.approx(expected, abs=1e-9)
             elsewhere = x + np.append(rng.normal(size=rank) @ basis[:rank], 0.0)  # what is missing may be anything
-            again = gaps.log_open_density(dishes.inverse[k], head[k], power[k], elsewhere, basis, rank)
+            again = gaps.log_open_density(dishes.inverse[k], head[k], power[k], elsewhere, basis, rank, ROOM)
             assert again == pytest.approx(expected, abs=1e-9)
 
 
@@ -61,7 +64,7 @@ def test_density_of_a_broad_term_is_marginal_too() -> None:
     x = homogeneous(rng.normal(size=(1, D)))[0]
     kept = [1, 3]
     expected = stats.multivariate_t(shape.mean[kept], scale[np.ix_(kept, kept)], 6.0).logpdf(x[kept]) - 0.7
-    assert gaps.log_open_density(term.form, term.head, term.power, x, basis, 2) == pytest.approx(expected)
+    assert gaps.log_open_density(term.form, term.head, term.power, x, basis, 2, ROOM) == pytest.approx(expected)
 
 
 def test_nothing_open_changes_nothing() -> None:
@@ -70,7 +73,7 @@ def test_nothing_open_changes_nothing() -> None:
     rows = homogeneous(np.random.default_rng(0).normal(size=(6, D)))
     refill(dishes, np.zeros(6, np.int64), rows, prior)
     _, head, power, _ = terms_of(dishes, prior)
-    found = gaps.log_open_density(dishes.inverse[0], head[0], power[0], rows[0], np.zeros((D, D)), 0)
+    found = gaps.log_open_density(dishes.inverse[0], head[0], power[0], rows[0], np.zeros((D, D)), 0, ROOM)
     assert found == pytest.approx(log_predictive(dishes, 0, rows[0], prior), abs=1e-12)
 
 
