@@ -91,13 +91,24 @@ class Judged(NamedTuple):
         return self.seated[0].result
 
 
-def complete(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None) -> np.ndarray:
-    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state."""
+def complete(
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None,
+    *,
+    asked: int = 0,
+    only: int | None = None,
+) -> np.ndarray:
+    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
+
+    ``only`` is the known class that the rows belong to, if that is known, ``asked`` the number of such a question.
+    """
     leader = chains[0]
     if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:
         return rows
-    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING])
-    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng)
+    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
+    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
 
 
 def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None) -> list[Seated]:
