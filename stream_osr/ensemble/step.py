@@ -216,6 +216,8 @@ def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchRe
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
     """Count the instances whose subclass has left the model with this batch, and had not emerged."""
     before = chain.state
+    if not _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass])).any():
+        return 0
     n_classes = len(before.franchise.menu) - len(before.ids)
     dish = before.franchise.table_dish[before.window.table]
     was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
@@ -244,5 +246,7 @@ def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]
 
 def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
     """Say which of these subclasses of a chain, -1: a known one, have left the model and had not emerged."""
-    emerged = chain.life.ids[chain.life.emerged]
-    return (keys >= 0) & (places_of(after.ids, keys) < 0) & (places_of(emerged, keys) < 0)
+    left = (keys >= 0) & (places_of(after.ids, keys) < 0)
+    if left.any():
+        left &= places_of(chain.life.ids[chain.life.emerged], keys) < 0
+    return left

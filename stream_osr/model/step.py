@@ -154,7 +154,7 @@ def step(
     first = len(state.window.rows)
     everyone = np.concatenate([state.window.rows, batch]) if first else batch
     full = known.prior.covariance == FULL
-    product = products(np.ascontiguousarray(everyone.T)) if full else np.empty((0, 0))
+    product = products(everyone) if full else np.empty((0, 0))
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
     if full and gaps is not None and len(gaps.rank):

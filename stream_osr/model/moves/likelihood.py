@@ -142,7 +142,7 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     )
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
-        forms = packed_forms(used, dishes) @ (products(columns) if product is None else product)
+        forms = packed_forms(used, dishes) @ (products(rows) if product is None else product).T
         for position in range(len(used)):
             form[used[position]] = forms[position]
             tell(out, used[position], dishes, prior)
