@@ -44,7 +44,7 @@ def open_densities(
         at = np.flatnonzero(gaps.pattern == pattern)
         if not len(at):
             continue
-        product, terms = products(np.ascontiguousarray(rows[at].T)), frozen.terms
+        product, terms = products(rows[at]), frozen.terms
         packed, head, power = open_terms(
             terms.packed, terms.head, terms.power, gaps.basis[pattern], int(gaps.rank[pattern])
         )
@@ -58,7 +58,7 @@ def open_densities(
 def weights_of(view: View, product: np.ndarray) -> np.ndarray:
     """Log weight of each of M terms for n rows, of which the products of coordinates are given, shape (M, n)."""
     head, power, least = view.shape
-    form = np.maximum(view.packed @ product, least[:, None])
+    form = np.maximum(view.packed @ product.T, least[:, None])
     return np.asarray(head[:, None] - power[:, None] * np.log1p(form))
 
 
@@ -88,7 +88,7 @@ def complete_rows(
         if not len(at) or first == last:
             continue
         basis = gaps.basis[pattern, : gaps.rank[pattern]]
-        weight = weights_of(opened(view, gaps, pattern), products(np.ascontiguousarray(out[at].T)))[first:last]
+        weight = weights_of(opened(view, gaps, pattern), products(out[at]))[first:last]
         if rng is None:
             chosen = weight.argmax(axis=0)
         else:

@@ -161,6 +161,7 @@ def step(
         weighed = view(known, frozen, state)
         opened = open_densities(frozen, weighed, after(first, gaps), everyone, log_density, log_density_new)
         arrived = Arrived(everyone, product, *opened)
+        log_density, log_density_new = opened[:2]
     randomness = rng.bit_generator.state
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
