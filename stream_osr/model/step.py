@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model.cells import Asked, asked
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
 from stream_osr.model.jit import kernel
@@ -18,9 +19,8 @@ from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.prior import FULL, Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
-from stream_osr.model.terms import products
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
@@ -113,8 +113,20 @@ class Arrived(NamedTuple):
     log_density_new: np.ndarray
 
 
+def guests_of(state: StreamState, rows: np.ndarray, prior: Prior) -> Asked:
+    """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
+    first = len(state.window.rows)
+    return asked(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
+
+
 def step(
-    known: Known, frozen: Densities, state: StreamState, rows: np.ndarray, rng: Generator, settings: Settings
+    known: Known,
+    frozen: Densities,
+    state: StreamState,
+    rows: np.ndarray,
+    rng: Generator,
+    settings: Settings,
+    guests: Asked | None = None,
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -130,16 +142,15 @@ def step(
         Source of randomness, derived from the seed and the number of the batch.
     settings
         Sweeps, window, half-life.
+    guests
+        What :func:`guests_of` makes of state and rows, if it is at hand.
 
     Returns
     -------
     The next state, and what was found out about the batch.
     """
-    batch = homogeneous(rows)
     first = len(state.window.rows)
-    everyone = np.concatenate([state.window.rows, batch]) if first else batch
-    full = known.prior.covariance == FULL
-    product = products(everyone) if full else np.empty((0, 0))
+    everyone, product = guests_of(state, rows, known.prior) if guests is None else guests
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     arrived = Arrived(everyone, product, log_density, log_density_new)
     randomness = rng.bit_generator.state
