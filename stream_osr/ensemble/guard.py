@@ -45,7 +45,7 @@ NOBODY = -1
 
 
 KEPT = 1 << 22
-"""Products of the references' coordinates that are kept at most; where there are more they are made anew each time."""
+"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
 
 
 class Model(NamedTuple):

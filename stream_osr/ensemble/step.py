@@ -114,11 +114,16 @@ def complete(
 def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None) -> list[Seated]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
+    window = chains[0].state.window.rows
+    guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
 
     def step(number: int) -> Seated:
         chain = chains[number]
+        same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
-        state, result = sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings, gaps)
+        state, result = sampler.step(
+            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None
+        )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model.cells import Asked, asked
 from stream_osr.model.completing import open_densities
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
@@ -23,7 +24,6 @@ from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
-from stream_osr.model.terms import products
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
@@ -119,6 +119,12 @@ class Arrived(NamedTuple):
     gaps: Gaps
 
 
+def guests_of(state: StreamState, rows: np.ndarray, prior: Prior) -> Asked:
+    """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
+    first = len(state.window.rows)
+    return asked(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
+
+
 def step(
     known: Known,
     frozen: Densities,
@@ -127,6 +133,7 @@ def step(
     rng: Generator,
     settings: Settings,
     gaps: Gaps | None = None,
+    guests: Asked | None = None,
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -145,19 +152,18 @@ def step(
     gaps
         What is missing of the rows, whatever stands there: it is integrated out where they are seated, with full
         covariances. Statistics take what stands there.
+    guests
+        What :func:`guests_of` makes of state and rows, if it is at hand.
 
     Returns
     -------
     The next state, and what was found out about the batch.
     """
-    batch = homogeneous(rows)
     first = len(state.window.rows)
-    everyone = np.concatenate([state.window.rows, batch]) if first else batch
-    full = known.prior.covariance == FULL
-    product = products(everyone) if full else np.empty((0, 0))
+    everyone, product = guests_of(state, rows, known.prior) if guests is None else guests
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
-    if full and gaps is not None and len(gaps.rank):
+    if known.prior.covariance == FULL and gaps is not None and len(gaps.rank):
         weighed = view(known, frozen, state)
         opened = open_densities(frozen, weighed, after(first, gaps), everyone, log_density, log_density_new)
         arrived = Arrived(everyone, product, *opened)
