@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import get_args
 
 import numpy as np
@@ -32,7 +34,7 @@ def warmup() -> None:
 def warm_up() -> Iterator[str]:
     """Do all that a recognizer ever does, under every covariance model; yields the name of each when done.
 
-    Train, decide, predict, learn late labels, name what has emerged, go on under another model.
+    Train, decide, predict, learn late labels, name what has emerged, save it, go on under another model.
 
     Examples
     --------
@@ -53,6 +55,8 @@ def warm_up() -> Iterator[str]:
         emerging, _, _ = model.summary().emerging[0]
         model.promote([emerging], CLASSES + 1)
         model.flush()
+        with TemporaryDirectory() as folder:
+            model.save(Path(folder, "model.osr"))
         if covariance != "diagonal":  # those fit their own coordinates alone
             later.carry_over(model)
         yield str(covariance)
