@@ -17,7 +17,7 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.ensemble.chain import Chain, Chains, Guard
-from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.ensemble.step import Judged, Seated, mean_of
 from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
@@ -263,7 +263,8 @@ def _follow_balance(
     if waiting:
         weight[n:] *= chain.state.window.weight[:waiting]
         window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
-        said = Said(*map(np.concatenate, zip(said[:3], (column[:waiting] for column in window), strict=True)), weight)
+        columns = zip(said[:3], window, strict=True)
+        said = Said(*(np.concatenate([column, more[:waiting]]) for column, more in columns), weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
     due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
@@ -326,8 +327,8 @@ def _take_in(
 def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
     shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
-    probabilities = np.mean([one.probabilities for one in judged.seated], axis=0)
-    return judged.seated[0].references, probabilities, np.mean(shares, axis=0)
+    probabilities = mean_of([one.probabilities for one in judged.seated])
+    return judged.seated[0].references, probabilities, mean_of(shares)
 
 
 def keep_promise(seated: Sequence[Seated], references: References, max_false_unknown: float | None) -> list[Seated]:
