@@ -18,6 +18,7 @@ from stream_osr.features import Features, Name
 from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
+from stream_osr.model.filling import fill_groups
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.moves.base_measure import Grid, make_grid
@@ -85,7 +86,8 @@ class TrainingReport:
     constant_features
         Features that did not vary: any value of theirs near the constant tells nothing.
     missing_values
-        Missing values in the training rows, filled with the feature's mean.
+        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
+        not full, the feature's mean.
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     """
@@ -124,7 +126,7 @@ class TrainingReport:
         if self.constant_features:
             lines.append(f"constant in training: {', '.join(map(repr, self.constant_features))}")
         if self.missing_values:
-            lines.append(f"{self.missing_values} missing values were filled with the feature's mean")
+            lines.append(f"{self.missing_values} missing values were completed by what else was there")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
@@ -288,7 +290,9 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
+    missing = int(np.isnan(X).sum())
     with one_thread():
+        X = fill_groups(X, group, p.seed) if p.covariance == "full" else X
         space = fit_space(X, group, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
@@ -336,7 +340,7 @@ def train_model(
         references=0 if references is None else len(references.group),
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
-        missing_values=int(np.isnan(X).sum()),
+        missing_values=missing,
         variance_left_out=space.variance_left,
     )
     background = fit_background(X, space)

@@ -21,6 +21,7 @@ from stream_osr.ensemble import guard, lives, step
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.model.gaps import Gaps
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
@@ -39,11 +40,12 @@ class Batch(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times and keys."""
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, and what is missing."""
 
     rows: np.ndarray
     times: Sequence[float | None]
     keys: Sequence[Any]
+    gaps: Gaps | None = None
 
 
 def close_batch(
@@ -52,13 +54,14 @@ def close_batch(
     arrived: Sequence[Arrived],
     evidence: Sequence[Evidence],
     parameters: Parameters,
+    gaps: Gaps | None = None,
     *,
     release: bool = False,
     limited: bool = True,
 ) -> tuple[Stream, Batch]:
-    """Decide a micro-batch of instances, in order of arrival (:func:`close_arrivals`)."""
+    """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
     rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
-    batch = Arrivals(np.array(rows), times, keys)
+    batch = Arrivals(np.array(rows), times, keys, gaps)
     return close_arrivals(trained, stream, batch, evidence, parameters, release=release, limited=limited)
 
 
@@ -114,8 +117,8 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    rows = arrived.rows
-    seated = seat(trained, stream, rows, parameters)
+    rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
+    seated = seat(trained, stream, rows, parameters, arrived.gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
     decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
@@ -125,9 +128,11 @@ def _go_through(
     return hold(after, decisions, judged, told), events
 
 
-def seat(trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
+def seat(
+    trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None
+) -> list[Seated]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept."""
-    seated = step.seat(stream.chains, rows, parameters)
+    seated = step.seat(stream.chains, rows, parameters, gaps)
     references = references_of(trained, stream)
     if references is None:
         return seated
@@ -148,9 +153,8 @@ def settle_identities(
     stream: Stream, arrived: Arrivals, judged: Judged, parameters: Parameters
 ) -> tuple[Stream, Decided]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
-    rows, times, keys = arrived
-    seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(keys)), np.int64)
-    batch = Decided(rows, keys, times, seen, nowhere, judged.probabilities[:, -1])
+    seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived.keys)), np.int64)
+    batch = Decided(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
     chains, past = step.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
 

@@ -15,7 +15,9 @@ from stream_osr.config import Arguments, Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
+from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
+from stream_osr.model.gaps import gaps_of
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
@@ -138,8 +140,9 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     assert value.stream is not None
     arrived = Arrivals(np.zeros((0, 0)), (), ())
     if value.buffer:
-        values, times, keys = zip(*value.buffer, strict=True)
-        arrived = Arrivals(whiten(value.trained.space, np.array(values, dtype=float)), times, keys)
+        rows, times, keys = zip(*value.buffer, strict=True)
+        values, space = np.array(rows, dtype=float), value.trained.space
+        arrived = Arrivals(whiten(space, values), times, keys, gaps_of(space, values))
     later, now = list[Evidence](), value.evidence
     if value.evidence:
         waiting = set(arrived.keys)
@@ -152,3 +155,12 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     counts["unknown_keys"] = len(batch.unknown_keys)
     after = replace(value, stream=stream, buffer=[], evidence=later)
     return after, Outcome(batch.decisions, batch.events, counts)
+
+
+def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
+    """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
+    trained, stream = value.running
+    row, gaps, asked = whiten(trained.space, values[None]), gaps_of(trained.space, values[None]), value.asked
+    known = stream.labels.index(label) if label in stream.labels else None
+    row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
+    return Evidence(label, row[0], number=asked)

@@ -147,8 +147,8 @@ def _follow_balance(
     if waiting:
         weight[n:] *= chain.state.window.weight[:waiting]
         window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
-        columns = zip(said[:3], window, strict=True)
-        said = Said(*(np.concatenate([column, more[:waiting]]) for column, more in columns), weight)
+        columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
+        said = Said(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
     due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW

@@ -16,8 +16,15 @@ from stream_osr.ensemble.past import Decided, Past, relabel, remember
 from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import nearby
+from stream_osr.model.completing import complete_rows, is_complete
+from stream_osr.model.gaps import Gaps
+from stream_osr.model.predictive import view
+from stream_osr.model.prior import FULL
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
+
+COMPLETING = 2**31
+"""Number, beside those of the chains, of the generator that completes rows of which something is missing."""
 
 
 class Seated(NamedTuple):
@@ -84,7 +91,27 @@ class Judged(NamedTuple):
         return self.seated[0].result
 
 
-def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
+def complete(
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None,
+    *,
+    asked: int = 0,
+    only: int | None = None,
+) -> np.ndarray:
+    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
+
+    ``only`` is the known class that the rows belong to, if that is known, ``asked`` the number of such a question.
+    """
+    leader = chains[0]
+    if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:
+        return rows
+    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
+    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
+
+
+def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None) -> list[Seated]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
     window = chains[0].state.window.rows
@@ -95,7 +122,7 @@ def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seate
         same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
         state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, guests if same else None
+            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
