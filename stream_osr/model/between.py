@@ -104,6 +104,8 @@ def bring_back(
 
 def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray) -> tuple[StreamState, Aside]:
     """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
+    if active is held and np.array_equal(state.franchise.held[len(state.franchise.held) - len(held) :] > 0.0, held):
+        return state, aside
     off = state.ids[held & ~active & (tables_of(state) == 0)]
     return set_aside(hold(state, state.ids[held].tolist()), aside, off.tolist())
 

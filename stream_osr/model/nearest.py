@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
+from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each, means_and_scales
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, raw_scale, unwhiten
 
 
@@ -35,13 +36,31 @@ class Nearest(NamedTuple):
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
     """Find the known subclass nearest to the one in ``slot`` of ``dishes``, among those that count."""
-    mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
+    near, distance, mean, *_ = _compare(dishes, slot, known.dishes, frozen.log_weight, known.prior)
+    return Nearest(near, int(np.argmax(known.seated[:, near])), distance, mean[None])
+
+
+@kernel
+def _compare(
+    dishes: Dishes, slot: int, known: Dishes, log_weight: np.ndarray, prior: Prior
+) -> tuple[int, float, np.ndarray, np.ndarray, np.ndarray]:
+    """Find the known subclass nearest to one, among those that have a weight in some class.
+
+    Returns
+    -------
+    Its slot, the distance, mean of the subclass, shape (d,), mean and mean covariance of the other, shape (d, d).
+    """
+    mean = means_and_scales(copy_slots(dishes, np.array([slot]), 1), prior)[0]
     row = homogeneous(mean)[0]
-    each = np.arange(len(known.ids))
-    distances = mahalanobis_each(known.dishes, each, np.tile(row, (len(each), 1)), known.prior)
-    kept = np.isfinite(frozen.log_weight).any(axis=0)
-    near = int(np.argmin(np.where(kept, distances, np.inf)))
-    return Nearest(near, int(np.argmax(known.seated[:, near])), float(distances[near]), mean)
+    near, least = 0, np.inf
+    for k in range(log_weight.shape[1]):
+        if log_weight[:, k].max() == -np.inf:
+            continue
+        distance = mahalanobis(known, k, row, prior)
+        if distance < least:
+            near, least = k, distance
+    means, covariances = means_and_scales(copy_slots(known, np.array([near]), 1), prior)
+    return near, least, mean[0], means[0], covariances[0]
 
 
 class Beside(NamedTuple):
@@ -63,11 +82,10 @@ class Beside(NamedTuple):
 
 def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
     """Compare the subclass in ``slot`` of ``dishes`` with the nearest known one."""
-    near = nearest_known(dishes, slot, known, frozen)
-    at = copy_slots(known.dishes, np.array([near.subclass]), 1)
-    near_mean, near_covariance = means_and_scales(at, known.prior)
-    difference = ((near.mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
-    shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
+    at, distance, mean, theirs, covariance = _compare(dishes, slot, known.dishes, frozen.log_weight, known.prior)
+    near = Nearest(at, int(np.argmax(known.seated[:, at])), distance, mean[None])
+    difference = (mean - theirs) @ space.backward  # of the raw means it would drown in a large centre
+    shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
     return Beside(near, unwhiten(space, near.mean)[0], difference, shift)
 
 

@@ -105,7 +105,7 @@ def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, pr
     Parameters
     ----------
     dishes
-        Two slots, for the parts; as they are in the end.
+        Two slots, for the parts; as they are in the end, of too small a part its size alone.
     side
         The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
     rows
@@ -116,9 +116,13 @@ def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, pr
         Base measure.
     """
     for turn in range(PASSES + 1):
+        second = side.sum()
+        first = len(side) - second
+        if min(first, second) < least:
+            dishes.size[0], dishes.size[1] = first, second
+            break
         sum_up(dishes, side, rows, prior)
-        first, second = dishes.size[0], dishes.size[1]
-        if turn == PASSES or min(first, second) < least:
+        if turn == PASSES:
             break
         stays = math.log(first) - math.log(second)
         changed = False

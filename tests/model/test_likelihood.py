@@ -61,6 +61,21 @@ def test_first_computation_is_the_predictive(covariance):
         np.testing.assert_allclose(np.log(remembered.density[:, k]) + remembered.reference, expected, rtol=1e-9)
 
 
+def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_prior():
+    # muted, and all its instances have been labelled: re-dishing looks at it
+    prior, _ = make_base("full", 3)
+    rows = homogeneous(np.random.default_rng(0).normal(scale=3.0, size=(7, 3)))
+    franchise = empty_franchise(1, 2, 0, 1.0, 1.0)
+    franchise.held[1] = 1.0
+    nobody, dishes = np.full(7, CLOSED), fill(prior, [rows[:2, :-1], rows[:0, :-1]])
+    guests, log_new = Guests(rows, nobody, np.zeros(7), nobody), log_prior_predictives(rows, prior)
+    sitting = library.Sitting(guests, franchise, dishes, prior, np.empty((7, 0)), log_new, False, np.empty(3))
+    remembered = library.remember(sitting)
+    expected = np.einsum("na,ab,nb->n", rows, dishes.inverse[1], rows)
+    np.testing.assert_allclose(remembered.form[1], expected, rtol=1e-12)
+    np.testing.assert_allclose(remembered.start, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("far", [1.0, 300.0])
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_any_sequence_of_moves(covariance, far):

@@ -141,6 +141,10 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
         density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, sitting.gaps
     )
     used = np.flatnonzero(dishes.size > 0)
+    if prior.covariance == FULL:
+        for k in range(count):
+            if dishes.size[k] == 0 and menu_weight(sitting.franchise, frozen + k) > 0.0:
+                restart(out, k)  # held, though all its instances have left
     if prior.covariance == FULL and len(used) > 0:
         forms = packed_forms(used, dishes) @ (products(rows) if product is None else product).T
         for position in range(len(used)):
