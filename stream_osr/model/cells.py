@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.categories import log_table, numbers_of, places_of
 from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis_each
 from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
 from stream_osr.model.franchise import Franchise, menu_weight
@@ -22,7 +23,7 @@ class Asked(NamedTuple):
     Attributes
     ----------
     rows, product
-        Homogeneous rows, shape (n, d + 1), and the products of their coordinates, with full covariances.
+        Homogeneous rows, shape (n, C + d + 1), and the products of their coordinates, with full covariances.
     """
 
     rows: np.ndarray
@@ -33,7 +34,7 @@ def asked(rows: np.ndarray, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
     full = prior.covariance == FULL
-    return Asked(instances, products(np.ascontiguousarray(instances.T)) if full else np.empty((0, 0)))
+    return Asked(instances, products(numbers_of(instances, len(prior.first))) if full else np.empty((0, 0)))
 
 
 def cells_of(
@@ -166,6 +167,8 @@ def _log_emerging(dishes: Dishes, asked: Asked, prior: Prior) -> np.ndarray:
         return np.ascontiguousarray(log_predictives(asked.rows, dishes, prior).T)
     packed, head, power, least = terms_of(dishes, prior)
     value = packed @ asked.product
+    columns, rows = prior.first.shape[0], asked.rows
+    places, values = places_of(rows, columns), log_table(dishes.counts, prior)
     room = np.empty(value.shape[1])
     for k in range(value.shape[0]):
         each = value[k]
@@ -174,6 +177,9 @@ def _log_emerging(dishes: Dishes, asked: Asked, prior: Prior) -> np.ndarray:
         log_each_using(room, each)
         for i in range(len(each)):
             each[i] = head[k] - power[k] * each[i]
+        for c in range(columns):
+            for i in range(len(each)):
+                each[i] += values[k, places[c, i]]
     return value
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, sum_up
 from stream_osr.model.gaussian import diagonal, full, tied
 from stream_osr.model.jit import kernel
@@ -27,33 +28,36 @@ class Statistics(NamedTuple):
         Instances in each, shape (K,).
     matrix
         ``Dishes.matrix`` of each, shape (K, a, b).
+    counts
+        ``Dishes.counts`` of each, shape (K, V).
     """
 
     size: np.ndarray
     matrix: np.ndarray
+    counts: np.ndarray
 
 
 def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
     """Copy the statistics of the named slots."""
-    return Statistics(dishes.size[slots], dishes.matrix[slots])
+    return Statistics(dishes.size[slots], dishes.matrix[slots], dishes.counts[slots])
 
 
 def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
-    """Sum up homogeneous rows, shape (n, d + 1), as a single subclass."""
+    """Sum up homogeneous rows, shape (n, C + d + 1), as a single subclass."""
     dishes = empty_dishes(1, prior)
     sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
-    return Statistics(dishes.size, dishes.matrix)
+    return statistics_of(dishes, np.zeros(1, np.int64))
 
 
 def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
     """Copy the statistics in the named places."""
     at = np.asarray(slots, np.int64)
-    return Statistics(statistics.size[at], statistics.matrix[at])
+    return Statistics(*(part[at] for part in statistics))
 
 
 def both(first: Statistics, second: Statistics) -> Statistics:
     """List the subclasses of one after those of the other."""
-    return Statistics(np.concatenate([first.size, second.size]), np.concatenate([first.matrix, second.matrix]))
+    return Statistics(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
 def of_nobody(prior: Prior) -> np.ndarray:
@@ -70,29 +74,30 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     ----------
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
-    size, matrix = statistics
+    size, matrix, _ = statistics
     log_det = np.zeros(len(size))
     if prior.covariance == FULL:
         log_det = np.linalg.slogdet(matrix)[1]
     elif prior.covariance == DIAGONAL:
         scatter = matrix[:, 1] - matrix[:, 0] ** 2 / (prior.beta + size)[:, None]
         log_det = np.log(np.maximum(scatter, 1e-15 * matrix[:, 1])).sum(axis=1)
-    return _log_marginals(size, matrix, log_det, prior, location)
+    return _log_marginals(statistics, log_det, prior, location)
 
 
 @kernel
-def _log_marginals(
-    size: np.ndarray, matrix: np.ndarray, log_det: np.ndarray, prior: Prior, location: Location
-) -> np.ndarray:
+def _log_marginals(statistics: Statistics, log_det: np.ndarray, prior: Prior, location: Location) -> np.ndarray:
+    size, matrix, counts = statistics
     out = np.empty(len(size))
     for k in range(len(size)):
         out[k] = log_marginal(size[k], matrix[k], log_det[k], prior, location)
+        if prior.first.shape[0] > 0:
+            out[k] += categories.log_marginal(counts[k], prior)
     return out
 
 
 @kernel
 def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, location: Location) -> float:
-    """Log marginal likelihood of one subclass, as :func:`log_marginals`, whose log-determinant is known."""
+    """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
     d, r = prior.n_features, prior.beta + n
     if prior.covariance == DIAGONAL:
         return diagonal.log_marginal(log_det, n, prior) - diagonal.log_marginal(d * math.log(prior.psi), 0, prior)
@@ -139,7 +144,8 @@ def log_ratios_together(
     >>> bool(ratios[0] > 0), bool(ratios[1] < -50)
     (True, True)
     """
-    joined = Statistics(one.size + others.size, one.matrix + others.matrix - of_nobody(prior))
+    matrix = one.matrix + others.matrix - of_nobody(prior)
+    joined = Statistics(one.size + others.size, matrix, one.counts + others.counts)
     one_alone, each = log_marginals(one, prior, location), log_marginals(others, prior, location)
     return log_marginals(joined, prior, location) - each - one_alone
 
@@ -153,6 +159,7 @@ def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1
         clear(dishes, k, prior)
         return
     dishes.matrix[k] += sign * (poured.matrix[0] - of_nobody(prior))
+    dishes.counts[k] += sign * poured.counts[0]
     settle(dishes, k, n, prior)
 
 
@@ -166,7 +173,7 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
 
 @kernel
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
-    """Let all else in slot k follow from its matrix and its n instances."""
+    """Let all else in slot k follow from its matrix, its counts and its n instances."""
     if prior.covariance == FULL:
         dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
     elif prior.covariance == DIAGONAL:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
+from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales, typical_rows
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import Space, raw_scale, unwhiten
@@ -24,7 +24,7 @@ class Nearest(NamedTuple):
     distance
         Mahalanobis distance of the mean from it, in standard deviations of its predictive.
     mean
-        Posterior mean of the emerging subclass, whitened, shape (1, d).
+        Posterior mean of the emerging subclass, whitened, without categories, shape (1, d).
     """
 
     subclass: int
@@ -35,8 +35,8 @@ class Nearest(NamedTuple):
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
     """Find the known subclass nearest to the one in ``slot`` of ``dishes``, among those that count."""
-    mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
-    row = homogeneous(mean)[0]
+    typical = typical_rows(copy_slots(dishes, np.array([slot]), 1), known.prior)
+    row, mean = homogeneous(typical)[0], typical[:, len(known.prior.first) :]
     each = np.arange(len(known.ids))
     distances = mahalanobis_each(known.dishes, each, np.tile(row, (len(each), 1)), known.prior)
     kept = np.isfinite(frozen.log_weight).any(axis=0)
@@ -72,6 +72,6 @@ def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Sp
 
 
 def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:
-    """Order whitened rows, shape (n, d), by their distance from the mean of the subclass in ``slot``, shape (n,)."""
+    """Order whitened rows, shape (n, C + d), by their distance from the mean of the subclass in ``slot``, shape (n,)."""
     distances = mahalanobis_each(dishes, np.full(len(rows), slot), homogeneous(rows), known.prior)
     return np.argsort(distances, kind="stable")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model.categories import numbers_of
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
 from stream_osr.model.jit import kernel
@@ -18,7 +19,7 @@ from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
-from stream_osr.model.prior import FULL, Prior, homogeneous
+from stream_osr.model.prior import FULL, Prior, homogeneous, width_of
 from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
 from stream_osr.model.terms import products
 
@@ -91,7 +92,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
     franchise = empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
     franchise.held[:] = 1.0
     nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
-    window = Guests(np.zeros((0, known.prior.n_features + 1)), nobody, np.zeros(0), nobody)
+    window = Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
     begun = StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
     return derive(begun, frozen.menu)
 
@@ -139,7 +140,7 @@ def step(
     first = len(state.window.rows)
     everyone = np.concatenate([state.window.rows, batch]) if first else batch
     full = known.prior.covariance == FULL
-    product = products(np.ascontiguousarray(everyone.T)) if full else np.empty((0, 0))
+    product = products(numbers_of(everyone, len(known.prior.first))) if full else np.empty((0, 0))
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
     arrived = Arrived(everyone, product, log_density, log_density_new)
     randomness = rng.bit_generator.state

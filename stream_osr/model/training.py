@@ -12,7 +12,7 @@ from stream_osr.model.dishes import Dishes, copy_slots, dishes_with
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
-from stream_osr.model.moves.base_measure import Grid, draw_prior
+from stream_osr.model.moves.base_measure import Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.concentration import ALPHA, GAMMA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
@@ -116,7 +116,7 @@ def train(
     Parameters
     ----------
     rows
-        Whitened rows, shape (n, d).
+        Whitened rows, shape (n, C + d).
     group
         Class of each, 0 to J - 1, shape (n,).
     space
@@ -144,7 +144,7 @@ def train(
         if prior.covariance == TIED:
             ended, seating = _plug_in_covariance(rows, space, seating, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
-        elif grid is not None:
+        elif grid is not None or len(prior.first):
             prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         seating = sweep(seating, prior, rng, exclusive, log_new)
@@ -154,11 +154,14 @@ def train(
 
 
 def _draw_base_measure(
-    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid, prior: Prior
+    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid | None, prior: Prior
 ) -> tuple[Prior, Seating]:
-    """Draw nu, scale and beta given the seats, and state the subclasses anew under them."""
+    """Draw nu, scale, beta and the concentrations of categories given the seats; state the subclasses anew."""
     dish = dish_of_guests(seating)
-    prior = draw_prior(rng, rows, dish, grid, prior)
+    if grid is not None:
+        prior = draw_prior(rng, rows[:, len(prior.first) :], dish, grid, prior)
+    if len(prior.first):
+        prior = draw_concentrations(rng, rows, dish, prior)
     dishes = dishes_with(seating.guests.rows, dish, len(seating.dishes.size), prior)
     return prior, seating._replace(dishes=dishes)
 
@@ -170,15 +173,15 @@ def dish_of_guests(seating: Seating) -> np.ndarray:
 
 def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
     """Estimate the one covariance of the tied model from the seats and move to coordinates where it is I."""
-    n, d = rows.shape
-    dish = dish_of_guests(seating)
+    columns, dish = len(prior.first), dish_of_guests(seating)
+    n, d = len(rows), prior.n_features
     scatter = prior.psi * np.eye(d)
     for k in np.unique(dish):
-        centred = rows[dish == k]
+        centred = rows[dish == k, columns:]
         centred = centred - centred.mean(axis=0)
         scatter += centred.T @ centred
     moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
-    coordinates = homogeneous((rows @ space.backward) @ moved.forward)
+    coordinates = homogeneous(np.hstack([rows[:, :columns], (rows[:, columns:] @ space.backward) @ moved.forward]))
     dishes = dishes_with(coordinates, dish, len(seating.dishes.size), prior)
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
