@@ -122,11 +122,7 @@ class Features:
         if self._get is None or type(x) is not dict:
             return None
         try:
-            found: tuple[Any, ...] | None = self._get(x)
-            if self._coder:
-                found = self._coder.plain(self._get(x))
-                if found is None:
-                    return None
+            found: tuple[Any, ...] = self._coder.plain(self._get(x)) if self._coder else self._get(x)
             if _PLAIN.issuperset(map(type, found)) and math.hypot(*found) <= LARGEST:
                 return found
         except (KeyError, OverflowError):

@@ -136,17 +136,12 @@ class Coder:
     def __bool__(self) -> bool:
         return bool(self._codes)
 
-    def plain(self, found: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Put numbers in the place of values that are plain text; ``None``: one is not."""
+    def plain(self, found: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Put numbers in the place of values that are plain text and were there in training, ``None`` of others."""
         row = list(found)
         for at, _, codes in self._codes:
             value = row[at]
-            if type(value) is not str:
-                return None
-            code = codes.get(value)
-            if code is None:
-                return None
-            row[at] = code
+            row[at] = codes.get(value) if type(value) is str else None
         return tuple(row)
 
     def of(self, found: tuple[Any, ...], number: int | None = None) -> tuple[Any, ...]:

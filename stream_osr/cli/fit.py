@@ -99,9 +99,7 @@ def fit(
     console.say(f"features: {shown}", f"model saved to {output}")
 
 
-def _source(
-    stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], **reading: Any
-) -> Source:
+def _source(stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], **reading: Any) -> Source:
     """Open the labelled instances; a table is read once to see which columns are categories.
 
     Standard input can be read only once: it goes to a temporary file first.

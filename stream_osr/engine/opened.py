@@ -11,8 +11,8 @@ import numpy as np
 from stream_osr.engine.state import Stream
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.views import Members, reference_densities
-from stream_osr.trained import TrainedModel
 from stream_osr.model.prior import width_of
+from stream_osr.trained import TrainedModel
 from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200

@@ -77,9 +77,9 @@ def withdraw_aside(aside: Aside, key: int, row: np.ndarray, prior: Prior) -> Asi
     """Take one whitened row of shape (d,) out of a subclass that was set aside."""
     dishes = dishes_of(statistics_aside(aside, key), prior)
     remove(dishes, 0, homogeneous(row[None])[0], prior)
-    at, statistics = aside.ids == key, Statistics(*(part.copy() for part in aside.statistics))
-    for part, now in zip(statistics, statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
-        part[at] = now
+    at, statistics = aside.ids == key, Statistics(*(v.copy() for v in aside.statistics))
+    for all_of, now in zip(statistics, statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
+        all_of[at] = now
     return aside._replace(statistics=statistics)
 
 

@@ -129,7 +129,7 @@ class _Values(NamedTuple):
 
 
 def _values(rows: np.ndarray, prior: Prior) -> _Values:
-    """State the categories of a class of whitened rows, shape (n, C + d), as a Dirichlet-multinomial of all of them."""
+    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
     counts = categories.counts_of(rows, prior)
     return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
 

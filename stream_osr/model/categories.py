@@ -234,8 +234,8 @@ def with_base(prior: Prior, places: np.ndarray, base: np.ndarray, concentration:
 def base_of(rows: np.ndarray, group: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Probability of each place before any instance: its frequency in a class, averaged over the classes.
 
-    Each class counts alike, however many instances it has, and as if it had one more, spread evenly over all places of
-    the column; so a value that training did not have is possible.
+    Each class counts alike, however many instances it has, and as if it had one more, spread evenly over all places
+    of the column; so a value that training did not have is possible.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.categories import log_table, numbers_of, places_of
 from stream_osr.model.broad import add_broad, log_missing
+from stream_osr.model.categories import log_table, numbers_of, places_of
 from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t

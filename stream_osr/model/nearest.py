@@ -72,6 +72,6 @@ def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Sp
 
 
 def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:
-    """Order whitened rows, shape (n, C + d), by their distance from the mean of the subclass in ``slot``, shape (n,)."""
+    """Order whitened rows, shape (n, C + d), by their distance from the subclass in ``slot``, shape (n,)."""
     distances = mahalanobis_each(dishes, np.full(len(rows), slot), homogeneous(rows), known.prior)
     return np.argsort(distances, kind="stable")

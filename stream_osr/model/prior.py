@@ -82,7 +82,8 @@ def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: 
 
 def same_prior(one: Prior, other: Prior) -> bool:
     """Say whether two base measures are the same."""
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    alike = np.array_equal(one.first, other.first) and np.array_equal(one.pseudo, other.pseudo)
+    return one[:5] == other[:5] and alike
 
 
 def width_of(prior: Prior) -> int:

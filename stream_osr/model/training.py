@@ -21,6 +21,10 @@ from stream_osr.model.space import Space, rewhiten
 
 SPARE = 64
 
+SETTLED = 0.6
+"""Share of the sweeps after which the concentrations of categories are drawn. While a class is one subclass, its counts
+are about the base measure: drawn then, concentrations would be large, and no subclass could be unlike another."""
+
 
 class Seating(NamedTuple):
     """Seats of a set of groups: the sampler's state between sweeps."""
@@ -145,7 +149,8 @@ def train(
             ended, seating = _plug_in_covariance(rows, space, seating, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         elif grid is not None or len(prior.first):
-            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
+            settled = number >= SETTLED * sweeps
+            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         seating = sweep(seating, prior, rng, exclusive, log_new)
         if progress is not None:
@@ -154,13 +159,13 @@ def train(
 
 
 def _draw_base_measure(
-    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid | None, prior: Prior
+    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid | None, prior: Prior, *, settled: bool
 ) -> tuple[Prior, Seating]:
     """Draw nu, scale, beta and the concentrations of categories given the seats; state the subclasses anew."""
     dish = dish_of_guests(seating)
     if grid is not None:
         prior = draw_prior(rng, rows[:, len(prior.first) :], dish, grid, prior)
-    if len(prior.first):
+    if len(prior.first) and settled:
         prior = draw_concentrations(rng, rows, dish, prior)
     dishes = dishes_with(seating.guests.rows, dish, len(seating.dishes.size), prior)
     return prior, seating._replace(dishes=dishes)

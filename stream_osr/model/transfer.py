@@ -137,7 +137,8 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     else:
         moved = (sums[:, 0] @ matrix + n * offset)[:, None]
     counts = np.zeros((len(n), len(other.pseudo)))
-    np.add.at(counts, (slice(None), way.places), statistics.counts)
+    for own, its in zip(counts, statistics.counts, strict=True):
+        np.add.at(own, way.places, its)
     return Statistics(statistics.size, moved + of_nobody(other), counts)
 
 

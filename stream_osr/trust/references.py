@@ -17,8 +17,8 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.categories import base_of
+from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
 from stream_osr.model.space import Space, whiten
@@ -111,9 +111,7 @@ def _without(
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[space.columns] = space.places
-        other = fit_mixed(
-            X[rest], group[rest], places, pca_components=p.pca_components, pca_variance=p.pca_variance
-        )
+        other = fit_mixed(X[rest], group[rest], places, pca_components=p.pca_components, pca_variance=p.pca_variance)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:

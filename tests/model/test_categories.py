@@ -12,10 +12,10 @@ from stream_osr.model.dishes import add, empty_dishes, remove
 from stream_osr.model.known import Known, densities, log_densities
 from stream_osr.model.location import Location, log_new_densities
 from stream_osr.model.marginal import log_marginals, of_rows, statistics_of
+from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.moves.base_measure import CONCENTRATION, draw_concentrations, log_evidence_of_values
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import place_of_code, whiten
-from stream_osr.model.mixed import fit_mixed
 from tests.model import problems
 from tests.model.problems import DIRICHLET, fill, make_base
 from tests.oracles.categories import Categories
@@ -39,7 +39,9 @@ def test_predictive_is_the_product_of_both_textbook_ones(covariance, d, n):
     rows, asked = random_rows(rng, n, prior), random_rows(rng, 12, prior)
     dishes = filled(prior, rows)
     for x, row in zip(asked, homogeneous(asked), strict=True):
-        assert library.log_predictive(dishes, 0, row, prior) == pytest.approx(oracle.log_predictive(x, rows), abs=1e-9)
+        assert library.log_predictive(dishes, 0, row, prior) == pytest.approx(
+            oracle.log_predictive(x, rows), abs=1e-9
+        )
     fresh = [oracle.log_predictive(x, rows[:0]) for x in asked]
     np.testing.assert_allclose(log_new_densities(homogeneous(asked), prior), fresh, atol=1e-9)
 

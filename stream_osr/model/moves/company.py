@@ -23,7 +23,7 @@ PATIENCE = 8
 """Nobody else is offered when so many in a row have stayed: those who follow are farther away still."""
 
 MISMATCH = 2.0
-"""Squared distance of two guests for each category that differs: that of two coordinates of one subclass, on average."""
+"""Squared distance of two guests for each category that differs: as of a coordinate of one subclass, on average."""
 
 SPAN = 128
 """How many places before or after its anchor a guest may have arrived to be one of them.
@@ -42,8 +42,7 @@ class Company(NamedTuple):
     guest
         Their numbers, shape (n,).
     distance
-        Squared distances from the anchor, infinite once they have been offered, shape (n,); a category that differs is
-        ``MISMATCH``.
+        Squared distances from the anchor, infinite once they have been offered, shape (n,).
     inside
         Whether each goes with the anchor, shape (n,).
     member

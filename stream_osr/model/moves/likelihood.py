@@ -90,8 +90,8 @@ class Likelihood(NamedTuple):
     trace, exponent
         Room for one number of each Gaussian dish, twice, shape (K,).
     places, values
-        Places of the guests' categories, shape (C, n), and the log probability of these under each dish, shape (K, n);
-        shape (0, 0) without categories and unless the covariance is full.
+        Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
+        (0, 0) without categories and unless the covariance is full.
     logs, powers
         Room for one number of each place, twice, shape (V,).
     """
