@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 # one more than there are cores: the tests with a broker wait more than they work
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 JOBS ?= 1
+# hundreds of processes import the same sources
+unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
+.PHONY: help install browser faketime demo warmup collect test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -42,8 +44,13 @@ faketime:  ## install what sets the clock of a service back in its tests (Debian
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo
 
-test: $(VENV)/.dev   ## run the tests (those marked long excepted)
+warmup: $(VENV)/.dev   ## compile the sampler, once for these sources
 	$(BIN)/stream-osr warmup
+
+collect: $(VENV)/.dev   ## import all tests, so that those who run them find them translated
+	$(BIN)/pytest --quiet --collect-only > /dev/null
+
+test: warmup   ## run the tests (those marked long excepted)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not long'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes

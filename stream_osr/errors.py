@@ -11,6 +11,7 @@
     ├── NotTrained             the model was asked for something that needs training first
     ├── NothingToUndo          no promotion, mute or late label is left to be taken back
     ├── PersistenceError       a saved model is missing, damaged, or of another version
+    │   └── RefusedState       ... or would be refused when it is read: it is not written
     ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
     └── MissingExtra           an optional dependency is not installed
 
@@ -80,6 +81,10 @@ class NothingToUndo(StreamOSRError, RuntimeError):
 
 class PersistenceError(StreamOSRError, OSError):
     """A saved model cannot be read or written."""
+
+
+class RefusedState(PersistenceError):
+    """What was to be saved breaks a rule of archives: it is a defect, and could not be read again."""
 
 
 class ConnectorError(StreamOSRError, OSError):

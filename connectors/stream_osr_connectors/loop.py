@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -11,12 +12,21 @@ from typing import NamedTuple
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import check_content, read_archive, write_archive
 from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
-from stream_osr.errors import ConnectorError, InvalidInstance, InvalidLabel, NotTrained, PersistenceError
+from stream_osr.errors import (
+    ConnectorError,
+    InvalidInstance,
+    InvalidLabel,
+    NotTrained,
+    PersistenceError,
+    RefusedState,
+)
 from stream_osr.unlike import check_features
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
 from .locking import sole_writer
 from .values import written
+
+logger = logging.getLogger("stream_osr")
 
 
 class Sinks(NamedTuple):
@@ -179,7 +189,8 @@ def run(
     ConnectorError
         If the source cannot be read on, a sink does not take a record, or another run writes the checkpoint.
     PersistenceError
-        If the checkpoint cannot be written.
+        If the checkpoint cannot be written. One on the way that could not be read again (`RefusedState`) is left out
+        with a line in the log and counted (``checkpoints_refused``): the one before stays. The last one raises.
 
     Examples
     --------
@@ -215,7 +226,11 @@ def run(
             _publish(model, sinks, totals)
             progress(totals["read"])
             if unsaved >= checkpoint_every:
-                save()
+                try:
+                    save()
+                except RefusedState as error:
+                    totals["checkpoints_refused"] += 1
+                    logger.error("%s", error)
                 unsaved = 0
             if stop():
                 break

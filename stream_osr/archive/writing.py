@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from stream_osr.archive.checking import check_records
 from stream_osr.archive.container import MANIFEST
-from stream_osr.archive.form import Form, form_of, numbered
+from stream_osr.archive.form import Form, Refused, form_of, numbered
 from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
 from stream_osr.atomic import why_irreplaceable, write_whole
-from stream_osr.errors import PersistenceError
+from stream_osr.errors import PersistenceError, RefusedState
+from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel
 
 FORMAT = "stream-osr"
@@ -66,13 +68,23 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
     ------
     PersistenceError
         If a value cannot be saved or the file cannot be written; what stood there before is untouched.
+    RefusedState
+        If it would be refused when it is read.
     """
     target = Path(path)
     if (reason := why_irreplaceable(target)) is not None:
         raise PersistenceError(f"{target} {reason}")
     known: dict[int, tuple[Any, Any]] = {}
     writer = _Writer(form_of(beside, BY_TYPE, known))
-    tree = writer.tree(form_of(content, BY_TYPE, known))
+    form = form_of(content, BY_TYPE, known)
+    tree = writer.tree(form)
+    try:
+        check_records(form)
+    except Refused as refused:
+        raise RefusedState(
+            f"{target} is not written: {printable(str(refused))}. It could not be read again, so what stood there "
+            "stays. This is a defect of stream-osr, please report it; go on from the earlier copy"
+        ) from None
     manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "content": tree}
     arrays = {MANIFEST: np.array(json.dumps(manifest)), **writer.arrays}
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import check_recognizer, reading
 from stream_osr.archive.derived import check_statistics
 from stream_osr.archive.form import Form, Refused
-from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError
+from stream_osr.errors import InvalidSubclass, NothingToUndo, PersistenceError, RefusedState
 from stream_osr.model.prior import make_prior
 from tests.archives.changes import found, places, read
 from tests.archives.golden import VERSIONS, unpacked
@@ -84,6 +85,19 @@ def test_what_is_refused_is_told_as_the_documentation_says(tmp_path: Path, monke
     with pytest.raises(PersistenceError, match=re.escape(told)):
         OpenSetRecognizer.load("model.osr")
     assert told[:60] in (Path(__file__).parents[2] / "docs" / "archives.md").read_text()
+
+
+def test_what_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
+    model = OpenSetRecognizer.load(unpacked(VERSIONS[0], "mid-stream.osr", tmp_path))
+    target = tmp_path / "model.osr"
+    model.save(target)
+    before = target.read_bytes()
+    stream = model.value.running[1]
+    broken = stream._replace(odds=stream.odds._replace(excess=np.full_like(stream.odds.excess, np.nan)))
+    model.value = replace(model.value, stream=broken)
+    with pytest.raises(RefusedState, match=r"model.osr is not written: Odds.excess.* is nan; expected .*defect"):
+        model.save(target)
+    assert target.read_bytes() == before
 
 
 @pytest.mark.parametrize(("share", "refused"), [(1.0, False), (0.985, False), (0.001, True), (-1.0, True)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr.errors import RefusedState
 from stream_osr_connectors import MemorySink, MemorySource, Record, open_sink, open_source
 from stream_osr_connectors.loop import Sinks, go_on, load_checkpoint, run
 from tests.blobs import around
@@ -159,3 +161,26 @@ def test_what_is_beyond_the_bounds_is_set_aside(trained: TrainedModel, tmp_path:
     assert [why in reason for why, reason in zip(expected, said, strict=False)] == [True] * 6
     (decision,) = (tmp_path / "out.jsonl").read_text().splitlines()
     assert json.loads(decision)["key"] == "fine"
+
+
+def test_a_checkpoint_that_could_not_be_read_again_leaves_the_one_before(
+    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, path = streaming(trained), tmp_path / "checkpoint"
+    source = MemorySource([dict.fromkeys(NAMES, float(i % 3)) for i in range(30)])
+    totals: Counter[str] = Counter()
+
+    def break_it() -> bool:
+        if totals["read"] == 15:  # as a defect would, after the first checkpoint
+            stream = model.value.running[1]
+            excess = np.full_like(stream.odds.excess, np.nan)
+            model.value = replace(model.value, stream=stream._replace(odds=stream.odds._replace(excess=excess)))
+        return False
+
+    sinks = Sinks(MemorySink())
+    with pytest.raises(RefusedState, match="checkpoint is not written"):
+        run(model, source, sinks, totals=totals, checkpoint=path, checkpoint_every=10, stop=break_it)
+    assert totals["read"] == 30
+    assert totals["checkpoints_refused"] == 2
+    assert len([line for line in caplog.messages if "checkpoint is not written" in line]) == 2
+    assert load_checkpoint(path).totals["read"] == 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from stream_osr.parallel import one_thread
 
@@ -12,7 +12,9 @@ def blas_threads() -> set[int]:
 
 
 def test_blas_has_one_thread_inside_and_what_it_had_outside():
-    before = blas_threads()
-    with one_thread():
-        assert blas_threads() == {1}
-    assert blas_threads() == before
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        assert before == {2}
+        with one_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == before
