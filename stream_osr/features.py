@@ -245,8 +245,12 @@ def _column_list(name: Name, column: Any) -> list[Any]:
     return [None if is_missing(value) else category_of(name, value) for value in values]
 
 
-def check_rows(names: Sequence[Name], rows: np.ndarray) -> np.ndarray:
+def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
     """Check rows of numbers, and return a copy of them as floats of 64 bits."""
+    names = features.names
+    if features.kinds.values:
+        told = ", ".join(map(repr, features.kinds.values))
+        raise InvalidInstance(f"rows of numbers do not say the values of categories ({told}); give dicts or frames")
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
         raise InvalidInstance(
             f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
@@ -273,7 +277,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    if not features.names or any(name not in place for name in features.names):
+    if not features.names or features.kinds.values or any(name not in place for name in features.names):
         return None
     columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):

@@ -310,6 +310,7 @@ def train_model(
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     import os
+
     if os.environ.get("XKINDS") and p.covariance == "full":
         MIXED = tuple(Member(a == "d", b == "p") for a, b in os.environ["XKINDS"].split(","))
     else:

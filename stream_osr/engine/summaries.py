@@ -144,7 +144,9 @@ def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Exp
     known = trained.known
     dishes = empty_dishes(1, known.prior)
     pour(dishes, 0, statistics, known.prior)
-    return explain(dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels)
+    return explain(
+        dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
+    )
 
 
 def most_numbers(trained: TrainedModel) -> int:

@@ -22,8 +22,8 @@ from stream_osr.model.space import Space, rewhiten
 SPARE = 64
 
 SETTLED = 0.6
-"""Share of the sweeps after which the concentrations of categories are drawn. While a class is one subclass, its counts
-are about the base measure: drawn then, concentrations would be large, and no subclass could be unlike another."""
+"""Share of the sweeps after which the concentrations of categories are drawn. While a class is one subclass, its
+counts are about the base measure: drawn then, concentrations would be large, and no subclass unlike another."""
 
 
 class Seating(NamedTuple):

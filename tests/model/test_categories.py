@@ -151,8 +151,8 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
     values = categories.log_table(dishes.counts[:2].sum(axis=0, keepdims=True), prior)[0]
     location = Location(4.0, np.zeros(d), np.eye(d)) if placing else Location(0.0, np.zeros(0), np.zeros((0, 0)))
     known = Known(
-        prior, dishes, np.arange(3), seated, (seated > 0) * 1.0, seated.sum(axis=1), 1.5, 3.0, 0.0, np.zeros((2, 101)),
-        location, (Location(5.0, np.zeros(d), np.eye(d), values), None),
+        prior, dishes, np.arange(3), seated, (seated > 0) * 1.0, seated.sum(axis=1), 1.5, 3.0, 0.0,
+        np.zeros((2, 101)), location, (Location(5.0, np.zeros(d), np.eye(d), values), None),
     )  # fmt: skip
     asked = random_rows(rng, 20, prior)
     rows = homogeneous(asked)

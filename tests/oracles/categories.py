@@ -54,7 +54,7 @@ def _log_beta(alpha: Sequence[float]) -> float:
 
 
 class Mixed:
-    """A base measure of rows ``(places..., z...)``: categories beside a Gaussian one (``None``: there are no numbers).
+    """A base measure of rows ``(places..., z...)``: categories beside a Gaussian one (``None``: no numbers).
 
     Places are numbered through: one for a missing value of the first column, one for each of its values, one for a
     missing value of the second, and so on. It stands in for those of :mod:`tests.oracles.niw`.

@@ -21,7 +21,7 @@ FLOOR = 0.05
 PSI_PER_DIMENSION = np.geomspace(FLOOR, 10.0, 60)
 BETA = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
 CONCENTRATION = 2.0 ** np.arange(-3, 15)
-"""Instances that the base measure of a categorical column may weigh: most where its values say nothing, as names do."""
+"""Instances that the base measure of a category may weigh: most where its values say nothing, as those of a name."""
 
 
 class Grid(NamedTuple):
