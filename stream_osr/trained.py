@@ -309,12 +309,6 @@ def train_model(
     features = Features(features.names, occurring)
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
-    import os
-
-    if os.environ.get("XKINDS") and p.covariance == "full":
-        MIXED = tuple(Member(a == "d", b == "p") for a, b in os.environ["XKINDS"].split(","))
-    else:
-        MIXED = globals()["MIXED"]
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     kept = X.shape[1] if p.pca_components is None and p.pca_variance is None else min(X.shape)
     if draws is None and (question := doubtful(len(labels), len(group))):

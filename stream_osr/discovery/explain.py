@@ -32,21 +32,25 @@ def explain(
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
     (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
-    numeric = np.delete(np.arange(len(names)), space.columns)
-    mean, difference, shift = _by_name([names[at] for at in numeric], *(each[numeric] for each in told))
-    moved = tuple(names[numeric[at]] for at in np.argsort(-np.abs(told[-1][numeric]), kind="stable")[:MOST_MOVED])
-    counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
-    values = _values([names[at] for at in space.columns], categories, *np.exp(log_table(counts, known.prior)), known)
+    numeric = _numeric(space)
+    mean, difference, shift = _by_name(names, numeric, *told)
+    order = np.argsort(-np.abs(told[-1][numeric]), kind="stable")[:MOST_MOVED]
+    moved = tuple(names[numeric[at]] for at in order.tolist())
+    values = dict[Hashable, dict[str, Any]]()
+    if categories:
+        counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
+        shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
+        values = _values([names[at] for at in space.columns.tolist()], categories, shares)
     return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance, values)
 
 
 def _values(
-    names: Sequence[Hashable], categories: Sequence[Sequence[str]], now: np.ndarray, usual: np.ndarray, known: Known
+    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[np.ndarray]
 ) -> dict[Hashable, dict[str, Any]]:
-    """Say which values are the commonest, by the probabilities of all places here and in the nearest subclass."""
-    first, told = known.prior.first[1:], list[tuple[float, Hashable, dict[str, Any]]]()
-    for name, texts, p, q in zip(names, categories, np.split(now, first), np.split(usual, first), strict=True):
-        p, q = p[1:], q[1:]
+    """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
+    told = list[tuple[float, Hashable, dict[str, Any]]]()
+    for name, texts, own in zip(names, categories, shares, strict=True):
+        p, q = own[:, 1:]
         at, its = int(p.argmax()), int(q.argmax())
         value, other = (None if place == len(texts) else texts[place] for place in (at, its))
         record = {"value": value, "share": float(p[at]), "usual": other, "usual_share": float(q[its])}
@@ -71,10 +75,14 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
     difference = (mean - centre) @ space.backward
     shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
-    numeric = np.delete(np.arange(len(names)), space.columns)
-    told = (*unwhiten(space, np.array([mean, centre])), shift)
-    return Movement(*_by_name([names[at] for at in numeric], *(each[numeric] for each in told)))
+    return Movement(*_by_name(names, _numeric(space), *unwhiten(space, np.array([mean, centre])), shift))
 
 
-def _by_name(names: Sequence[Hashable], *told: np.ndarray) -> list[dict[Hashable, float]]:
-    return [dict(zip(names, values.tolist(), strict=True)) for values in told]
+def _numeric(space: Space) -> list[int]:
+    """Positions of the features that are no categories."""
+    return [int(at) for at in np.delete(np.arange(len(space.center)), space.columns)]
+
+
+def _by_name(names: Sequence[Hashable], numeric: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
+    own = [names[at] for at in numeric]
+    return [dict(zip(own, values[numeric].tolist(), strict=True)) for values in told]

@@ -55,7 +55,7 @@ def fill(prior: Prior, blocks: list[np.ndarray], capacity: int | None = None) ->
 
 def random_rows(rng: np.random.Generator, n: int, prior: Prior, scale: float = 1.5) -> np.ndarray:
     """Draw whitened rows, a fifth of their categories missing, shape (n, C + d)."""
-    ends = [*prior.first[1:].tolist(), len(prior.pseudo)]
+    ends = [*prior.first[1:].tolist(), len(prior.pseudo)][: len(prior.first)]
     values = [rng.integers(first + 1, end, size=n) for first, end in zip(prior.first, ends, strict=True)]
     there = [np.where(rng.random(n) < 0.2, first, own) for first, own in zip(prior.first, values, strict=True)]
     return np.column_stack([*there, rng.normal(scale=scale, size=(n, prior.n_features))])
