@@ -129,7 +129,8 @@ class Arguments:
     freezing
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
     categorical
-        Names of features that are categories although their values are numbers. Text and booleans are by themselves.
+        Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
+        by themselves.
     on_missing
         Missing or NaN features: ``"impute"`` the training mean, raise an ``"error"``, or ``"skip"`` the instance.
     seed
@@ -169,7 +170,7 @@ class Arguments:
     drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
-    categorical: tuple[FeatureName, ...] = ()
+    categorical: tuple[FeatureName, ...] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
     seed: Annotated[int, Field(ge=0)] = 0
 

@@ -11,7 +11,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stream_osr import InvalidFeature, OpenSetRecognizer
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidFeature
 from stream_osr.features import Features
 from stream_osr.kinds import OTHER, Kinds, category_of, commonest
 from stream_osr.limits import MOST_CATEGORY_BYTES

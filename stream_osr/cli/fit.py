@@ -67,14 +67,16 @@ def fit(
         batch_size=batch_size,
         max_wait=max_wait,
         on_missing=cast(Any, on_missing),
-        categorical=tuple(options.feature_list(categorical) or ()),
+        categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
         seed=seed,
     )
     complain, counts = telling.complainer(console), Counter[str]()
     names, labels = options.feature_list(features), Counter[Any]()
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
-        source = _source(stack, file, format, model.categorical, key=key, time=time, label=label, features=names)
+        source = _source(
+            stack, file, format, model.categorical or (), key=key, time=time, label=label, features=names
+        )
         dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)

@@ -126,7 +126,7 @@ def _features(value: Value, x: Mapping[Any, Any], before: Features | None, *, jo
         return value.running[0].features
     before = features = value.training.features if before is None else before
     if joined:
-        features = before.joined_by(x, value.parameters.categorical)
+        features = before.joined_by(x, value.parameters.categorical or ())
         if value.limited and features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))

@@ -26,6 +26,10 @@ SETTLED = 0.6
 counts are about the base measure: drawn then, concentrations would be large, and no subclass unlike another."""
 
 
+MOST_START, LEAST_START = 20, 10
+"""Subclasses of a class with categories at the start, and instances of each on average, at least."""
+
+
 class Seating(NamedTuple):
     """Seats of a set of groups: the sampler's state between sweeps."""
 
@@ -115,7 +119,7 @@ def train(
     location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
-    """Sweep the training groups, each class started as one subclass.
+    """Sweep the training groups, each class started as one subclass, or with categories as several.
 
     Parameters
     ----------
@@ -141,7 +145,8 @@ def train(
     progress
         Called with the number of each finished sweep.
     """
-    seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
+    start = spread(group, rng) if len(prior.first) else group
+    seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive)
     log_new = log_new_densities(seating.guests.rows, prior, location)
     ended = space
     for number in range(sweeps):
@@ -156,6 +161,18 @@ def train(
         if progress is not None:
             progress(number + 1)
     return Training(ended, prior, seating, location)
+
+
+def spread(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Spread each class at random over several subclasses to begin with, shape (n,).
+
+    Where columns are categories nobody gains by leaving a large subclass alone: the first instance of a new one has
+    the probabilities of the base measure. Parts of a class grow unlike each other, and what is alike is joined.
+    """
+    count = np.clip(np.bincount(group) // LEAST_START, 1, MOST_START)
+    first = np.cumsum(count) - count
+    start = first[group] + (rng.random(len(group)) * count[group]).astype(np.int64)
+    return np.asarray(np.unique(start, return_inverse=True)[1])
 
 
 def _draw_base_measure(
