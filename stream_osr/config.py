@@ -132,7 +132,9 @@ class Arguments:
         Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
         by themselves.
     on_missing
-        Missing or NaN features: ``"impute"`` the training mean, raise an ``"error"``, or ``"skip"`` the instance.
+        Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
+        decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
+        ``"error"``, or ``"skip"`` the instance.
     seed
         All randomness flows from it: the same seed, input and flushes give the same bits.
     """

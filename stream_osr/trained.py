@@ -21,6 +21,7 @@ from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.filling import fill_groups
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.mixed import fit_mixed
@@ -92,7 +93,8 @@ class TrainingReport:
     constant_features
         Features that did not vary: any value of theirs near the constant tells nothing.
     missing_values
-        Missing values in the training rows, filled with the feature's mean.
+        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
+        not full, the feature's mean.
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     """
@@ -131,7 +133,7 @@ class TrainingReport:
         if self.constant_features:
             lines.append(f"constant in training: {', '.join(map(repr, self.constant_features))}")
         if self.missing_values:
-            lines.append(f"{self.missing_values} missing values were filled with the feature's mean")
+            lines.append(f"{self.missing_values} missing values were completed by what else was there")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
@@ -314,7 +316,9 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
+    missing = int(np.isnan(X).sum())
     with one_thread():
+        X = _filled(X, group, features, p) if p.covariance == "full" else X
         space = fit_mixed(X, group, features.places, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
@@ -362,12 +366,22 @@ def train_model(
         references=0 if references is None else len(references.group),
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
-        missing_values=int(np.isnan(X).sum()),
+        missing_values=missing,
         variance_left_out=space.variance_left,
     )
     background = fit_background(X, space)
     categories = tuple(features.kinds.values[features.names[at]] for at in space.columns.tolist())
     return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background, categories)
+
+
+def _filled(X: np.ndarray, group: np.ndarray, features: Features, p: Parameters) -> np.ndarray:
+    """Complete the numeric features of training rows; a category may be missing."""
+    numeric = features.places == 0
+    if numeric.all():
+        return fill_groups(X, group, p.seed)
+    out = X.copy()
+    out[:, numeric] = fill_groups(X[:, numeric], group, p.seed)
+    return out
 
 
 def _described(training: Training, epsilon: float) -> float:

@@ -331,19 +331,24 @@ def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     return tied.mahalanobis(dishes.inverse[k], n, z, prior)
 
 
+@borrowing_kernel
+def distance_from(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+    """Distance of ``x`` from subclass k: squared it is that of the numeric features, and what the values are rarer.
+
+    Twice the log ratio of the commonest values and of its own: a squared Mahalanobis distance is one of densities.
+    """
+    near = mahalanobis(dishes, k, x, prior)
+    if prior.first.shape[0] == 0:
+        return near
+    return math.sqrt(near * near + 2.0 * categories.log_rarer(dishes.counts[k], x, prior))
+
+
 @kernel
 def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
-    """Distance of each homogeneous row, shape (n, C + d + 1), from the subclass named for it, shape (n,).
-
-    Squared it is the numeric features' own and what the values are rarer than the commonest of the subclass: twice a
-    log ratio, which a squared Mahalanobis distance is between Gaussian densities.
-    """
+    """Distance of each homogeneous row, shape (n, C + d + 1), from the subclass named for it, shape (n,)."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
-        out[i] = mahalanobis(dishes, slot[i], rows[i], prior)
-        if prior.first.shape[0] > 0:
-            rarer = categories.log_rarer(dishes.counts[slot[i]], rows[i], prior)
-            out[i] = math.sqrt(out[i] * out[i] + 2.0 * rarer)
+        out[i] = distance_from(dishes, slot[i], rows[i], prior)
     return out
 
 

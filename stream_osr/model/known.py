@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, log_missing
-from stream_osr.model.categories import log_table, numbers_of, places_of
+from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
@@ -182,7 +182,7 @@ def log_densities(
     """
     if known.prior.covariance == FULL:
         columns = len(known.prior.first)
-        product = products(numbers_of(rows, columns)) if product is None else product
+        product = products(rows, columns) if product is None else product
         sums, best = log_sums(frozen.terms, product, places_of(rows, columns))
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)

@@ -74,25 +74,34 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     ----------
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
-    size, matrix, _ = statistics
-    log_det = np.zeros(len(size))
-    if prior.covariance == FULL:
-        log_det = np.linalg.slogdet(matrix)[1]
-    elif prior.covariance == DIAGONAL:
-        scatter = matrix[:, 1] - matrix[:, 0] ** 2 / (prior.beta + size)[:, None]
-        log_det = np.log(np.maximum(scatter, 1e-15 * matrix[:, 1])).sum(axis=1)
-    return _log_marginals(statistics, log_det, prior, location)
+    return _log_marginals(statistics, prior, location)
 
 
 @kernel
-def _log_marginals(statistics: Statistics, log_det: np.ndarray, prior: Prior, location: Location) -> np.ndarray:
+def _log_marginals(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
     size, matrix, counts = statistics
     out = np.empty(len(size))
     for k in range(len(size)):
-        out[k] = log_marginal(size[k], matrix[k], log_det[k], prior, location)
-        if prior.first.shape[0] > 0:
-            out[k] += categories.log_marginal(counts[k], prior)
+        out[k] = _log_whole(size[k], matrix[k], counts[k], prior, location)
     return out
+
+
+@kernel
+def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
+    if prior.covariance == FULL:
+        return float(np.linalg.slogdet(matrix)[1])
+    total = 0.0
+    if prior.covariance == DIAGONAL:
+        for a in range(matrix.shape[1]):
+            scatter = matrix[1, a] - matrix[0, a] ** 2 / (prior.beta + n)
+            total += math.log(max(scatter, 1e-15 * matrix[1, a]))
+    return total
+
+
+@kernel
+def _log_whole(n: int, matrix: np.ndarray, counts: np.ndarray, prior: Prior, location: Location) -> float:
+    total = log_marginal(n, matrix, _log_det(n, matrix, prior), prior, location)
+    return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
 
 
 @kernel
@@ -144,10 +153,24 @@ def log_ratios_together(
     >>> bool(ratios[0] > 0), bool(ratios[1] < -50)
     (True, True)
     """
-    matrix = one.matrix + others.matrix - of_nobody(prior)
-    joined = Statistics(one.size + others.size, matrix, one.counts + others.counts)
-    one_alone, each = log_marginals(one, prior, location), log_marginals(others, prior, location)
-    return log_marginals(joined, prior, location) - each - one_alone
+    nobody = of_nobody(prior)
+    return _log_ratios(of_slots(one, [0]), others, nobody, prior, location)
+
+
+@kernel
+def _log_ratios(
+    one: Statistics, others: Statistics, nobody: np.ndarray, prior: Prior, location: Location
+) -> np.ndarray:
+    """Do what :func:`log_ratios_together` does."""
+    (size, matrix, counts), n, own, values = others, one.size[0], one.matrix[0], one.counts[0]
+    out = np.empty(len(size))
+    alone = _log_whole(n, own, values, prior, location)
+    for k in range(len(size)):
+        joined, both_of = own + matrix[k] - nobody, n + size[k]
+        out[k] = _log_whole(both_of, joined, values + counts[k], prior, location)
+        out[k] -= _log_whole(size[k], matrix[k], counts[k], prior, location)
+        out[k] -= alone
+    return out
 
 
 def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:

@@ -17,6 +17,7 @@ from stream_osr.model.elementwise import exp_each, largest, log_each
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import HORIZON, Space, place_of_code
 
@@ -51,8 +52,11 @@ class View(NamedTuple):
     places: np.ndarray
 
 
-def view(known: Known, frozen: Densities, state: StreamState, space: Space, shift: float = 0.0) -> View:
-    """State the weight of each known class and of all else, its log odds shifted; full covariances only."""
+def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
+    """State the weight of each known class and of all else, its log odds shifted; full covariances only.
+
+    Without a space it is for whitened rows.
+    """
     terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
     (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), terms.values
     values = np.concatenate([values, log_table(state.dishes.counts, known.prior)])
@@ -62,8 +66,10 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space, shif
     head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
     head[terms.first[-2] :] += shift
     shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
-    packed, columns = np.concatenate([terms.packed, packed]), (values, space.columns, space.places)
-    return View(space.fill, space.center, space.forward, packed, shape, first, *columns)
+    laid = np.concatenate([terms.packed, packed]), shape, first, values
+    if space is None:
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN)
+    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places)
 
 
 @kernel

@@ -21,6 +21,7 @@ from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
+from stream_osr.model.gaps import Gaps, form_without, log_open_density
 from stream_osr.model.gaussian import full
 from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.prior import FULL, Prior
@@ -50,6 +51,8 @@ class Sitting(NamedTuple):
         A subclass belongs to the group that opened it.
     weights
         Room for the weights of the dishes up to the extent of the menu, then of a new one, shape (C + K + 1,).
+    gaps
+        What is missing of the guests; ``log_frozen`` and ``log_new`` have it integrated out already.
     """
 
     guests: Guests
@@ -60,6 +63,7 @@ class Sitting(NamedTuple):
     log_new: np.ndarray
     exclusive: bool
     weights: np.ndarray
+    gaps: Gaps
 
 
 class Likelihood(NamedTuple):
@@ -89,6 +93,8 @@ class Likelihood(NamedTuple):
         (NaN: not yet), shape (m,).
     trace, exponent
         Room for one number of each Gaussian dish, twice, shape (K,).
+    gaps
+        What is missing of the guests.
     places, values
         Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
         (0, 0) without categories and unless the covariance is full.
@@ -108,6 +114,7 @@ class Likelihood(NamedTuple):
     constant: np.ndarray
     trace: np.ndarray
     exponent: np.ndarray
+    gaps: Gaps
     places: np.ndarray
     values: np.ndarray
     logs: np.ndarray
@@ -143,13 +150,13 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
     values = np.empty((count, n)) if skip > 0 and prior.covariance == FULL else np.empty((0, 0))
     logs, powers = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
-    own = (categories.places_of(rows, skip), values, logs, powers)
+    own = (sitting.gaps, categories.places_of(rows, skip), values, logs, powers)
     out = Likelihood(
         density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, *own
     )
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
-        forms = packed_forms(used, dishes) @ (products(columns) if product is None else product)
+        forms = packed_forms(used, dishes) @ (products(rows, skip) if product is None else product).T
         for position in range(len(used)):
             form[used[position]] = forms[position]
             weigh_values(out, used[position], dishes, prior)
@@ -249,10 +256,24 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     for i in range(n):
         logs[i] = head - power * logs[i]
+    if likelihood.gaps.rank.shape[0] > 0:
+        for i in range(n):
+            if likelihood.gaps.pattern[i] >= 0:
+                logs[i] = _log_open(likelihood, i, dishes.inverse[k], head, power)
     if likelihood.values.shape[0] > 0:
         for i in range(n):
             logs[i] += likelihood.values[k, i]
     write(likelihood, k, dishes)
+
+
+@borrowing_kernel
+def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, power: float) -> float:
+    """Log density of guest i, of which something is missing, under a dish of that form."""
+    gaps, x = likelihood.gaps, likelihood.scratch
+    for a in range(x.shape[0]):
+        x[a] = likelihood.columns[a, i]
+    pattern = gaps.pattern[i]
+    return gaps.shift[i] + log_open_density(form, head, power, x, gaps.basis[pattern], gaps.rank[pattern], gaps.room)
 
 
 @borrowing_kernel
@@ -274,7 +295,11 @@ def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes
     if prior.covariance != FULL:
         return statistics.log_predictive(dishes, k, rows[i], prior)
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
-    out = dishes.constant[k, 0] - 0.5 * dishes.log_det[k] - power * np.log1p(max(likelihood.form[k, i], 0.0))
+    head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+    if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+        out = _log_open(likelihood, i, dishes.inverse[k], head, power)
+    else:
+        out = head - power * np.log1p(max(likelihood.form[k, i], 0.0))
     return out + likelihood.values[k, i] if likelihood.values.shape[0] > 0 else out
 
 
@@ -386,7 +411,13 @@ def log_density_without(
         left = 1.0 - likelihood.form[k, i]
         if left >= full.LOSES_DIGITS:
             half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
-            out = dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+            if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+                head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
+                width, apart = prior.n_features + 1, likelihood.gaps.apart
+                form_without(dishes.inverse[k], rows[i, rows.shape[1] - width :], apart)
+                out = _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
+            else:
+                out = dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
             if likelihood.values.shape[0] > 0:
                 out += categories.log_predictive_without(dishes.counts[k], rows[i], prior)
             return out
