@@ -11,7 +11,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import InvalidFeature
 from stream_osr.features import Features
 from stream_osr.kinds import OTHER, Kinds, category_of, commonest
@@ -150,3 +150,70 @@ def test_arguments_are_checked_and_kept() -> None:
     assert OpenSetRecognizer(categorical=["a"]).arguments["categorical"] == ("a",)
     with pytest.raises(Exception, match="categorical"):
         OpenSetRecognizer(categorical="ab")  # type: ignore[arg-type]
+
+
+def streamed(model: OpenSetRecognizer, seed: int, n: int = 200, new: str = "sctp") -> OpenSetRecognizer:
+    """Let known instances come, and a new class whose way is new."""
+    rng = np.random.default_rng(seed)
+    for number in range(n):
+        a, b = rng.normal(size=2)
+        x = {"a": a, "b": b, "way": "tcp" if a > -1 else "udp"}
+        if number % 2:
+            x = {"a": 10 + a, "b": 8 + b, "way": new}
+        model.learn_one(x, key=number)
+    model.flush()
+    return model
+
+
+def test_explanations_say_which_values_are_new() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 1)
+    (first, *_) = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    assert set(first.explanation.values) == {"way"}
+    assert first.explanation.values["way"]["value"] is None
+    assert first.explanation.values["way"]["share"] > 0.8
+    assert first.explanation.told[0].startswith("way: a new value ")
+    assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}
+
+
+def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_values() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 1)
+    (key, *_) = [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    list(model.drain())
+    before = model.predict_proba_one({"a": 10.0, "b": 8.0, "way": "sctp"})
+    model.promote([key], "third")
+    assert model.predict_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == "third"
+    model.undo()
+    assert model.predict_proba_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == before
+    other = OpenSetRecognizer(batch_size=32, chains=2, seed=4, training_sweeps=10)
+    rng = np.random.default_rng(5)
+    for a, b in rng.normal(size=(80, 2)):
+        other.learn_one({"a": a, "b": b, "way": "udp" if a < -1 else "tcp"}, "left")  # values in another order
+        other.learn_one({"a": a + 20, "b": b, "way": "quic" if a > 1 else "udp"}, "right")
+    other.freeze()
+    other.carry_over(model)
+    assert key in other.value.running[1].state.ids
+    assert other.predict_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == "unknown"
+    slot = other.value.running[1].state.ids.tolist().index(key)
+    way = dict(
+        zip(("none", "tcp", "udp", "quic", "other"), other.value.running[1].state.dishes.counts[slot], strict=False)
+    )
+    assert way["other"] == way["none"] > 50
+
+
+def test_late_labels_and_missing_numbers_beside_categories() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 2, 100)
+    model.learn_label(3, "third")
+    model.learn_one({"a": None, "b": 0.0, "way": "tcp"}, key="gap")
+    model.learn_one({"a": 10.0, "b": None, "way": None}, "third")
+    model.learn_one({"a": None, "b": None, "way": "udp"}, key="more")
+    model.flush()
+    decided = {d.key: d for d in model.drain()}
+    assert decided["gap"].label == "left"
+    assert all(math.isfinite(d.p_unknown) for d in decided.values())
+    assert model.predict_one({"a": None, "b": 0.0, "way": "tcp"}) == "left"
