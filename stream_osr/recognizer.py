@@ -193,7 +193,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         Raises
         ------
         InvalidInstance
-            If they are no such rows, or times and keys are not theirs.
+            If they are no such rows, times and keys are not theirs, or features of the model are categories.
         NotTrained
             If training has not ended.
 
@@ -208,7 +208,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         >>> [(decision.key, decision.label) for decision in model.drain()]
         [('k1', 'left'), ('k2', 'right')]
         """
-        rows = check_rows(self.trained.names, rows)
+        rows = check_rows(self.trained.features, rows)
         times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)

@@ -80,7 +80,10 @@ def cases(*values_and_messages: tuple[Any, str]) -> list[Any]:
 # Values of features
 
 NO_USABLE_NUMBERS = cases(
-    ("high", r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); encode it"),
+    (
+        "high",
+        r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num",
+    ),
     ("3.5", r"feature 'a' is '3\.5' \(str\): expected a finite number"),
     (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
     (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),

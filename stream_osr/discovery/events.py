@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
+
+NEW_VALUE = "a new value"
+"""In words: a value of a category that training did not have."""
 
 
 class Moment(NamedTuple):
@@ -21,19 +24,23 @@ class Explanation(NamedTuple):
     Attributes
     ----------
     mean
-        Mean of each feature, in the caller's units.
+        Mean of each numeric feature, in the caller's units.
     difference
-        Mean of each feature minus that of the nearest known subclass, in the caller's units.
+        Mean of each numeric feature minus that of the nearest known subclass, in the caller's units.
     shift
         The same in standard deviations of that subclass.
     most_moved
-        The features with the largest shifts, the largest first.
+        The numeric features with the largest shifts, the largest first.
     nearest_class
         Label of the known class nearest to it.
     nearest_subclass
         Identity of the known subclass nearest to it.
     distance
         Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive.
+    values
+        Of each category: its commonest ``value``, the ``share`` of that, and the commonest value of the nearest known
+        subclass, ``usual``, with ``usual_share``; ``None`` stands for all values that training did not have. The
+        category that tells most comes first.
     """
 
     mean: dict[Hashable, float]
@@ -43,6 +50,25 @@ class Explanation(NamedTuple):
     nearest_class: Any
     nearest_subclass: int
     distance: float
+    values: Mapping[Hashable, dict[str, Any]] = {}
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The categories in words.
+
+        Examples
+        --------
+        >>> values = {"protocol": {"value": "icmp", "share": 0.98, "usual": "tcp", "usual_share": 0.9}}
+        >>> Explanation({}, {}, {}, (), "a", 0, 1.0, values).told
+        ('protocol: icmp 98 %, tcp usual',)
+        """
+        return tuple(told_of_value(name, its) for name, its in self.values.items())
+
+
+def told_of_value(name: Hashable, its: Mapping[str, Any]) -> str:
+    """Say what an explanation has of a category in words."""
+    value, usual = (NEW_VALUE if its[key] is None else str(its[key]) for key in ("value", "usual"))
+    return f"{name}: {value} {its['share']:.0%}".replace("%", " %") + f", {usual} usual"
 
 
 class Movement(NamedTuple):
@@ -86,9 +112,14 @@ class Event:
         out: dict[str, Any] = {"type": type(self).__name__}
         for f in fields(self):
             value = getattr(self, f.name)
-            value = value._asdict() if hasattr(value, "_asdict") else value
+            value = as_fields(value) if hasattr(value, "_asdict") else value
             out[f.name] = {k: _texts(v) for k, v in value.items()} if isinstance(value, dict) else value
         return out
+
+
+def as_fields(value: Any) -> dict[str, Any]:
+    """Fields of a record, without those of categories where there are none."""
+    return {name: its for name, its in value._asdict().items() if name != "values" or its}
 
 
 def _texts(value: Any) -> Any:

@@ -56,7 +56,7 @@ def follow_known(
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
     accepted = judged.probabilities.argmax(axis=1) < n_classes
     given, interval = places_of(usual, judged.leader.subclass) >= 0, parameters.drift_interval
-    batch = judged.nearest, judged.rank, accepted, judged.rows
+    batch = judged.nearest, judged.rank, accepted, judged.rows[:, len(known.prior.first) :]
     drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
     told, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:

@@ -21,6 +21,7 @@ from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
 from stream_osr.model.books import slot_of, tables_of
+from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
@@ -159,7 +160,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     chain, life = followed.chain, followed.chain.life
     if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
-    large = chain.state.dishes.size[slot_of(chain.state, key)] >= chain.known.prior.n_features
+    large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
     may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from stream_osr.model import categories
+from stream_osr.model.categories import spread_out
 from stream_osr.model.dishes import Dishes, empty_dishes, log_predictive, sum_up
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location
@@ -52,7 +54,8 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    centred = rows[:, :-1] - rows[:, :-1].sum(axis=0) / n
+    values = spread_out(rows[:, :-1], len(prior.first)) if len(prior.first) else rows[:, :-1]
+    centred = values - values.sum(axis=0) / n
     side, odds = _best_partition(centred, rows, alpha, least, prior, location)
     if odds <= (0.0 if location.freedom else GAIN) * n:
         return None
@@ -95,7 +98,8 @@ def _alternate_each(
 
 @kernel
 def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> float:
-    return log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
+    total = log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
+    return total + categories.log_marginal(dishes.counts[k], prior) if prior.first.shape[0] > 0 else total
 
 
 @kernel
