@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from copy import copy
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
-from stream_osr.limits import check_key, fits_as_key
 from stream_osr.missing import is_missing
 from stream_osr.showing import typed
 
@@ -30,10 +28,9 @@ _REMEDY = (
 )
 
 _PLAIN = frozenset((float, int, np.float64))
-_PLAIN_KEYS = frozenset((str, int))
 
-_TIMES = (np.datetime64, np.timedelta64)
-_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
+TIMES = (np.datetime64, np.timedelta64)
+_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *TIMES)
 """Some of them turn into floats; none of them is meant as one."""
 
 
@@ -181,7 +178,7 @@ def number_of(name: Name, value: object, number: int | None = None) -> float:
     """
     if is_missing(value):
         return math.nan
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, _TIMES):
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
         value = value.item()
     if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
         raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number)
@@ -333,89 +330,3 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     if len(out) != n:
         raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows; give one for each row")
     return [None if is_missing(v) else v for v in out]
-
-
-def times_of(values: object, n: int) -> Sequence[float | None]:
-    """Check the times of n rows, plain ones all at once.
-
-    Raises
-    ------
-    InvalidInstance
-        If one is no finite number, or there are not n of them.
-    """
-    if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
-        with np.errstate(invalid="ignore"):
-            if (np.abs(values) <= LARGEST).all():
-                return values
-    return _checked(time_of, column_values(values, n, "t"))
-
-
-def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
-    """Check the keys of n rows, plain ones all at once.
-
-    Raises
-    ------
-    InvalidInstance
-        If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
-    """
-    if (
-        type(values) is list
-        and len(values) == n
-        and _PLAIN_KEYS.issuperset(map(type, values))
-        and (not limited or all(map(fits_as_key, values)))
-    ):
-        return values
-    return _checked(partial(key_of, limited=limited), column_values(values, n, "key"))
-
-
-def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
-    out: list[Any] = []
-    for number, value in enumerate(values):
-        try:
-            out.append(None if value is None else check(value))
-        except InvalidInstance as error:
-            raise InvalidInstance(f"row {number}: {error}") from None
-    return out
-
-
-def time_of(t: object) -> float | None:
-    """Check a time; ``None`` if it is missing.
-
-    Raises
-    ------
-    InvalidInstance
-        If it is no finite number.
-
-    Examples
-    --------
-    >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
-    (3, 0.5, None)
-    """
-    if type(t) is float and -LARGEST <= t <= LARGEST:
-        return t
-    if is_missing(t):
-        return None
-    value = t.item() if isinstance(t, np.generic) and not isinstance(t, _TIMES) else t
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
-        return value
-    raise InvalidInstance(
-        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
-    )
-
-
-def key_of(key: Any, *, limited: bool = True) -> Any:
-    """Check a key.
-
-    Raises
-    ------
-    InvalidInstance
-        If it cannot be hashed or, if ``limited``, is beyond the bounds (:mod:`stream_osr.limits`).
-    """
-    try:
-        hash(key)
-    except TypeError:
-        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
-    key = key.item() if isinstance(key, np.generic) else key
-    if limited and key is not None:
-        check_key(key)
-    return key

@@ -19,8 +19,9 @@ from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close, labelled
-from stream_osr.features import check_rows, frame_matrix, key_of, keys_of, time_of, times_of
+from stream_osr.features import check_rows, frame_matrix
 from stream_osr.saved import Saved
+from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel, TrainingReport
 
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.discovery.events import Explanation, Movement
+from stream_osr.discovery.explanation import Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.model.categories import log_table
-from stream_osr.model.dishes import Dishes, copy_slots, means_and_scales
+from stream_osr.model.dishes import Dishes, copy_slots
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.middles import means_and_scales
 from stream_osr.model.nearest import beside, by_distance
 from stream_osr.model.space import Space, raw_scale, unwhiten
 

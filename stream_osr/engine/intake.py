@@ -11,10 +11,11 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
+from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows
 from stream_osr.labels import check_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
+from stream_osr.stamps import key_of, time_of
 from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")

@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import explain
+from stream_osr.discovery.explanation import Explanation
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.engine.state import Stream
 from stream_osr.model.dishes import empty_dishes
@@ -139,7 +140,7 @@ def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
     return counts
 
 
-def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Explanation:
+def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
     dishes = empty_dishes(1, known.prior)

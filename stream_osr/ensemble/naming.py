@@ -18,8 +18,9 @@ from stream_osr.ensemble.actions import Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, began, places, remembered, unshared
 from stream_osr.model import books, naming
-from stream_osr.model.dishes import log_predictives, typical_rows
+from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
+from stream_osr.model.middles import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.step import BatchResult
 

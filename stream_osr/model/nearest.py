@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each, means_and_scales, typical_rows
+from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.middles import means_and_scales, typical_rows
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, raw_scale, unwhiten
 
