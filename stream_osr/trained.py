@@ -21,10 +21,9 @@ from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
-from stream_osr.model.filling import fill_groups
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
-from stream_osr.model.mixed import fit_mixed
+from stream_osr.model.mixed import fill_mixed, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, whiten
@@ -318,7 +317,7 @@ def train_model(
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
-        X = _filled(X, group, features, p) if p.covariance == "full" else X
+        X = fill_mixed(X, group, features.places, p.seed) if p.covariance == "full" else X
         space = fit_mixed(X, group, features.places, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
@@ -372,16 +371,6 @@ def train_model(
     background = fit_background(X, space)
     categories = tuple(features.kinds.values[features.names[at]] for at in space.columns.tolist())
     return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background, categories)
-
-
-def _filled(X: np.ndarray, group: np.ndarray, features: Features, p: Parameters) -> np.ndarray:
-    """Complete the numeric features of training rows; a category may be missing."""
-    numeric = features.places == 0
-    if numeric.all():
-        return fill_groups(X, group, p.seed)
-    out = X.copy()
-    out[:, numeric] = fill_groups(X[:, numeric], group, p.seed)
-    return out
 
 
 def _described(training: Training, epsilon: float) -> float:

@@ -127,6 +127,7 @@ def test_arguments_of_the_constructor():
         "drift_interval": 1e6,
         "n_jobs": None,
         "freezing": "auto",
+        "categorical": None,
         "on_missing": "impute",
         "seed": 0,
     }

@@ -10,7 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors showing limits config decision features labels atomic memory parallel terminal moved",),
+    (
+        "errors showing limits config decision features kinds missing labels atomic memory parallel terminal moved stamps",
+    ),
     ("model",),
     ("compiling",),
     ("trust",),

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.model.filling import fill_groups
 from stream_osr.model.space import Space, fit_space
+
+
+def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:
+    """Complete the numeric features of training rows (:func:`stream_osr.model.filling.fill_groups`).
+
+    A category may be missing. Arguments as for :func:`fit_mixed`, and the seed of what is drawn.
+    """
+    numeric = places == 0
+    if numeric.all():
+        return fill_groups(X, group, seed)
+    out = X.copy()
+    out[:, numeric] = fill_groups(X[:, numeric], group, seed)
+    return out
 
 
 def fit_mixed(

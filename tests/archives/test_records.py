@@ -150,7 +150,7 @@ def test_the_step_from_5_names_what_lies_beside() -> None:
 
 
 def test_arrays_are_the_same_bits_in_the_new_format(tmp_path: Path) -> None:
-    """What is written now has the arrays of format 5, under the same names."""
+    """What is written now has the arrays of format 5, under the same names; what has come since says nothing."""
     path = unpacked(VERSIONS[0], "mid-stream.osr", tmp_path)
     before = open_archive(path)
     OpenSetRecognizer.load(path).save(path)
@@ -159,7 +159,21 @@ def test_arrays_are_the_same_bits_in_the_new_format(tmp_path: Path) -> None:
     for name, array in before.arrays.items():
         assert (after.arrays[name].dtype, after.arrays[name].shape) == (array.dtype, array.shape)
         assert after.arrays[name].tobytes() == array.tobytes()
-    assert spelled_out(after.manifest["content"], {}) == spelled_out(before.manifest["content"], {})
+    now = spelled_out(without_later(after.manifest["content"]), {})
+    assert now == spelled_out(before.manifest["content"], {})
+
+
+def without_later(tree: typing.Any) -> typing.Any:
+    """What a manifest says, but for fields and arguments that have come with format 7: they say nothing."""
+    if isinstance(tree, list):
+        return [without_later(each) for each in tree if each != ["categorical", None]]
+    if not isinstance(tree, dict):
+        return tree
+    if "record" not in tree:
+        return {name: without_later(each) for name, each in tree.items()}
+    since, values = RECORDS[tree["record"]].since, tree["values"]
+    assert all(each in (None, {"dict": []}, {"tuple": []}) for name, each in values.items() if since[name] == 7)
+    return {**tree, "values": {name: without_later(each) for name, each in values.items() if since[name] < 7}}
 
 
 def spelled_out(tree: typing.Any, there: dict[int, typing.Any]) -> typing.Any:

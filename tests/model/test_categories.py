@@ -12,6 +12,7 @@ from stream_osr.model.dishes import add, empty_dishes, remove
 from stream_osr.model.known import Known, densities, log_densities
 from stream_osr.model.location import Location, log_new_densities
 from stream_osr.model.marginal import log_marginals, of_rows, statistics_of
+from stream_osr.model.middles import typical_rows
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.moves.base_measure import CONCENTRATION, draw_concentrations, log_evidence_of_values
 from stream_osr.model.prior import homogeneous
@@ -171,7 +172,7 @@ def test_frozen_densities_are_those_of_the_subclasses(d, placing):
 def test_the_commonest_values_are_the_nearest():
     prior, _ = make_base("categories", 0)
     dishes = filled(prior, np.array([[1.0, 6.0]] * 9 + [[2.0, 5.0]]))
-    np.testing.assert_array_equal(library.typical_rows(dishes, prior), [[1.0, 6.0]])
+    np.testing.assert_array_equal(typical_rows(dishes, prior), [[1.0, 6.0]])
     rows = homogeneous(np.array([[1.0, 6.0], [2.0, 6.0], [2.0, 5.0], [0.0, 4.0]]))
     near, one, both, nowhere = library.mahalanobis_each(dishes, np.zeros(4, np.int64), rows, prior)
     assert near == nowhere == 0.0
