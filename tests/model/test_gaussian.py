@@ -9,6 +9,7 @@ from scipy.special import multigammaln
 
 from stream_osr.model import dishes as library
 from stream_osr.model.gaussian import full
+from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous, make_prior
 from tests.model.problems import COVARIANCES, fill, make_base
 
@@ -261,7 +262,7 @@ def test_means_and_covariances_are_the_posterior_means(covariance):
     d = 3
     prior, base = make_base(covariance, d)
     rows, _ = blocks(13, 15, d)
-    means, covariances = library.means_and_scales(fill(prior, [rows, rows[:0]]), prior)
+    means, covariances = means_and_scales(fill(prior, [rows, rows[:0]]), prior)
     for k, block in enumerate((rows, rows[:0])):
         if covariance == "tied":
             mean, expected = base.posterior(block)[0], np.eye(d)
