@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision features kinds missing labels atomic memory parallel terminal moved stamps",
+        "errors showing limits config decision features kinds missing stamps labels atomic memory parallel terminal "
+        "moved",
     ),
     ("model",),
     ("compiling",),
