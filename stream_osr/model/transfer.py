@@ -17,7 +17,7 @@ from stream_osr.model.franchise import CLOSED
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, settle
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space
 
@@ -35,10 +35,24 @@ class Passage(NamedTuple):
         Shape (d, e).
     offset
         Shape (e,).
+    columns
+        Categorical column that each of the other model's was, shape (C,).
+    places
+        Place that each of its places has become, shape (V,).
     """
 
     matrix: np.ndarray
     offset: np.ndarray
+    columns: np.ndarray = NO_COLUMN
+    places: np.ndarray = NO_COLUMN
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
+        count = len(self.columns)
+        moved = rows[:, count:] @ self.matrix + self.offset
+        if not count:
+            return np.asarray(moved)
+        return np.hstack([self.places[rows[:, self.columns].astype(np.int64)], moved])
 
     @property
     def apart(self) -> bool:
@@ -47,7 +61,7 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
+def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray] = ()) -> Passage | None:
     """Find the way from one model's coordinates to another's, through the caller's own.
 
     Parameters
@@ -56,6 +70,8 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
         The maps of the models.
     order
         Where the features of the new one stand among those of the old one, shape (p,).
+    values
+        Of each categorical column of the new one: the number that each of the old one's values has there.
 
     Returns
     -------
@@ -71,13 +87,31 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True
     """
-    p, d = old.forward.shape
-    same = list(order) == list(range(p)) and np.array_equal(old.center, new.center)
+    p, d = old.forward.shape[0] - len(old.columns), old.forward.shape[1]
+    categories = _columns_and_places(old, new, order, values)
+    same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
-        return Passage(np.eye(d), np.zeros(d))
+        return Passage(np.eye(d), np.zeros(d), *categories)
     if d < p:
         return None
-    return Passage(old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward)
+    matrix, offset = old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward
+    return Passage(matrix, offset, *categories)
+
+
+def _columns_and_places(
+    old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say which column each new one was, and which place each of the old places has become."""
+    if not len(new.columns):
+        return NO_COLUMN, NO_COLUMN
+    columns = np.searchsorted(old.columns, np.asarray(order)[new.columns])
+    places = np.zeros(int(old.places.sum()), np.int64)
+    begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
+    for at, number, first, count in zip(columns, values, begins, new.places, strict=True):
+        end = begin[at] + old.places[at]
+        there = 1 + np.minimum(np.append(number, count), count - 2)  # what the old one had not, nor has the new one
+        places[begin[at]], places[begin[at] + 1 : end] = first, first + there
+    return columns, places
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
@@ -86,8 +120,9 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     With diagonal covariances the sums of squares are there and those of products are not: each new coordinate must
     depend on one old one alone (:attr:`Passage.apart`).
     """
-    (matrix, offset), n = way, statistics.size[:, None]
-    if prior == other and np.array_equal(matrix, np.eye(len(matrix))) and not offset.any():
+    matrix, offset, n = way.matrix, way.offset, statistics.size[:, None]
+    stays = np.array_equal(matrix, np.eye(len(matrix))) and not offset.any()
+    if same_prior(prior, other) and stays and np.array_equal(way.places, np.arange(len(way.places))):
         return statistics
     sums = statistics.matrix - of_nobody(prior)
     if prior.covariance == FULL:
@@ -101,7 +136,10 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
         moved = np.stack([first, second], axis=1)
     else:
         moved = (sums[:, 0] @ matrix + n * offset)[:, None]
-    return Statistics(statistics.size, moved + of_nobody(other))
+    counts = np.zeros((len(n), len(other.pseudo)))
+    for own, its in zip(counts, statistics.counts, strict=True):
+        np.add.at(own, way.places, its)
+    return Statistics(statistics.size, moved + of_nobody(other), counts)
 
 
 def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:
