@@ -90,11 +90,6 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
             "the same, or begin anew"
         )
     way = passage(its.space, trained.space, [its.names.index(name) for name in trained.names])
-    if way is None:
-        raise InvalidParameter(
-            "the earlier model's PCA has left out what the new model needs of its subclasses, so that nothing can be "
-            "carried over; begin anew (models without a PCA, or with all its components, can be carried over)"
-        )
     if trained.known.prior.covariance == DIAGONAL and not way.apart:
         raise InvalidParameter(
             "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "

@@ -35,10 +35,13 @@ class Passage(NamedTuple):
         Shape (d, e).
     offset
         Shape (e,).
+    missing
+        Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e).
     """
 
     matrix: np.ndarray
     offset: np.ndarray
+    missing: np.ndarray
 
     @property
     def apart(self) -> bool:
@@ -47,8 +50,12 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
+def passage(old: Space, new: Space, order: Sequence[int]) -> Passage:
     """Find the way from one model's coordinates to another's, through the caller's own.
+
+    What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
+    known classes do, about where these are: the covariance within classes, 1 in the new coordinates, less what of it
+    the old ones explain.
 
     Parameters
     ----------
@@ -59,7 +66,7 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
 
     Returns
     -------
-    The map, exactly the identity between equal ones; ``None``: the old one's PCA has left out what the new one needs.
+    The map, exactly the identity between equal ones.
 
     Examples
     --------
@@ -71,13 +78,15 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage | None:
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True
     """
-    p, d = old.forward.shape
+    (p, d), e = old.forward.shape, new.forward.shape[1]
     same = list(order) == list(range(p)) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
-        return Passage(np.eye(d), np.zeros(d))
+        return Passage(np.eye(d), np.zeros(d), np.zeros((d, d)))
+    matrix, missing = old.backward[:, order] @ new.forward, np.zeros((e, e))
     if d < p:
-        return None
-    return Passage(old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward)
+        power, axes = np.linalg.eigh(np.eye(e) - matrix.T @ matrix)
+        missing = (axes * np.maximum(power, 0.0)) @ axes.T
+    return Passage(matrix, (old.center[order] - new.center) @ new.forward, missing)
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
@@ -86,13 +95,14 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     With diagonal covariances the sums of squares are there and those of products are not: each new coordinate must
     depend on one old one alone (:attr:`Passage.apart`).
     """
-    (matrix, offset), n = way, statistics.size[:, None]
+    (matrix, offset, missing), n = way, statistics.size[:, None]
     if prior == other and np.array_equal(matrix, np.eye(len(matrix))) and not offset.any():
         return statistics
     sums = statistics.matrix - of_nobody(prior)
     if prior.covariance == FULL:
         lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
         moved = lift.T @ sums @ lift
+        moved[:, :-1, :-1] += n[:, :, None] * missing
         moved = 0.5 * (moved + moved.transpose(0, 2, 1))
     elif prior.covariance == DIAGONAL:
         scale = np.diag(matrix)
