@@ -27,7 +27,7 @@ COPY = 1e-9
 GAUSSIAN_KURTOSIS = 3.0
 LEAST_POWER = 1e-6
 """Variance of a direction that is rounding, 1 being that of a feature."""
-TOLERANCE = 0.01
+TOLERANCE = 0.005
 """How much worse a class that was left out may be told from the others: more directions are better than fewer."""
 STEP = 1.2
 """Numbers of directions that are tried, each about so many times the one before."""
@@ -48,6 +48,10 @@ class Plan(NamedTuple):
         How many principal axes they have.
     rare
         Features that nearly always have their usual value, the constant ones among them, shape (m,).
+    weight
+        What a unit of each of these counts in their sum, shape (m,).
+    least
+        Variance of the sum at least.
     copies, originals
         Features that say what an earlier one says, and which one, shape (c,).
     rank
@@ -60,6 +64,8 @@ class Plan(NamedTuple):
     telling: np.ndarray
     axes: int
     rare: np.ndarray
+    weight: np.ndarray
+    least: float
     copies: np.ndarray
     originals: np.ndarray
     rank: int
@@ -120,8 +126,10 @@ def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
     chosen = (0, math.nan, math.nan)
     if ranks:
         chosen = _choose(ranks, told_apart(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks))
-    at = np.flatnonzero(copies)
-    return Plan(telling, axes.shape[1], np.flatnonzero(rare & ~copies), at, alike[:, at].argmax(axis=0), *chosen)
+    rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
+    unit = units(X)[telling]
+    weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
+    return Plan(telling, axes.shape[1], rare, weight, least, at, alike[:, at].argmax(axis=0), *chosen)
 
 
 def follow(plan: Plan, X: np.ndarray) -> Directions:
@@ -140,17 +148,18 @@ def follow(plan: Plan, X: np.ndarray) -> Directions:
     basis[plan.telling, :count] = axes / unit[:, None]
     back[:count, plan.telling] = axes.T * unit
     if len(plan.rare):
-        typical = float(np.median(unit)) if len(unit) else 1.0
-        basis[plan.rare, -1], back[-1, plan.rare], least[-1] = _unusual(X[:, plan.rare], typical)
+        basis[plan.rare, -1], least[-1] = plan.weight, plan.least
+        back[-1, plan.rare] = _features_of(X[:, plan.rare], plan.weight)
     filled = _filled(X)
     centred = filled - filled.mean(axis=0)
     for copy, original in zip(plan.copies, plan.originals, strict=True):
-        slope = centred[:, copy] @ centred[:, original] / (centred[:, original] @ centred[:, original])
-        back[:, copy] = slope * back[:, original]
+        power = centred[:, original] @ centred[:, original]
+        if power > 0.0:
+            back[:, copy] = (centred[:, copy] @ centred[:, original] / power) * back[:, original]
     return Directions(basis, back, least)
 
 
-def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, np.ndarray, float]:
+def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, float]:
     """Sum up what is unusual in features that nearly always have their usual value, rows of shape (n, m).
 
     A feature counts by the log odds that it has its usual value, times its deviation as a share of those that there
@@ -158,8 +167,8 @@ def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, np.ndarray, flo
 
     Returns
     -------
-    Weights of the features, shape (m,), the features of a unit of the sum, shape (m,), and the variance of the sum if
-    another half of an instance had been unusual in each.
+    Weights of the features, shape (m,), and the variance of the sum if half an instance more had been unusual in
+    each.
     """
     n, usual = len(X), usual_values(X)
     away = np.nan_to_num(X - usual)
@@ -170,13 +179,15 @@ def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, np.ndarray, flo
     size = np.where(away.sum(axis=0) < 0.0, -size, size)
     share = (off + 0.5) / (n + 1.0)
     odds = np.log((1.0 - share) / share)
-    weight = odds / size
-    least = float((odds**2 * share * (1.0 - share)).sum())
+    return odds / size, float((odds**2 * share * (1.0 - share)).sum())
+
+
+def _features_of(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Find what the features are at a unit of their weighted sum, by regression, shape (m,)."""
+    away = np.where(is_constant(X), 0.0, _filled(X) - _filled(X).mean(axis=0))
     total = away @ weight
-    total -= total.mean()
-    if total.any():
-        return weight, (away - away.mean(axis=0)).T @ total / (total @ total), least
-    return weight, odds * size / (odds @ odds), least
+    power = total @ total
+    return np.asarray(away.T @ total / power if power > 0.0 else 1.0 / (len(weight) * weight))
 
 
 def usual_values(X: np.ndarray) -> np.ndarray:
