@@ -23,7 +23,7 @@ from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_locati
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, fit_space, whiten
-from stream_osr.model.subspace import Plan, make_plan
+from stream_osr.model.subspace import MOST, Plan, make_plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport
@@ -219,12 +219,13 @@ def train_model(
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
-    kept = X.shape[1] if p.pca_components is None and p.pca_variance is None else min(X.shape)
+    own = p.pca_components is None and p.pca_variance is None
+    kept = min(*X.shape, MOST) + 1 if own else min(X.shape)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     with one_thread():
-        plan = make_plan(X, group) if p.pca_components is None and p.pca_variance is None else None
+        plan = make_plan(X, group) if own else None
         space = fit_space(X, group, plan=plan, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)

@@ -19,6 +19,7 @@ from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
 from stream_osr.model.space import fit_space, whiten
+from stream_osr.model.subspace import make_plan
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
@@ -63,9 +64,9 @@ def select_by_validation(
     labels: Any = tuple(range(len(number)))
     beta = BETA if parameters.beta is None else parameters.beta
     fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
-    space = fit_space(
-        parts.X_fit, fit_group, pca_components=parameters.pca_components, pca_variance=parameters.pca_variance
-    )
+    pca = parameters.pca_components, parameters.pca_variance
+    plan = make_plan(parts.X_fit, fit_group) if pca == (None, None) else None
+    space = fit_space(parts.X_fit, fit_group, plan=plan, pca_components=pca[0], pca_variance=pca[1])
     d = space.forward.shape[1]
     nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]
     scales = list(scale) if parameters.scale is None else [parameters.scale]

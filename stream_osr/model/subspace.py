@@ -281,7 +281,7 @@ def _choose(ranks: list[int], areas: np.ndarray) -> tuple[int, float, float]:
 
     Examples
     --------
-    >>> _choose([2, 4, 8], np.array([[0.7, 0.7], [0.8, 0.9], [0.79, 0.9]]))[0]
+    >>> _choose([2, 4, 8], np.array([[0.7, 0.7], [0.8, 0.9], [0.795, 0.9]]))[0]
     8
     """
     if not areas.shape[1]:
