@@ -128,7 +128,9 @@ class Arguments:
     freezing
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
     on_missing
-        Missing or NaN features: ``"impute"`` the training mean, raise an ``"error"``, or ``"skip"`` the instance.
+        Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
+        decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
+        ``"error"``, or ``"skip"`` the instance.
     seed
         All randomness flows from it: the same seed, input and flushes give the same bits.
     """

@@ -6,9 +6,9 @@ Matrix products take one thread: they differ in the last bit between thread coun
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -53,13 +53,14 @@ def _pool(threads: int, process: int) -> ThreadPoolExecutor:
 
 
 @cache
-def _controller() -> ThreadpoolController:
+def _blas() -> list[Any]:
     import scipy.linalg  # noqa: F401  (compiled kernels use its BLAS: it has to be there to be found)
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
-def one_thread() -> AbstractContextManager[Any]:
+@contextmanager
+def one_thread() -> Iterator[None]:
     """Limit BLAS to one thread within a ``with`` block.
 
     Examples
@@ -67,5 +68,12 @@ def one_thread() -> AbstractContextManager[Any]:
     >>> with one_thread():
     ...     pass
     """
-    limiter: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limiter
+    before = [(library, library.get_num_threads()) for library in _blas()]
+    limited = [(library, threads) for library, threads in before if threads != 1]
+    try:
+        for library, _ in limited:
+            library.set_num_threads(1)
+        yield
+    finally:
+        for library, threads in limited:
+            library.set_num_threads(threads)

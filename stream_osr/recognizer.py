@@ -15,12 +15,11 @@ from river.base import MiniBatchClassifier
 from stream_osr.config import Label, documented, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.engine import Arrived, Evidence, trainer
+from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
-from stream_osr.engine.value import close
+from stream_osr.engine.value import close, labelled
 from stream_osr.features import check_rows, frame_matrix, key_of, keys_of, time_of, times_of
-from stream_osr.model.space import whiten
 from stream_osr.saved import Saved
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
@@ -237,8 +236,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
             if label is None:
                 self._wait(values, t, key)
             else:
-                whitened = whiten(self.trained.space, values[None])[0]
-                self.value.evidence.append(Evidence(label, whitened, number=self.value.asked))
+                self.value.evidence.append(labelled(self.value, values, label))
             count_unlike(self.value, values, x)
         count(self.value, row)
 

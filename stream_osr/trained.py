@@ -18,6 +18,7 @@ from stream_osr.features import Features, Name
 from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
+from stream_osr.model.filling import fill_groups
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
 from stream_osr.model.moves.base_measure import Grid, make_grid
@@ -224,8 +225,10 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
+    missing = int(np.isnan(X).sum())
     with one_thread():
         plan = make_plan(X, group) if own else None
+        X = fill_groups(X, group, p.seed) if p.covariance == "full" else X
         space = fit_space(X, group, plan=plan, pca_components=p.pca_components, pca_variance=p.pca_variance)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
@@ -273,7 +276,7 @@ def train_model(
         references=0 if references is None else len(references.group),
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
-        missing_values=int(np.isnan(X).sum()),
+        missing_values=missing,
         variance_left_out=space.variance_left,
         dimensions=rows.shape[1],
         **_told_of(plan, features.names),

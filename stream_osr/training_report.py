@@ -34,7 +34,8 @@ class TrainingReport:
     constant_features
         Features that did not vary: any value of theirs near the constant tells nothing.
     missing_values
-        Missing values in the training rows, filled with the feature's mean.
+        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
+        not full, the feature's mean.
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     dimensions
@@ -97,7 +98,7 @@ class TrainingReport:
         if self.constant_features:
             lines.append(f"constant in training: {_listed(self.constant_features)}")
         if self.missing_values:
-            lines.append(f"{self.missing_values} missing values were filled with the feature's mean")
+            lines.append(f"{self.missing_values} missing values were completed by what else was there")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)

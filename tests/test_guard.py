@@ -24,6 +24,7 @@ from stream_osr.ensemble.guard import (
     NOBODY,
     REMEMBERED,
     _owners,
+    _take_in,
     fit_guard,
     model_of,
     start_guard,
@@ -118,17 +119,15 @@ def test_seats_are_left_with_the_weight_that_they_have(
     trained: TrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(
-        "stream_osr.ensemble.guard.cells_of", lambda *a, **k: seen.append((*a, k)) or cells_of(*a, **k)
-    )
+    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
     play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
-    _, state, who, *_, said = seen[-1]
-    assert len(who.rows) > 32
-    assert (said["subclass"][:-32] < 0).all(), "references sit nowhere"
+    _, state, sides, *_ = seen[-1]
+    assert len(sides.others.rows) == 32 < len(sides.references.rows)
+    assert (sides.of_references.subclass < 0).all(), "references sit nowhere"
     dish = state.franchise.table_dish[state.window.table[-32:]]
-    np.testing.assert_array_equal(said["subclass"][-32:], np.append([-1, -1], state.ids)[dish])
-    np.testing.assert_allclose(said["weight"][-32:], state.window.weight[-32:])
-    np.testing.assert_allclose(who.rows[-32:], state.window.rows[-32:])
+    np.testing.assert_array_equal(sides.of_others.subclass, np.append([-1, -1], state.ids)[dish])
+    np.testing.assert_allclose(sides.of_others.weight, state.window.weight[-32:])
+    np.testing.assert_allclose(sides.others.rows, state.window.rows[-32:])
 
 
 def test_only_the_window_asks_for_more_when_decisions_wait(trained: TrainedModel) -> None:

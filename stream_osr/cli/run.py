@@ -88,7 +88,7 @@ def run(
     if totals["labelled"]:
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
-        console.say(f"{missing} missing values were filled with the feature's training mean")
+        console.say(f"{missing} missing values: what else there was of their instances decided")
     console.say(f"signals: {recognizer.signals}")
     telling.set_aside(console, totals["set_aside"], errors)
     if 0 < totals["read"] == totals["set_aside"]:

@@ -20,10 +20,11 @@ That it has been announced says nothing: a class that has moved away is announce
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+
+from stream_osr.model.jit import kernel
 
 BLOCK = 8
 """Ranks whose mean is one value for a detector."""
@@ -161,66 +162,97 @@ def follow(
         (b,); ``None``: it is not known of any.
     """
     drift = _fit(drift, n_classes, first)
-    counts, drift = _count(drift, nearest, accepted, accepted if usual is None else accepted | usual)
-    order = np.flatnonzero(counts)
-    order = order[np.argsort(nearest[order], kind="stable")]
-    label, values = nearest[order], np.column_stack([np.ones(len(order)), rank[order], rows[order]])
-    ranks, after = rank[order].tolist(), (first + 1 + order).tolist()
-    begins = np.searchsorted(label, np.arange(n_classes + 1)).tolist()
-    detectors, pending, usual = drift.detectors.tolist(), drift.pending.tolist(), drift.usual.tolist()
-    alarms: list[Alarm] = []
-    threshold = threshold_for(interval) / BLOCK
-    for j, (begin, end) in enumerate(pairwise(begins)):
-        waiting, total = pending[j]
-        last = begin
-        for at in range(begin + BLOCK - int(waiting), end + 1, BLOCK):
-            mean = (total + sum(ranks[last:at])) / BLOCK
-            last, waiting, total = at, 0, 0.0
-            detectors[j] = numbers = _update(detectors[j], mean)
-            _, _, increase, decrease, least, largest = numbers
-            for side, against in enumerate((decrease >= largest, increase <= least)):  # sparser, denser
-                if against:
-                    usual[j][side] = [after[at - 1], *numbers[:2]]
-            if max(increase - least, largest - decrease) > threshold:
-                side = int(increase - least > largest - decrease)
-                since, blocks, before = usual[j][side]
-                age = np.arange(at - begin, -1, -1)
-                lately = 0.5 ** (age / LATELY) @ np.vstack([drift.lately[j], values[begin:at]])
-                now, *row = (lately[1:] / lately[0]).tolist()
-                size = BLOCK * int(numbers[0] - blocks)
-                alarms.append(Alarm(j, (SPARSER, DENSER)[side], int(since), size, before, now, np.array(row)))
-                detectors[j] = _begin(now)
-                usual[j] = [[after[at - 1], *detectors[j][:2]]] * 2
-        pending[j] = [waiting + end - last, total + sum(ranks[last:end])]
-    came = np.diff(begins)
-    weight = 0.5 ** ((np.array(begins)[1:][label] - 1 - np.arange(len(order))) / LATELY)
-    member = (label == np.arange(n_classes)[:, None]) * weight
-    lately = 0.5 ** (came / LATELY)[:, None] * drift.lately + member @ values
-    detectors, pending, usual = np.array(detectors), np.array(pending), np.array(usual)
-    return drift._replace(detectors=detectors, pending=pending, usual=usual, lately=lately), alarms
+    explained = accepted if usual is None else accepted | usual
+    batch = _Batch(nearest, rank, accepted, explained, rows)
+    drift, told = _follow(drift, batch, first, threshold_for(interval) / BLOCK)
+    alarms = []
+    for j, side, since, blocks, before, n, now, *row in told[np.argsort(told[:, 0], kind="stable")].tolist():
+        direction, size = (SPARSER, DENSER)[int(side)], BLOCK * int(n - blocks)
+        alarms.append(Alarm(int(j), direction, int(since), size, before, now, np.array(row)))
+    return drift, alarms
 
 
-def _count(
-    drift: Drift, nearest: np.ndarray, accepted: np.ndarray, explained: np.ndarray
-) -> tuple[np.ndarray, Drift]:
+class _Batch(NamedTuple):
+    """The instances of a batch, as :func:`follow` has them; ``explained``: those that replace nobody."""
+
+    nearest: np.ndarray
+    rank: np.ndarray
+    accepted: np.ndarray
+    explained: np.ndarray
+    rows: np.ndarray
+
+
+@kernel
+def _follow(drift: Drift, batch: _Batch, first: int, threshold: float) -> tuple[Drift, np.ndarray]:
+    """Do what :func:`follow` does, and list the alarms.
+
+    Returns
+    -------
+    The detectors, and of each alarm, side by side: class, side, since when, the number of blocks and the mean rank
+    then, the number of blocks now, mean rank and mean row lately.
+    """
+    counts, drift = _count(drift, batch)
+    nearest, rank, _, _, rows = batch
+    (n, d), n_classes = rows.shape, len(drift.owed)
+    detectors, pending, usual = drift.detectors.copy(), drift.pending.copy(), drift.usual.copy()
+    lately = drift.lately.copy()
+    alarms, told = np.empty((n // BLOCK + n_classes, 7 + d)), 0
+    fade = 0.5 ** (1.0 / LATELY)
+    for i in range(n):
+        if not counts[i]:
+            continue
+        j = nearest[i]
+        own = lately[j]
+        own *= fade
+        own[0] += 1.0
+        own[1] += rank[i]
+        own[2:] += rows[i]
+        pending[j, 0] += 1.0
+        pending[j, 1] += rank[i]
+        if pending[j, 0] < BLOCK:
+            continue
+        mean = pending[j, 1] / BLOCK
+        pending[j] = 0.0
+        _update(detectors[j], mean)
+        blocks, level, increase, decrease, least, largest = detectors[j]
+        for side in range(2):  # sparser, denser
+            if (decrease >= largest) if side == 0 else (increase <= least):
+                usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, blocks, level
+        if max(increase - least, largest - decrease) > threshold:
+            side = 1 if increase - least > largest - decrease else 0
+            alarm = alarms[told]
+            alarm[0], alarm[1], alarm[2:5], alarm[5] = j, side, usual[j, side], blocks
+            alarm[6:] = own[1:] / own[0]
+            told += 1
+            _begin(detectors[j], alarm[6])
+            for side in range(2):
+                usual[j, side, 0], usual[j, side, 1], usual[j, side, 2] = first + 1 + i, PRIOR_BLOCKS, alarm[6]
+    return Drift(detectors, pending, drift.arrived, drift.seen, drift.owed, usual, lately), alarms[:told]
+
+
+@kernel
+def _count(drift: Drift, batch: _Batch) -> tuple[np.ndarray, Drift]:
     """Choose the instances that count for their nearest class: all accepted ones, some that nothing explains."""
+    nearest, _, accepted, explained, _ = batch
     n, n_classes = len(nearest), len(drift.owed)
-    came = np.bincount(nearest[accepted], minlength=n_classes)
-    pace = (came.sum() - came) / np.maximum(drift.arrived.sum() - drift.arrived, 1.0)
-    expected = drift.arrived * np.maximum(pace, LEAST_PACE * n / max(drift.seen, 1.0))
-    owed = np.minimum(np.maximum(drift.owed + expected - came, -MOST_OWED), MOST_OWED)
-    counts, places = accepted.copy(), owed.tolist()
-    unknown = np.flatnonzero(~explained)
-    for i, j in zip(unknown.tolist(), nearest[unknown].tolist(), strict=True):
-        if places[j] >= 1.0:
-            places[j] -= 1.0
+    came, counts, owed, arrived = np.zeros(n_classes), accepted.copy(), np.empty(n_classes), np.zeros(n_classes)
+    for i in range(n):
+        came[nearest[i]] += accepted[i]
+    all_came, all_arrived = came.sum(), drift.arrived.sum()
+    for j in range(n_classes):
+        pace = (all_came - came[j]) / max(all_arrived - drift.arrived[j], 1.0)
+        expected = drift.arrived[j] * max(pace, LEAST_PACE * n / max(drift.seen, 1.0))
+        owed[j] = min(max(drift.owed[j] + expected - came[j], -MOST_OWED), MOST_OWED)
+    for i in range(n):
+        j = nearest[i]
+        if not explained[i] and owed[j] >= 1.0:
+            owed[j] -= 1.0
             counts[i] = True
+        arrived[j] += counts[i]
     fade = 0.5 ** (n / SHARES_HALF_LIFE)
-    return counts, drift._replace(
-        arrived=fade * drift.arrived + np.bincount(nearest[counts], minlength=n_classes),
-        seen=fade * drift.seen + n,
-        owed=np.array(places),
-    )
+    arrived += fade * drift.arrived
+    seen = fade * drift.seen + n
+    return counts, Drift(drift.detectors, drift.pending, arrived, seen, owed, drift.usual, drift.lately)
 
 
 def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
@@ -229,27 +261,33 @@ def _fit(drift: Drift, n_classes: int, first: int) -> Drift:
     if n == n_classes:
         return drift
 
-    begins: dict[str, list[float]] = {"detectors": _begin(0.5), "usual": [first, PRIOR_BLOCKS, 0.5]}
     wider = {name: values for name, values in drift._asdict().items() if name != "seen"}
     for name, values in wider.items():
         wider[name] = np.zeros((n_classes, *values.shape[1:]))
-        wider[name][:n], wider[name][n:] = values[:n_classes], begins.get(name, 0.0)
+        wider[name][:n] = values[:n_classes]
+    for detector in wider["detectors"][n:]:
+        _begin(detector, 0.5)
+    wider["usual"][n:] = first, PRIOR_BLOCKS, 0.5
     return drift._replace(**wider)
 
 
 # A detector is a row of numbers: Page and Hinkley's, as ``river.drift.PageHinkley`` has it with ``alpha=1``.
 
 
-def _begin(level: float) -> list[float]:
+@kernel
+def _begin(numbers: np.ndarray, level: float) -> None:
     """Begin a detector at a mean rank."""
-    return [PRIOR_BLOCKS, level, 0.0, 0.0, 0.0, 0.0]
+    numbers[:] = 0.0
+    numbers[0], numbers[1] = PRIOR_BLOCKS, level
 
 
-def _update(numbers: list[float], value: float) -> list[float]:
-    """Let a detector go on from these numbers with one value."""
+@kernel
+def _update(numbers: np.ndarray, value: float) -> None:
+    """Let a detector go on with one value."""
     n, mean, increase, decrease, least, largest = numbers
     n += 1.0
     mean += (1.0 / n) * (value - mean)
     off = value - mean
     increase, decrease = increase + off - TOLERANCE, decrease + off + TOLERANCE
-    return [n, mean, increase, decrease, min(least, increase), max(largest, decrease)]
+    numbers[0], numbers[1], numbers[2], numbers[3] = n, mean, increase, decrease
+    numbers[4], numbers[5] = min(least, increase), max(largest, decrease)

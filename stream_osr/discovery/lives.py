@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,11 +141,13 @@ def only(life: Lifecycle, chosen: np.ndarray) -> Lifecycle:
     return Lifecycle._make([*(column[chosen] for column in life[:-1]), life.delta])
 
 
-def noted(life: Lifecycle, key: int, **fields: Any) -> Lifecycle:
-    """Write numbers of one life anew."""
-    lives = life.lives.copy()
+def noted(life: Lifecycle, keys: Sequence[int] | np.ndarray, **fields: Any) -> Lifecycle:
+    """Write numbers of some lives anew."""
+    if not len(keys):
+        return life
+    lives, at = life.lives.copy(), places_of(life.ids, np.asarray(keys, np.int64))
     for name, value in fields.items():
-        lives[name][life.ids == key] = value
+        lives[name][at] = value
     return life._replace(lives=lives)
 
 

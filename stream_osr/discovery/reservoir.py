@@ -103,7 +103,36 @@ def exchange(
         Number of the sample that each may come into, and its position, shape (n,), row, shape (n, d), and key, shape
         (n,).
     """
-    room, first = max(LEAST_ROOM, came[2].shape[1]), sum(len(kept.seq) for kept in samples)
+    room, mixed = max(LEAST_ROOM, came[2].shape[1]), priority(came[1])
+    last = np.array([kept.priority[-1] if len(kept.seq) >= room else _ANY for kept in samples], np.uint64)
+    low = np.flatnonzero(mixed <= last[came[0]])
+    come = zip(came[0][low].tolist(), mixed[low], strict=True)
+    touched = {number for number, one in come if one not in samples[number].priority}
+    touched |= {
+        number for number, seq in zip(*map(np.ndarray.tolist, gone), strict=True) if seq in samples[number].seq
+    }
+    if not touched:
+        return list(samples)
+    some = sorted(touched)
+    place = np.full(len(samples), -1)
+    place[some] = np.arange(len(some))
+    at, of = place[came[0]], place[gone[0]]
+    left = of[of >= 0], gone[1][of >= 0]
+    came = at[at >= 0], *(column[at >= 0] for column in came[1:])
+    out = list(samples)
+    for number, kept in zip(some, _exchange([samples[one] for one in some], left, came, room), strict=True):
+        out[number] = kept
+    return out
+
+
+_ANY = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def _exchange(
+    samples: Sequence[Reservoir], gone: tuple[np.ndarray, np.ndarray], came: tuple[np.ndarray, ...], room: int
+) -> list[Reservoir]:
+    """Do what :func:`exchange` does, with samples that change, all of them."""
+    first = sum(len(kept.seq) for kept in samples)
     owner = np.concatenate([np.repeat(np.arange(len(samples)), [len(kept.seq) for kept in samples]), came[0]])
     mixed = np.concatenate([*(kept.priority for kept in samples), priority(came[1])])
     seq, rows, keys = map(np.concatenate, zip(*(kept[:3] for kept in samples), came[1:], strict=True))

@@ -21,6 +21,7 @@ from stream_osr.ensemble import guard, lives, step
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.model.gaps import Gaps
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
@@ -44,6 +45,7 @@ def close_batch(
     arrived: Sequence[Arrived],
     evidence: Sequence[Evidence],
     parameters: Parameters,
+    gaps: Gaps | None = None,
     *,
     release: bool = False,
     limited: bool = True,
@@ -62,6 +64,8 @@ def close_batch(
         Labels that take effect before it.
     parameters
         Sampler settings and seed.
+    gaps
+        What is missing of the batch's rows; nothing if not given.
     release
         Hold no decision back, and sum up the events that wait for it.
     limited
@@ -75,7 +79,7 @@ def close_batch(
             stream, unknown_keys = learn_evidence(stream, evidence, parameters)
             stream = with_references(trained, stream)
         if arrived:
-            stream, events = _go_through(trained, stream, arrived, parameters)
+            stream, events = _go_through(trained, stream, arrived, parameters, gaps)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
     if not limited:
         return stream, Batch(decisions, events, unknown_keys)
@@ -87,11 +91,15 @@ def close_batch(
 
 
 def _go_through(
-    trained: TrainedModel, stream: Stream, arrived: Sequence[Arrived], parameters: Parameters
+    trained: TrainedModel,
+    stream: Stream,
+    arrived: Sequence[Arrived],
+    parameters: Parameters,
+    gaps: Gaps | None,
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    rows = np.array([a.row for a in arrived])
-    seated = seat(trained, stream, rows, parameters)
+    rows = step.complete(stream.chains, np.array([a.row for a in arrived]), parameters, gaps)
+    seated = seat(trained, stream, rows, parameters, gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
     decisions = decide(stream, arrived, judged, parameters)
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
@@ -101,9 +109,11 @@ def _go_through(
     return hold(after, decisions, judged, told), events
 
 
-def seat(trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
+def seat(
+    trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None
+) -> list[Seated]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept."""
-    seated = step.seat(stream.chains, rows, parameters)
+    seated = step.seat(stream.chains, rows, parameters, gaps)
     references = references_of(trained, stream)
     if references is None:
         return seated

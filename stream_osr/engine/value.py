@@ -15,7 +15,9 @@ from stream_osr.config import Arguments, Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrived, Evidence, Stream, close_batch
+from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
+from stream_osr.model.gaps import gaps_of
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
@@ -136,17 +138,28 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     """
     assert value.trained is not None
     assert value.stream is not None
-    arrived = []
+    arrived, gaps = [], None
     if value.buffer:
-        values, times, keys = zip(*value.buffer, strict=True)
-        arrived = list(map(Arrived, whiten(value.trained.space, np.array(values, dtype=float)), times, keys))
+        rows, times, keys = zip(*value.buffer, strict=True)
+        values = np.array(rows, dtype=float)
+        arrived = list(map(Arrived, whiten(value.trained.space, values), times, keys))
+        gaps = gaps_of(value.trained.space, values)
     waiting = {each.key for each in value.buffer}
     later = [each for each in value.evidence if each.row is None and each.key in waiting]
     now = [each for each in value.evidence if each.row is not None or each.key not in waiting]
     stream, batch = close_batch(
-        value.trained, value.stream, arrived, now, value.parameters, release=release, limited=value.limited
+        value.trained, value.stream, arrived, now, value.parameters, gaps, release=release, limited=value.limited
     )
     counts = {"events_summed": batch.summed} if batch.summed else {}
     counts["unknown_keys"] = len(batch.unknown_keys)
     after = replace(value, stream=stream, buffer=[], evidence=later)
     return after, Outcome(batch.decisions, batch.events, counts)
+
+
+def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
+    """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
+    trained, stream = value.running
+    row, gaps, asked = whiten(trained.space, values[None]), gaps_of(trained.space, values[None]), value.asked
+    known = stream.labels.index(label) if label in stream.labels else None
+    row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
+    return Evidence(label, row[0], number=asked)

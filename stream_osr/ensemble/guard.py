@@ -18,13 +18,13 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.ensemble.chain import Chain, Chains, Guard
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.cells import Asked, asked, cells_of, place_of
+from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known, log_new
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
-from stream_osr.trust.balance import Shares, class_shares, share_out
+from stream_osr.trust.balance import Shares, class_shares, share_of_cells
 from stream_osr.trust.books import Books, counted
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
@@ -44,8 +44,15 @@ OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 NOBODY = -1
 
 
+KEPT = 1 << 22
+"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
+
+
 class Model(NamedTuple):
     """What the references say of the frozen densities of one chain alone.
+
+    Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
+    lie side by side.
 
     Attributes
     ----------
@@ -53,12 +60,14 @@ class Model(NamedTuple):
         Number of references of each class and the sum of their log densities under it, shape (J,).
     bounds
         Bounds of the levels.
-    level
-        Level of each reference, shape (R,).
     confusion
         Mean over the references of each class of how probable each class is, shape (J, J).
+    theirs
+        What is known of the references.
     log_new
         Log densities under a new subclass, by the base measure that they were made with.
+    asked
+        What is asked of all states, by the covariance model.
     rows
         Whitened rows of the references, shape (R, d).
     """
@@ -66,21 +75,52 @@ class Model(NamedTuple):
     many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
-    level: np.ndarray
     confusion: np.ndarray
+    theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
+    asked: dict[int, Asked]
     rows: np.ndarray
 
     def new_of(self, known: Known) -> np.ndarray:
-        """Log density of each reference as the first of a new subclass, which no label changes; shape (R,)."""
+        """Log density of each reference as the first of a new subclass, which no label changes."""
         key = id(known.prior)
         if key not in self.log_new:
-            self.log_new[key] = (known, log_new(known, homogeneous(self.rows)))
+            self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
         return self.log_new[key][1]
+
+    def asked_of(self, prior: Prior) -> Asked | None:
+        """Rows of the references, prepared; ``None``: that would take too much room."""
+        if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
+            return None
+        if prior.covariance not in self.asked:
+            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
+        return self.asked[prior.covariance]
 
     def levels(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
         return levels_of(log_density, self.many, self.total, self.bounds)
+
+
+class Theirs(NamedTuple):
+    """What is known of n references.
+
+    Attributes
+    ----------
+    group, level
+        Class and level of each, shape (n,).
+    log_density, vote
+        Log density under each known class, and how probable the class is by that alone, shape (n, J).
+    """
+
+    group: np.ndarray
+    level: np.ndarray
+    log_density: np.ndarray
+    vote: np.ndarray
+
+
+def _twice(column: np.ndarray) -> np.ndarray:
+    """Let a column go on from its beginning."""
+    return np.concatenate([column, column[:ASKED]])
 
 
 class _Held:
@@ -114,7 +154,8 @@ def _model_of(held: _Held, number: int) -> Model:
     confusion = np.eye(n_classes)
     for j in np.unique(group):
         confusion[j] = vote[group == j].mean(axis=0)
-    return Model(count, total, bounds, np.searchsorted(bounds, score), confusion, {}, references.rows)
+    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote)))
+    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)
 
 
 def ask_references(
@@ -140,13 +181,20 @@ def ask_references(
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
     """
     before = seated[0].before
-    at = (before.state.batches * ASKED + np.arange(min(ASKED, len(references.group)))) % len(references.group)
-    group = references.group[at]
-    moved = 0.0 if shifts is None else shifts[group]
+    count = len(references.group)
+    begin, many = before.state.batches * ASKED % count, min(ASKED, count)
+    at = slice(begin, begin + many)
+    prior = before.known.prior
+    kept = model_of(references, 0).asked_of(prior) if shifts is None else None
+    if kept is None:
+        number = np.arange(begin, begin + many) % count
+        moved = 0.0 if shifts is None else shifts[references.group[number]]
+        theirs = asked(references.rows[number] + moved, prior)
+    else:
+        theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
-    window = before.state.window.rows[:waiting, :-1]
-    everyone = asked(np.concatenate([references.rows[at] + moved, rows, window]), before.known.prior)
-    turn = _Turn(at, group, shifts is None, everyone)
+    ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
+    turn = _Turn(at, shifts is None, theirs, ours)
     return each(
         lambda number: _follow_balance(seated[number], number, references, turn, parameters),
         range(len(seated)),
@@ -159,18 +207,42 @@ class _Turn(NamedTuple):
 
     Attributes
     ----------
-    at, group
-        Numbers of the references, and the class of each, shape (Q,).
+    at
+        Where the references are in columns of a :class:`Model`.
     stay
         They lie where they lay in training.
-    everyone
-        Rows of all who are asked.
+    theirs, ours
+        Rows of the references, and of the others.
     """
 
-    at: np.ndarray
-    group: np.ndarray
+    at: slice
     stay: bool
-    everyone: Asked
+    theirs: Asked
+    ours: Asked
+
+
+class _Sides(NamedTuple):
+    """The Q references and the m others who are asked: rows, what is said of them, what is known of references.
+
+    Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
+    """
+
+    references: Asked
+    of_references: Said
+    theirs: Theirs
+    others: Asked
+    of_others: Said
+    unknown: np.ndarray
+
+
+class _Known(NamedTuple):
+    """What the guard knows of the known classes: of a :class:`Model`, and the shares of the training set, (J,)."""
+
+    many: np.ndarray
+    total: np.ndarray
+    bounds: np.ndarray
+    confusion: np.ndarray
+    trained: np.ndarray
 
 
 def _follow_balance(
@@ -178,41 +250,78 @@ def _follow_balance(
 ) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
-    known, (at, group, stay, everyone) = chain.known, turn
-    n_classes, first, n = len(known.size), len(at), len(result.subclass)
-    last, waiting = first + n, len(everyone.rows) - first - n
-    model, held = model_of(references, number), chain.state.window
-    guard = fit_guard(chain.guard or start_guard(n_classes), state.ids, n_classes)
-    theirs = references.log_density[number % len(references.log_density)][at]
-    log_density = np.concatenate([theirs, result.log_density, result.window_log_density[:waiting]])
-    fresh = model.new_of(known)[at] if stay else log_new(known, everyone.rows[:first])
-    fresh = np.concatenate([fresh, result.log_density_new, log_new(known, everyone.rows[last:])])
-    subclass = np.concatenate([np.full(first, -1), result.subclass, result.window_subclass[:waiting]])
-    weight = np.full(len(subclass), 0.5 ** (n / parameters.half_life))
-    weight[last:] *= held.weight[:waiting]
-    cells = cells_of(known, state, everyone, log_density, fresh, subclass=subclass, weight=weight)
-    level = np.concatenate([model.level[at], model.levels(log_density[first:])])
-    books = counted(guard.books, cells, level, group, n, 0.5 ** (n / REMEMBERED))
-    classes = class_shares(books.votes, model.confusion, known.size / known.size.sum())
-    due = guard.estimated_at < 0 or state.seen - guard.estimated_at >= ANEW
-    shares = share_out(books, classes, model.many, None if due else guard.shares.kappa, guard.known)
-    unknown = np.full(len(subclass), np.nan)  # of references what the cells say
-    unknown[first:last], unknown[last:] = result.probabilities[:, -1], result.window_probabilities[:waiting, -1]
-    vote = votes(log_density)
-    probabilities = balance(shares, unknown, cells, level, vote)
-    books.votes[:] += (1.0 - probabilities[first:last, -1]) @ vote[first:last]
-    owner, part = _owners(guard.owner, guard.known, books.stream, shares)
-    guard = Guard(guard.ids, books, shares, owner, part, state.seen if due else guard.estimated_at)
-    result = result._replace(probabilities=probabilities[first:last])
+    known, (at, stay, rows, ours) = chain.known, turn
+    n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
+    model, waiting = model_of(references, number), len(ours.rows) - n
+    theirs = Theirs(*(column[at] for column in model.theirs))
+    fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
+    nobody = np.full(first, -1)
+    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
+    weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
+    said = Said(result.log_density, result.log_density_new, result.subclass, weight)
+    unknown = result.probabilities[:, -1]
     if waiting:
-        result = result._replace(window_probabilities=probabilities[last:])
+        weight[n:] *= chain.state.window.weight[:waiting]
+        window = result.window_log_density, log_new(known, ours.rows[n:]), result.window_subclass
+        columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
+        said = Said(columns[0], columns[1], columns[2], weight)
+        unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
+    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
+    due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
+    guard, probabilities = _take_in(
+        chain.guard or start_guard(n_classes),
+        state,
+        sides,
+        _Known(model.many, model.total, model.bounds, model.confusion, known.size / known.size.sum()),
+        n,
+        due,
+        known.prior,
+    )
+    result = result._replace(probabilities=probabilities[first : first + n])
+    if waiting:
+        result = result._replace(window_probabilities=probabilities[first + n :])
     return seated._replace(
         state=without_openings(state, guard, n_classes),
         result=result,
         guard=guard,
-        references=at,
+        references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
     )
+
+
+@kernel
+def _take_in(
+    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, prior: Prior
+) -> tuple[Guard, np.ndarray]:
+    """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
+
+    When it is ``due`` the share of the stream that is known is estimated again.
+    """
+    references, of_references, theirs, others, of_others, said_unknown = sides
+    first, n_classes = len(theirs.group), len(known.trained)
+    guard = _fitted(guard, state.ids, n_classes)
+    terms = terms_of(state.dishes, prior)
+    many = first + len(of_others.weight)
+    cells, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
+    weigh_into(cells[:first], state, terms, references, of_references, prior)
+    weigh_into(cells[first:], state, terms, others, of_others, prior)
+    vote[:first] = theirs.vote
+    vote[first:] = votes(of_others.log_density)
+    level = np.empty(many, np.int64)
+    level[:first] = theirs.level
+    level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
+    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / REMEMBERED))
+    classes = class_shares(books.votes, known.confusion, known.trained)
+    shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
+    unknown = np.full(many, np.nan)  # of references what the cells say
+    unknown[first:] = said_unknown
+    probabilities = balance(shares, unknown, cells, level, vote)
+    for i in range(first, first + n):
+        for j in range(n_classes):
+            books.votes[j] += (1.0 - probabilities[i, n_classes]) * vote[i, j]
+    owner, part = _owners(guard.owner, guard.known, books.stream, shares)
+    estimated_at = state.seen if due else guard.estimated_at
+    return Guard(guard.ids, books, shares, owner, part, estimated_at), probabilities
 
 
 def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from stream_osr.discovery.life import Subclass
 from stream_osr.discovery.lifecycle import HELD_WITH, OnMenu
 from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
 from stream_osr.discovery.members import Coming, Members
-from stream_osr.discovery.reservoir import Reservoir, among, exchange, keep
+from stream_osr.discovery.reservoir import Reservoir, exchange, keep
 from stream_osr.ensemble import guard
 from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
 from stream_osr.ensemble.chain import without as left_out
@@ -115,8 +115,7 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     followed = followed._replace(chain=chain._replace(life=_sample(chain.life, followed, result)))
     for key in (*followed.changes.emerged, *followed.changes.grew):
         followed = _join_same(followed, key)
-    for key in _to_try(followed.chain):
-        followed = _part(followed, key)
+    followed = _part_each(followed)
     return _keep_within_bounds(followed, terms.most, terms.most_aside)
 
 
@@ -161,7 +160,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     state, aside, other = found
     older, younger = min(key, other), max(key, other)
     life = united(life, older, younger)
-    life = noted(life, older, dormant=False)
+    life = noted(life, [older], dormant=False)
     changes = left_out(followed.changes, {younger})
     if older in chain.life.ids[chain.life.dormant & ~chain.life.muted]:
         changes = changes._replace(recurred=(*changes.recurred, older))
@@ -169,28 +168,39 @@ def _join_same(followed: Followed, key: int) -> Followed:
     return followed.then(IdentityChanges({younger: older}), chain)._replace(changes=changes)
 
 
-def _to_try(chain: Chain) -> list[int]:
-    """Name the subclasses told of that have grown enough, since they were last tried, to be parted perhaps."""
-    life, state = chain.life, chain.state
+def _part_each(followed: Followed) -> Followed:
+    """Part those told of that have grown enough since they were last tried, if they are two."""
+    life, state = followed.chain.life, followed.chain.state
     size = np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)]
     least = np.maximum(2 * LEAST_PART, TRIED_AGAIN * life.lives["tried_size"])
-    return sorted(life.ids[life.told_of & (size >= least)].tolist())
+    grown = np.flatnonzero(life.told_of & (size >= least))
+    whole = []
+    for at in grown[np.argsort(life.ids[grown])].tolist():
+        parted = _part(followed, int(life.ids[at]))
+        if parted is None:
+            whole.append(at)
+        else:
+            followed = parted
+    chain = followed.chain
+    tried = noted(chain.life, life.ids[whole], tried_size=size[whole])
+    return followed._replace(chain=chain._replace(life=tried))
 
 
-def _part(followed: Followed, key: int) -> Followed:
+def _part(followed: Followed, key: int) -> Followed | None:
     """Part a subclass in two if its remembered rows say so; those that are not remembered stay with the larger."""
     chain, life = followed.chain, followed.chain.life
     own, new = life.ids == key, chain.state.next_id
-    given: tuple[np.ndarray, ...] = sampled(followed.past, remembered(followed.past, 0, key))
-    kept = life.kept[own][0]
+    at = remembered(followed.past, 0, key)
+    seqs, rows, kept = followed.past.seq + at, followed.past.rows[at], life.kept[own][0]
     if kept is not None:
-        more = ~among(kept.seq, given[0])
-        given = tuple(np.concatenate([column, old[more]]) for column, old in zip(given, kept[:3], strict=True))
-    seqs, rows, keys = given
+        more = np.append(seqs, -1)[np.searchsorted(seqs, kept.seq)] != kept.seq
+        seqs, rows = np.concatenate([seqs, kept.seq[more]]), np.concatenate([rows, kept.rows[more]])
     found = part_if_two(chain.known, chain.state, key, rows, seqs)
     if found is None:
-        tried = noted(life, key, tried_size=chain.state.dishes.size[slot_of(chain.state, key)])
-        return followed._replace(chain=chain._replace(life=tried))
+        return None
+    keys = followed.past.keys[at]
+    if kept is not None:
+        keys = np.concatenate([keys, kept.keys[more]])
     state, smaller = found
     sizes, one = sizes_of(state), life.subclasses[key]
     whole = sizes[key] + sizes[new]

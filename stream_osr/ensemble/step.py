@@ -16,8 +16,15 @@ from stream_osr.ensemble.past import Decided, Past, relabel, remember
 from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import nearby
+from stream_osr.model.completing import complete_rows, is_complete
+from stream_osr.model.gaps import Gaps
+from stream_osr.model.predictive import view
+from stream_osr.model.prior import FULL
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
+
+COMPLETING = 2**31
+"""Number, beside those of the chains, of the generator that completes rows of which something is missing."""
 
 
 class Seated(NamedTuple):
@@ -84,14 +91,39 @@ class Judged(NamedTuple):
         return self.seated[0].result
 
 
-def seat(chains: Chains, rows: np.ndarray, parameters: Parameters) -> list[Seated]:
+def complete(
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None,
+    *,
+    asked: int = 0,
+    only: int | None = None,
+) -> np.ndarray:
+    """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
+
+    ``only`` is the known class that the rows belong to, if that is known, ``asked`` the number of such a question.
+    """
+    leader = chains[0]
+    if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:
+        return rows
+    rng = np.random.default_rng([parameters.seed, leader.state.batches, COMPLETING + asked])
+    return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
+
+
+def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None) -> list[Seated]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
+    window = chains[0].state.window.rows
+    guests = sampler.guests_of(chains[0].state, rows, chains[0].known.prior)
 
     def step(number: int) -> Seated:
         chain = chains[number]
+        same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
-        state, result = sampler.step(chain.known, chain.frozen, chain.state, rows, rng, settings)
+        state, result = sampler.step(
+            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None
+        )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))
 
@@ -189,6 +221,8 @@ def _renamed(result: sampler.BatchResult, was: int, now: int) -> sampler.BatchRe
 def _count_outliers(chain: Chain, after: StreamState, result: sampler.BatchResult) -> int:
     """Count the instances whose subclass has left the model with this batch, and had not emerged."""
     before = chain.state
+    if not _left(chain, after, np.concatenate([before.ids, result.moved_to, result.subclass])).any():
+        return 0
     n_classes = len(before.franchise.menu) - len(before.ids)
     dish = before.franchise.table_dish[before.window.table]
     was = np.append(before.ids, -1)[np.where(dish >= n_classes, dish - n_classes, -1)]
@@ -217,5 +251,7 @@ def count_left_behind(chain: Chain, after: StreamState, withdrawn: Sequence[int]
 
 def _left(chain: Chain, after: StreamState, keys: np.ndarray) -> np.ndarray:
     """Say which of these subclasses of a chain, -1: a known one, have left the model and had not emerged."""
-    emerged = chain.life.ids[chain.life.emerged]
-    return (keys >= 0) & (places_of(after.ids, keys) < 0) & (places_of(emerged, keys) < 0)
+    left = (keys >= 0) & (places_of(after.ids, keys) < 0)
+    if left.any():
+        left &= places_of(chain.life.ids[chain.life.emerged], keys) < 0
+    return left

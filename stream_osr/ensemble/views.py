@@ -15,8 +15,10 @@ from stream_osr.ensemble.guard import model_of, shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import asked, cells_of, log_seats_of
+from stream_osr.model.completing import complete_rows, is_complete, opened
+from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
 from stream_osr.model.known import log_class_densities, unseen
-from stream_osr.model.predictive import look, look_closely, view
+from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
 from stream_osr.trust.division import balance, votes
@@ -56,13 +58,42 @@ class Views:
         """Predict raw rows, NaN = missing, (n, p): probabilities, and mean log densities of classes if asked."""
         if self._views is None:
             return self.of_whitened(whiten(self._space, values))
+        if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
+            return self._with_gaps(values, gaps)
+        return self._look(values, self._views)
+
+    def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict rows of which something is missing, a pattern at a time."""
+        assert self._views is not None
+        whole, parts = self._views, []
+        for pattern in range(NOTHING, len(gaps.rank)):
+            at = np.flatnonzero(gaps.pattern == pattern)
+            if pattern == NOTHING:
+                parts.append((at, *self._look(values[at], whole)))
+                continue
+            of = gaps._replace(pattern=gaps.pattern[at])
+            middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
+            views = [opened(each, gaps, pattern) for each in whole]
+            parts.append((at, *self._look(values[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
+        order = np.argsort(np.concatenate([at for at, _, _ in parts]))
+        densities = [density for _, _, density in parts if density is not None]
+        together = np.concatenate([found for _, found, _ in parts])[order]
+        return together, np.concatenate(densities)[order] if densities else None
+
+    def _look(
+        self, values: np.ndarray, views: Sequence[View], middle: np.ndarray | None = None, excess: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Predict raw rows that lack the same; ``middle`` is their likeliest completion, so much denser than most."""
         if not self._closely:
-            return _mean([look(values, each) for each in self._views]), None
+            return _mean([look(values, each) for each in views]), None
         found, densities = [], []
-        for number, (chain, own) in enumerate(zip(self._chains, self._views, strict=True)):
+        for number, (chain, own) in enumerate(zip(self._chains, views, strict=True)):
             cells, log_weight = look_closely(values, own, len(chain.state.ids))
-            densities.append(log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)])
-            found.append(self._balanced(number, cells, densities[-1]))
+            density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
+            if middle is not None:
+                whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
+            densities.append(whole)
+            found.append(self._balanced(number, cells, whole, density))
         return _mean(found), np.asarray(np.mean(densities, axis=0))
 
     def of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
@@ -73,17 +104,19 @@ class Views:
         who = asked(rows, chains[0].known.prior)
         densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
         found = [
-            self._balanced(number, cells_of(chain.known, chain.state, who, density), density)
+            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density)
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
         return _mean(found), np.asarray(np.mean(densities, axis=0))
 
-    def _balanced(self, number: int, cells: np.ndarray, log_density: np.ndarray) -> np.ndarray:
+    def _balanced(
+        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray
+    ) -> np.ndarray:
         shares, n_classes = self._guards[number], log_density.shape[1]
         if shares is None or self._references is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
         level = model_of(self._references, number).levels(log_density)
-        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(log_density))
+        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps))
 
 
 def _mean(found: Sequence[np.ndarray]) -> np.ndarray:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis_each
-from stream_osr.model.elementwise import exp_each_using, largest, log_each_using, total_of
+from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis
+from stream_osr.model.elementwise import exp_each_using, largest, log_each, total_of
 from stream_osr.model.franchise import Franchise, menu_weight
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.model.known import Known, density_rank, log_new
+from stream_osr.model.known import N_RANKS, Known, log_new
 from stream_osr.model.prior import FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.terms import products
@@ -22,7 +22,8 @@ class Asked(NamedTuple):
     Attributes
     ----------
     rows, product
-        Homogeneous rows, shape (n, d + 1), and the products of their coordinates, with full covariances.
+        Homogeneous rows, shape (n, d + 1), and the products of their coordinates, with full covariances, shape
+        (n, (d + 1) (d + 2) / 2).
     """
 
     rows: np.ndarray
@@ -32,8 +33,7 @@ class Asked(NamedTuple):
 def asked(rows: np.ndarray, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
-    full = prior.covariance == FULL
-    return Asked(instances, products(np.ascontiguousarray(instances.T)) if full else np.empty((0, 0)))
+    return Asked(instances, products(instances) if prior.covariance == FULL else np.empty((0, 0)))
 
 
 def cells_of(
@@ -68,7 +68,25 @@ def cells_of(
     n = len(log_density)
     fresh = log_new(known, rows.rows) if log_density_new is None else log_density_new
     part_of = np.full(n, -1) if subclass is None else subclass
-    return _weigh(state, rows, log_density, fresh, part_of, np.full(n, weight, float), known.prior)
+    said = Said(log_density, fresh, part_of, np.full(n, weight, float))
+    return weigh(state, rows, said, known.prior)
+
+
+class Said(NamedTuple):
+    """What is said of the n rows that are asked about, state by state.
+
+    Attributes
+    ----------
+    log_density, log_density_new
+        Log densities under the known classes, shape (n, J), and under a new subclass, shape (n,).
+    subclass, weight
+        Emerging subclass that each is part of, -1: none, and what its seat weighs, shape (n,).
+    """
+
+    log_density: np.ndarray
+    log_density_new: np.ndarray
+    subclass: np.ndarray
+    weight: np.ndarray
 
 
 @kernel
@@ -117,31 +135,39 @@ def place_of(ids: np.ndarray, key: int) -> int:
 
 
 @kernel
-def _weigh(
-    state: StreamState,
-    asked: Asked,
-    log_density: np.ndarray,
-    fresh: np.ndarray,
-    subclass: np.ndarray,
-    weight: np.ndarray,
-    prior: Prior,
-) -> np.ndarray:
+def weigh(state: StreamState, asked: Asked, said: Said, prior: Prior) -> np.ndarray:
     """Do what :func:`cells_of` does; all that it leaves open is said."""
+    out = np.empty((len(said.weight), len(state.franchise.menu) + 1))
+    weigh_into(out, state, terms_of(state.dishes, prior), asked, said, prior)
+    return out
+
+
+@kernel
+def weigh_into(
+    out: np.ndarray,
+    state: StreamState,
+    terms: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    asked: Asked,
+    said: Said,
+    prior: Prior,
+) -> None:
+    """Write what :func:`weigh` returns; ``terms`` are those of the emerging subclasses (:func:`terms_of`)."""
     franchise, dishes, ids, instances = state.franchise, state.dishes, state.ids, asked.rows
     emerging, log_seats, share = (
-        _log_emerging(dishes, asked, prior),
+        _log_emerging(dishes, terms, asked, prior),
         log_seats_of(franchise),
         share_of_menu(franchise),
     )
+    log_density, log_density_new, subclass, weight = said
     (n, n_classes), count = log_density.shape, len(log_seats)
-    out, room = np.empty((n, count)), np.empty(count, np.int64)
+    room = np.empty(count, np.int64)
     for i in range(n):
         row = out[i]
         for c in range(n_classes):
             row[c] = log_density[i, c] + log_seats[c]
-        for c in range(n_classes, count - 1):
-            row[c] = emerging[c - n_classes, i] + log_seats[c]
-        row[count - 1] = fresh[i] + log_seats[count - 1]
+        for k in range(count - 1 - n_classes):
+            row[n_classes + k] = emerging[i, k] + log_seats[n_classes + k]
+        row[count - 1] = log_density_new[i] + log_seats[count - 1]
         k = place_of(ids, subclass[i])
         if k >= 0:
             own = n_classes + k
@@ -156,24 +182,25 @@ def _weigh(
         scale = 1.0 / total_of(row)
         for c in range(count):
             row[c] *= scale
-    return out
 
 
 @kernel
-def _log_emerging(dishes: Dishes, asked: Asked, prior: Prior) -> np.ndarray:
-    """Log density of each row under each of K subclasses, shape (K, n)."""
+def _log_emerging(
+    dishes: Dishes, terms: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], asked: Asked, prior: Prior
+) -> np.ndarray:
+    """Log density of each row under each of K subclasses, shape (n, K)."""
     if prior.covariance != FULL:
-        return np.ascontiguousarray(log_predictives(asked.rows, dishes, prior).T)
-    packed, head, power, least = terms_of(dishes, prior)
-    value = packed @ asked.product
-    room = np.empty(value.shape[1])
-    for k in range(value.shape[0]):
-        each = value[k]
-        for i in range(len(each)):
-            each[i] = 1.0 + max(each[i], least[k])
-        log_each_using(room, each)
-        for i in range(len(each)):
-            each[i] = head[k] - power[k] * each[i]
+        return log_predictives(asked.rows, dishes, prior)
+    packed, head, power, least = terms
+    value = asked.product @ packed.T
+    n, count = value.shape
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = 1.0 + max(value[i, k], least[k])
+    log_each(value.reshape(value.size))
+    for i in range(n):
+        for k in range(count):
+            value[i, k] = head[k] - power[k] * value[i, k]
     return value
 
 
@@ -205,7 +232,27 @@ def nearby(known: Known, log_density: np.ndarray, responsible: np.ndarray, rows:
     rows
         Whitened rows whose distances are asked for, the first m of them, shape (m, d).
     """
-    nearest = log_density.argmax(axis=1)
-    rank = density_rank(known, log_density[np.arange(len(nearest)), nearest], nearest)
-    subclass = responsible[np.arange(len(rows)), nearest[: len(rows)]]
-    return Nearby(nearest, rank, mahalanobis_each(known.dishes, subclass, homogeneous(rows), known.prior))
+    return Nearby(*_nearby(known.dishes, known.ranks, log_density, responsible, homogeneous(rows), known.prior))
+
+
+@kernel
+def _nearby(
+    dishes: Dishes,
+    ranks: np.ndarray,
+    log_density: np.ndarray,
+    responsible: np.ndarray,
+    rows: np.ndarray,
+    prior: Prior,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do what :func:`nearby` does; the rows are homogeneous."""
+    n, n_classes = log_density.shape
+    nearest, rank, distance = np.zeros(n, np.int64), np.empty(n), np.empty(len(rows))
+    for i in range(n):
+        for j in range(1, n_classes):
+            if log_density[i, j] > log_density[i, nearest[i]]:
+                nearest[i] = j
+        below = np.searchsorted(ranks[nearest[i]], log_density[i, nearest[i]], "right")
+        rank[i] = below / N_RANKS
+    for i in range(len(rows)):
+        distance[i] = mahalanobis(dishes, responsible[i, nearest[i]], rows[i], prior)
+    return nearest, rank, distance

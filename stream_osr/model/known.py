@@ -179,7 +179,7 @@ def log_densities(
     of a new subclass, shape (n,).
     """
     if known.prior.covariance == FULL:
-        product = products(np.ascontiguousarray(rows.T)) if product is None else product
+        product = products(rows) if product is None else product
         sums, best = log_sums(frozen.terms, product)
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)

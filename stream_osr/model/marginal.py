@@ -70,24 +70,27 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     ----------
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
-    size, matrix = statistics
-    log_det = np.zeros(len(size))
-    if prior.covariance == FULL:
-        log_det = np.linalg.slogdet(matrix)[1]
-    elif prior.covariance == DIAGONAL:
-        scatter = matrix[:, 1] - matrix[:, 0] ** 2 / (prior.beta + size)[:, None]
-        log_det = np.log(np.maximum(scatter, 1e-15 * matrix[:, 1])).sum(axis=1)
-    return _log_marginals(size, matrix, log_det, prior, location)
+    return _log_marginals(statistics.size, statistics.matrix, prior, location)
 
 
 @kernel
-def _log_marginals(
-    size: np.ndarray, matrix: np.ndarray, log_det: np.ndarray, prior: Prior, location: Location
-) -> np.ndarray:
+def _log_marginals(size: np.ndarray, matrix: np.ndarray, prior: Prior, location: Location) -> np.ndarray:
     out = np.empty(len(size))
     for k in range(len(size)):
-        out[k] = log_marginal(size[k], matrix[k], log_det[k], prior, location)
+        out[k] = log_marginal(size[k], matrix[k], _log_det(size[k], matrix[k], prior), prior, location)
     return out
+
+
+@kernel
+def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
+    if prior.covariance == FULL:
+        return float(np.linalg.slogdet(matrix)[1])
+    total = 0.0
+    if prior.covariance == DIAGONAL:
+        for a in range(matrix.shape[1]):
+            scatter = matrix[1, a] - matrix[0, a] ** 2 / (prior.beta + n)
+            total += math.log(max(scatter, 1e-15 * matrix[1, a]))
+    return total
 
 
 @kernel
@@ -139,9 +142,29 @@ def log_ratios_together(
     >>> bool(ratios[0] > 0), bool(ratios[1] < -50)
     (True, True)
     """
-    joined = Statistics(one.size + others.size, one.matrix + others.matrix - of_nobody(prior))
-    one_alone, each = log_marginals(one, prior, location), log_marginals(others, prior, location)
-    return log_marginals(joined, prior, location) - each - one_alone
+    nobody = of_nobody(prior)
+    return _log_ratios(one.size[0], one.matrix[0], others.size, others.matrix, nobody, prior, location)
+
+
+@kernel
+def _log_ratios(
+    n: int,
+    own: np.ndarray,
+    size: np.ndarray,
+    matrix: np.ndarray,
+    nobody: np.ndarray,
+    prior: Prior,
+    location: Location,
+) -> np.ndarray:
+    """Do what :func:`log_ratios_together` does."""
+    out = np.empty(len(size))
+    alone = log_marginal(n, own, _log_det(n, own, prior), prior, location)
+    for k in range(len(size)):
+        joined, both_of = own + matrix[k] - nobody, n + size[k]
+        out[k] = log_marginal(both_of, joined, _log_det(both_of, joined, prior), prior, location)
+        out[k] -= log_marginal(size[k], matrix[k], _log_det(size[k], matrix[k], prior), prior, location)
+        out[k] -= alone
+    return out
 
 
 def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1) -> None:

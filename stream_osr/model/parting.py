@@ -53,13 +53,26 @@ def part(
     if n < 2 * least:
         return None
     centred = rows[:, :-1] - rows[:, :-1].sum(axis=0) / n
-    axes = np.linalg.svd(centred, full_matrices=False)[2][: AXES if n < MANY else 1]
-    sides = (axes @ centred.T > 0).astype(np.int64)
-    odds = _alternate_each(sides, rows, alpha, least, prior, location)
-    best = int(odds.argmax())
-    if odds[best] <= (0.0 if location.freedom else GAIN) * n:
+    side, odds = _best_partition(centred, rows, alpha, least, prior, location)
+    if odds <= (0.0 if location.freedom else GAIN) * n:
         return None
-    return np.asarray(sides[best] == (1 if 2 * sides[best].sum() <= n else 0))
+    return np.asarray(side == (1 if 2 * side.sum() <= n else 0))
+
+
+@kernel
+def _best_partition(
+    centred: np.ndarray, rows: np.ndarray, alpha: float, least: int, prior: Prior, location: Location
+) -> tuple[np.ndarray, float]:
+    """Cut rows across each of their longest axes, and improve that; the best partition, and its log odds.
+
+    ``centred`` are the rows about their mean, shape (n, d).
+    """
+    axes = np.linalg.svd(centred, False)[2]
+    longest = np.ascontiguousarray(axes[: AXES if len(rows) < MANY else 1])
+    sides = (longest @ centred.T > 0.0).astype(np.int64)
+    odds = _alternate_each(sides, rows, alpha, least, prior, location)
+    best = odds.argmax()
+    return sides[best], odds[best]
 
 
 @kernel

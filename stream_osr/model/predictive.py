@@ -43,8 +43,11 @@ class View(NamedTuple):
     first: np.ndarray
 
 
-def view(known: Known, frozen: Densities, state: StreamState, space: Space, shift: float = 0.0) -> View:
-    """State the weight of each known class and of all else, its log odds shifted; full covariances only."""
+def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
+    """State the weight of each known class and of all else, its log odds shifted; full covariances only.
+
+    Without a space it is for whitened rows.
+    """
     terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
     packed, emerging, power, least = terms_of(state.dishes, known.prior)
     first = terms.first.copy()
@@ -53,7 +56,10 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space, shif
     head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
     head[terms.first[-2] :] += shift
     shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
-    return View(space.fill, space.center, space.forward, np.concatenate([terms.packed, packed]), shape, first)
+    laid = np.concatenate([terms.packed, packed]), shape, first
+    if space is None:
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid)
+    return View(space.fill, space.center, space.forward, *laid)
 
 
 @kernel

@@ -186,4 +186,4 @@ def rewhiten(space: Space, covariance: np.ndarray) -> Space:
 
 def raw_scale(space: Space, covariance: np.ndarray) -> np.ndarray:
     """Return the standard deviation of each raw feature under a covariance of whitened rows, shape (p,)."""
-    return np.asarray(np.sqrt(np.einsum("ap,ab,bp->p", space.backward, covariance, space.backward)))
+    return np.asarray(np.sqrt((space.backward * (covariance @ space.backward)).sum(axis=0)))

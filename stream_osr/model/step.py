@@ -10,17 +10,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model.cells import Asked, asked
+from stream_osr.model.completing import open_densities
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise
+from stream_osr.model.gaps import Gaps, after, no_gaps
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
+from stream_osr.model.predictive import view
 from stream_osr.model.prior import FULL, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
-from stream_osr.model.terms import products
 
 SPARE = 16
 """Free slots for subclasses that a batch starts with, beside one for every so many of its instances (below)."""
@@ -105,16 +108,32 @@ class Arrived(NamedTuple):
         Their homogeneous rows, shape (n, d + 1), and the products of the coordinates of these, with full covariances.
     log_density, log_density_new
         Their log densities under the known classes, shape (n, J), and a new subclass, shape (n,).
+    gaps
+        What is missing of them.
     """
 
     rows: np.ndarray
     product: np.ndarray
     log_density: np.ndarray
     log_density_new: np.ndarray
+    gaps: Gaps
+
+
+def guests_of(state: StreamState, rows: np.ndarray, prior: Prior) -> Asked:
+    """Prepare the guests of a step: those of the window, then whitened rows of shape (b, d)."""
+    first = len(state.window.rows)
+    return asked(np.concatenate([state.window.rows[:, :-1], rows]) if first else rows, prior)
 
 
 def step(
-    known: Known, frozen: Densities, state: StreamState, rows: np.ndarray, rng: Generator, settings: Settings
+    known: Known,
+    frozen: Densities,
+    state: StreamState,
+    rows: np.ndarray,
+    rng: Generator,
+    settings: Settings,
+    gaps: Gaps | None = None,
+    guests: Asked | None = None,
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -130,18 +149,25 @@ def step(
         Source of randomness, derived from the seed and the number of the batch.
     settings
         Sweeps, window, half-life.
+    gaps
+        What is missing of the rows, whatever stands there: it is integrated out where they are seated, with full
+        covariances. Statistics take what stands there.
+    guests
+        What :func:`guests_of` makes of state and rows, if it is at hand.
 
     Returns
     -------
     The next state, and what was found out about the batch.
     """
-    batch = homogeneous(rows)
     first = len(state.window.rows)
-    everyone = np.concatenate([state.window.rows, batch]) if first else batch
-    full = known.prior.covariance == FULL
-    product = products(np.ascontiguousarray(everyone.T)) if full else np.empty((0, 0))
+    everyone, product = guests_of(state, rows, known.prior) if guests is None else guests
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
-    arrived = Arrived(everyone, product, log_density, log_density_new)
+    arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
+    if known.prior.covariance == FULL and gaps is not None and len(gaps.rank):
+        weighed = view(known, frozen, state)
+        opened = open_densities(frozen, weighed, after(first, gaps), everyone, log_density, log_density_new)
+        arrived = Arrived(everyone, product, *opened)
+        log_density, log_density_new = opened[:2]
     randomness = rng.bit_generator.state
     spare = SPARE + len(rows) // INSTANCES_PER_SLOT
     while True:
@@ -200,12 +226,12 @@ def seat_batch(
     each guest of the window before, shape (w,). If the slots ran out everything but the state is empty, which is
     the one before.
     """
-    rows, product, log_density, log_density_new = arrived
+    rows, product, log_density, log_density_new, gaps = arrived
     n, n_classes = log_density.shape
     first = len(state.window.weight)
     guests, franchise, dishes = lay_tables(state, rows, n - first, prior, spare)
     weights = np.empty(len(franchise.menu) + 1)
-    sitting = Sitting(guests, franchise, dishes, prior, log_density, log_density_new, False, weights)
+    sitting = Sitting(guests, franchise, dishes, prior, log_density, log_density_new, False, weights, gaps)
     proposals, fading = -(-(n - first) // GUESTS_PER_PROPOSAL), np.isfinite(settings.half_life)
     probabilities = sweep_batch(rng, first, settings.sweeps, proposals, fading, sitting, product)
     if franchise.overflow[0]:
@@ -241,7 +267,7 @@ def immediate(known: Known, frozen: Densities, state: StreamState, rows: np.ndar
     log_density, _, log_density_new = log_densities(known, frozen, instances)
     guests, weights = Guests(instances, nobody, np.zeros(len(rows)), nobody), np.empty(len(state.franchise.menu) + 1)
     seats = state.franchise, state.dishes, known.prior
-    sitting = Sitting(guests, *seats, log_density, log_density_new, False, weights)
+    sitting = Sitting(guests, *seats, log_density, log_density_new, False, weights, no_gaps(0, 0))
     out = np.empty((len(rows), n_classes + 1))
     for i in range(len(rows)):
         total = weigh_dishes(i, CLOSED, sitting)

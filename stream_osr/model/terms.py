@@ -68,16 +68,16 @@ def pack(sums: list[list[Term]], n_features: int) -> Terms:
 
 
 @kernel
-def products(columns: np.ndarray) -> np.ndarray:
-    """Products of every two coordinates of each column, shape ((d + 1) (d + 2) / 2, n)."""
-    width, n = columns.shape
-    out = np.empty((width * (width + 1) // 2, n))
-    line = 0
-    for a in range(width):
-        for b in range(a + 1):
-            for i in range(n):
-                out[line, i] = columns[a, i] * columns[b, i]
-            line += 1
+def products(rows: np.ndarray) -> np.ndarray:
+    """Products of every two coordinates of each row, of shape (n, d + 1): shape (n, (d + 1) (d + 2) / 2)."""
+    n, width = rows.shape
+    out = np.empty((n, width * (width + 1) // 2))
+    for i in range(n):
+        line = 0
+        for a in range(width):
+            for b in range(a + 1):
+                out[i, line + b] = rows[i, a] * rows[i, b]
+            line += a + 1
     return out
 
 
@@ -96,8 +96,8 @@ def log_sums(terms: Terms, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     -------
     Log densities, minus infinity for an empty sum, and subclasses (0 if the sum has none), both of shape (S, n).
     """
-    n, count = product.shape[1], terms.first.shape[0] - 1
-    value = terms.packed @ product
+    n, count = product.shape[0], terms.first.shape[0] - 1
+    value = terms.packed @ product.T
     for m in range(value.shape[0]):
         least = terms.least[m]
         for i in range(n):

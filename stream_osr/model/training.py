@@ -10,6 +10,7 @@ import numpy as np
 from stream_osr.model.broad import add_broad, fit_broad
 from stream_osr.model.dishes import Dishes, copy_slots, dishes_with
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
 from stream_osr.model.moves.base_measure import Grid, draw_prior
@@ -82,7 +83,7 @@ def sweep(
     while True:
         out = copy_seating(seating, spare)
         weights = np.empty(len(out.franchise.menu) + 1)
-        sweep_groups(rng, Sitting(*out, prior, log_frozen, log_new, exclusive, weights))
+        sweep_groups(rng, Sitting(*out, prior, log_frozen, log_new, exclusive, weights, no_gaps(0, 0)))
         if not out.franchise.overflow[0]:
             return out
         rng.bit_generator.state = state

@@ -325,11 +325,13 @@ def share_out(
     """
     if before is None:
         before = np.full(len(books.stream) - len(classes) - 1, -1.0)
-    return _share_out(books, classes, distinct, np.nan if kappa is None else kappa, before)
+    return share_of_cells(books, classes, distinct, np.nan if kappa is None else kappa, before)
 
 
 @kernel
-def _share_out(books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray) -> Shares:
+def share_of_cells(
+    books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray
+) -> Shares:
     """Do what :func:`share_out` does; NaN in place of ``None``."""
     n_classes, count = books.asked.shape
     effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, classes)

@@ -33,6 +33,7 @@ from stream_osr.model.space import whiten
 from stream_osr.trained import train_model
 from tests.blobs import around
 from tests.data import need_data
+from tests.oracles import drift as oracle
 
 INTERVAL = 1e6
 
@@ -71,6 +72,31 @@ def known(ranks: Sequence[np.ndarray], size: int = 64, rows: np.ndarray | None =
     nearest = in_turns(len(rank), len(ranks))
     rows = np.zeros((len(rank), 1)) if rows is None else rows
     return feed(rank, nearest, np.ones(len(rank), bool), rows, every(len(rank), size), len(ranks))
+
+
+# What is compiled is the oracle's
+
+
+@given(
+    st.integers(0, 10_000), st.integers(1, 12), st.lists(st.integers(0, 200), min_size=1, max_size=8), st.booleans()
+)
+def test_detectors_take_in_a_batch_as_the_oracle_does(seed, n_classes, sizes, shifted):
+    rng = np.random.default_rng(seed)
+    drift, first, told = start_drift(n_classes, 3), 0, 0
+    for size in sizes:
+        nearest, accepted = rng.integers(n_classes, size=size), rng.random(size) < 0.7
+        rank, rows = rng.random(size) ** (6 if shifted else 1), rng.normal(size=(size, 3))
+        usual = None if rng.random() < 0.3 else rng.random(size) < 0.2
+        batch = nearest, rank, accepted, rows
+        expected, alarms = oracle.follow(drift, *batch, first, 100.0, usual)
+        drift, found = follow(drift, *batch, first, n_classes, 100.0, usual)
+        for one, other in zip(drift, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+        assert [one[:4] for one in found] == [one[:4] for one in alarms]
+        for one, other in zip(found, alarms, strict=True):
+            np.testing.assert_allclose(np.hstack(one[4:]), np.hstack(other[4:]), rtol=1e-9, atol=1e-12)
+        first, told = first + size, told + len(found)
+    assert not shifted or told or sum(sizes) < 400 * n_classes
 
 
 # A detector is river's

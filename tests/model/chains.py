@@ -13,6 +13,7 @@ import numpy as np
 
 from stream_osr.model.dishes import Dishes, add, clear_all, log_predictives, log_prior_predictives
 from stream_osr.model.franchise import Franchise, Guests
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import mix
 from stream_osr.model.moves.likelihood import Sitting
@@ -172,7 +173,7 @@ def training_loop(
             clear_all(dishes, prior)
             for i in range(n):
                 add(dishes, franchise.table_dish[guests.table[i]], guests.rows[i], prior)
-        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights)
+        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, exclusive, weights, no_gaps(0, 0))
         if fixed:
             for i in range(n):
                 visit(rng, i, sitting)
@@ -300,7 +301,7 @@ def stream_loop(
                 dish = franchise.table_dish[guests.table[i]]
                 if dish >= n_frozen:
                     add(dishes, dish - n_frozen, guests.rows[i], prior)
-        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, weights)
+        sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, weights, no_gaps(0, 0))
         probabilities[s] = sweep_batch(rng, first, 1, proposals, False, sitting)
         codes[s] = encode(guests, franchise)
         alpha[s] = franchise.alpha[0]

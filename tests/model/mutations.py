@@ -497,8 +497,8 @@ MUTATIONS = [
     Mutation(
         "instances of the stream in their own subclass",
         "ensemble/guard.py",
-        "    subclass = np.concatenate([np.full(first, -1), result.subclass, ",
-        "    subclass = np.concatenate([np.full(first, -1), np.full(n, -1), ",
+        "    said = Said(result.log_density, result.log_density_new, result.subclass, weight)\n",
+        "    said = Said(result.log_density, result.log_density_new, np.full(n, -1), weight)\n",
     ),
     Mutation(
         "books of a part not shared",

@@ -9,6 +9,7 @@ import numpy as np
 
 from stream_osr.model.dishes import Dishes, add, empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.prior import Prior, homogeneous, make_prior
@@ -69,7 +70,7 @@ class Problem(NamedTuple):
         """What the library's moves work on, the same arrays."""
         log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
         state = self.guests, self.franchise, self.dishes, self.prior
-        return Sitting(*state, self.log_frozen, log_new, exclusive, weights)
+        return Sitting(*state, self.log_frozen, log_new, exclusive, weights, no_gaps(0, 0))
 
     def dish_of_guest(self, i: int) -> int:
         table = self.guests.table[i]
@@ -269,7 +270,7 @@ class StreamProblem(NamedTuple):
         """What the library's moves work on, the same arrays."""
         log_new, weights = log_prior_predictives(self.guests.rows, self.prior), np.empty(len(self.franchise.menu) + 1)
         state = self.guests, self.franchise, self.dishes, self.prior
-        return Sitting(*state, self.log_known(), log_new, False, weights)
+        return Sitting(*state, self.log_known(), log_new, False, weights, no_gaps(0, 0))
 
     def log_known(self) -> np.ndarray:
         """Log density of every guest under every known class, by the oracle, shape (n, C)."""

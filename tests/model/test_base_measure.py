@@ -10,6 +10,7 @@ from scipy import stats
 
 from stream_osr.model import training as library
 from stream_osr.model.dishes import add, empty_dishes, log_predictive
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.location import CONJUGATE, fit_location, log_new_densities
 from stream_osr.model.moves.base_measure import FLOOR, Grid, draw_prior, log_evidence, make_grid
 from stream_osr.model.moves.concentration import ALPHA, GAMMA
@@ -193,7 +194,9 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
         guests, franchise, _ = state
         log_new = log_new_densities(guests.rows, prior)
         weights = np.empty(len(franchise.menu) + 1)
-        library.sweep_groups(rng, Sitting(*state, prior, np.empty((len(groups), 0)), log_new, True, weights))
+        library.sweep_groups(
+            rng, Sitting(*state, prior, np.empty((len(groups), 0)), log_new, True, weights, no_gaps(0, 0))
+        )
         assert not franchise.overflow[0]
         at[s] = number[prior]
         dish = library.dish_of_guests(state)

@@ -17,6 +17,7 @@ from stream_osr.model.dishes import (
     log_prior_predictives,
 )
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, leave
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves import likelihood as library
 from stream_osr.model.moves.company import make_company
 from stream_osr.model.moves.redishing import HOPELESS, redish_tables, weigh_block
@@ -44,7 +45,7 @@ def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> library.Likeliho
     guests, franchise = Guests(rows, nobody, np.zeros(n), nobody), empty_franchise(1, len(dishes.size), 0, 1.0, 1.0)
     log_new, weights = log_prior_predictives(rows, prior), np.empty(len(dishes.size) + 1)
     return library.remember(
-        library.Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights)
+        library.Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights, no_gaps(0, 0))
     )
 
 

@@ -13,6 +13,7 @@ from scipy import stats
 
 from stream_osr.model.dishes import empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves import company as company_of
 from stream_osr.model.moves import splitting as library
 from stream_osr.model.moves.likelihood import Sitting
@@ -191,7 +192,7 @@ def seats_left(proposals: int, seed: int) -> int:
     log_frozen = stats.multivariate_normal.logpdf(rows[:, :d], np.zeros(d)).reshape(-1, 1)
     log_new = log_prior_predictives(rows, prior)
     dishes = empty_dishes(59, prior)
-    sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, np.empty(61))
+    sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, np.empty(61), no_gaps(0, 0))
     sweep_batch(rng, 0, 5, proposals, False, sitting)
     return int((franchise.table_dish[guests.table[60:]] > 0).sum())
 
@@ -214,7 +215,9 @@ def row_of_guests(where: list[float]) -> Sitting:
     for _ in where:
         join(franchise, 0, 0, 0, 1.0)
     log_frozen, log_new = np.full((len(where), 1), -1.0), log_prior_predictives(rows, prior)
-    return Sitting(guests, franchise, empty_dishes(19, prior), prior, log_frozen, log_new, False, np.empty(21))
+    return Sitting(
+        guests, franchise, empty_dishes(19, prior), prior, log_frozen, log_new, False, np.empty(21), no_gaps(0, 0)
+    )
 
 
 def test_offers_end_when_too_many_in_a_row_have_stayed():

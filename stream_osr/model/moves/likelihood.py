@@ -20,6 +20,7 @@ from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
+from stream_osr.model.gaps import Gaps, form_without, log_open_density
 from stream_osr.model.gaussian import full
 from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.prior import FULL, Prior
@@ -49,6 +50,8 @@ class Sitting(NamedTuple):
         A subclass belongs to the group that opened it.
     weights
         Room for the weights of the dishes up to the extent of the menu, then of a new one, shape (C + K + 1,).
+    gaps
+        What is missing of the guests; ``log_frozen`` and ``log_new`` have it integrated out already.
     """
 
     guests: Guests
@@ -59,6 +62,7 @@ class Sitting(NamedTuple):
     log_new: np.ndarray
     exclusive: bool
     weights: np.ndarray
+    gaps: Gaps
 
 
 class Likelihood(NamedTuple):
@@ -88,6 +92,8 @@ class Likelihood(NamedTuple):
         (NaN: not yet), shape (m,).
     trace, exponent
         Room for one number of each Gaussian dish, twice, shape (K,).
+    gaps
+        What is missing of the guests.
     """
 
     density: np.ndarray
@@ -102,6 +108,7 @@ class Likelihood(NamedTuple):
     constant: np.ndarray
     trace: np.ndarray
     exponent: np.ndarray
+    gaps: Gaps
 
 
 @kernel
@@ -130,10 +137,12 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     fresh[:] = relative[:, frozen]
     scratch, side, room = np.empty(rows.shape[1]), np.empty(n), np.empty(n)
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
-    out = Likelihood(density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent)
+    out = Likelihood(
+        density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, sitting.gaps
+    )
     used = np.flatnonzero(dishes.size > 0)
     if prior.covariance == FULL and len(used) > 0:
-        forms = packed_forms(used, dishes) @ (products(columns) if product is None else product)
+        forms = packed_forms(used, dishes) @ (products(rows) if product is None else product).T
         for position in range(len(used)):
             form[used[position]] = forms[position]
             tell(out, used[position], dishes, prior)
@@ -214,7 +223,21 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     for i in range(n):
         logs[i] = head - power * logs[i]
+    if likelihood.gaps.rank.shape[0] > 0:
+        for i in range(n):
+            if likelihood.gaps.pattern[i] >= 0:
+                logs[i] = _log_open(likelihood, i, dishes.inverse[k], head, power)
     write(likelihood, k, dishes)
+
+
+@borrowing_kernel
+def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, power: float) -> float:
+    """Log density of guest i, of which something is missing, under a dish of that form."""
+    gaps, x = likelihood.gaps, likelihood.scratch
+    for a in range(x.shape[0]):
+        x[a] = likelihood.columns[a, i]
+    pattern = gaps.pattern[i]
+    return gaps.shift[i] + log_open_density(form, head, power, x, gaps.basis[pattern], gaps.rank[pattern], gaps.room)
 
 
 @borrowing_kernel
@@ -236,7 +259,10 @@ def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes
     if prior.covariance != FULL:
         return statistics.log_predictive(dishes, k, rows[i], prior)
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
-    return dishes.constant[k, 0] - 0.5 * dishes.log_det[k] - power * np.log1p(max(likelihood.form[k, i], 0.0))
+    head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
+    if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+        return _log_open(likelihood, i, dishes.inverse[k], head, power)
+    return head - power * np.log1p(max(likelihood.form[k, i], 0.0))
 
 
 @borrowing_kernel
@@ -344,6 +370,11 @@ def log_density_without(
         left = 1.0 - likelihood.form[k, i]
         if left >= full.LOSES_DIGITS:
             half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
+            if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
+                head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
+                width, apart = rows.shape[1], likelihood.gaps.apart
+                form_without(dishes.inverse[k], rows[i], apart)
+                return _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
             return dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
     return statistics.log_predictive_without(dishes, k, rows[i], prior)
 

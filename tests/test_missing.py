@@ -1,0 +1,101 @@
+"""What a recognizer makes of missing values, in training, stream, predictions and labels."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stream_osr import OpenSetRecognizer
+
+CENTRES = {"low": (-9.0, 0.0, 0.0), "high": (9.0, 0.0, 0.0), "new": (0.0, 9.0, 9.0)}
+
+
+def drawn(labels: list[str], share: float, seed: int) -> tuple[pd.DataFrame, list[str]]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(len(labels), 3)) + [CENTRES[label] for label in labels]
+    X[rng.random(X.shape) < share] = np.nan
+    return pd.DataFrame(X, columns=["a", "b", "c"]), labels
+
+
+def trained(share: float = 0.0, **arguments: object) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(**{"batch_size": 32, "seed": 3, "chains": 2, **arguments})
+    X, y = drawn(["low", "high"] * 150, share, 1)
+    model.learn_many(X, y)
+    model.freeze()
+    return model
+
+
+def test_classes_are_known_with_a_third_of_the_values_missing() -> None:
+    model = trained(0.3)
+    X, y = drawn(["low", "high", "new"] * 120, 0.3, 2)
+    model.learn_many(X)
+    model.flush()
+    there = X.notna().to_numpy()
+    right: Counter[str] = Counter()
+    for label, d, has in zip(y, model.drain(), there, strict=True):
+        if has[0] or (label == "new" and has.any()):  # the first feature tells the known classes apart
+            right[label] += d.label == (label if label != "new" else "unknown")
+            right["all"] += 1
+    assert right["low"] + right["high"] + right["new"] > 0.93 * right["all"]
+    in_training = drawn(["low", "high"] * 150, 0.3, 1)[0].isna().to_numpy()
+    assert model.counters["missing"] == (~there).sum() + in_training.sum()
+
+
+@pytest.mark.parametrize("chains", [1, 2])
+def test_a_prediction_says_what_can_be_said(chains: int) -> None:
+    model = trained(chains=chains)
+    told = model.predict_proba_one({"a": -9.0})
+    assert told["low"] > 0.9
+    untold = model.predict_proba_one({"b": 0.0, "c": 0.0})
+    assert abs(untold["low"] - untold["high"]) < 0.2, "the middle between them is none of them"
+    assert untold["unknown"] < 0.5
+    rest = [np.nan, 0.0, 0.0]
+    many = model.predict_proba_many(pd.DataFrame({"a": [-9.0, np.nan, 9.0], "b": rest, "c": rest}))
+    assert many.iloc[0].to_dict() == pytest.approx(told)
+    assert many.iloc[1].to_dict() == pytest.approx(untold)
+    assert many.iloc[2].to_dict() == pytest.approx(model.predict_proba_one({"a": 9.0, "b": 0.0, "c": 0.0}))
+
+
+def test_predictions_change_nothing_and_the_stream_goes_on_bit_for_bit() -> None:
+    X, _ = drawn(["low", "high", "new"] * 40, 0.3, 4)
+    records = X.to_dict("records")
+    one, other = trained(0.1), trained(0.1)
+    for at, x in enumerate(records):
+        if at == 50:
+            other = OpenSetRecognizer.from_state(other.as_state())
+        one.learn_one(x, "low" if at == 60 else None)
+        other.learn_one(x, "low" if at == 60 else None)
+        one.predict_proba_one(x)
+    one.flush(), other.flush()
+    assert [(d.label, d.probabilities) for d in one.drain()] == [(d.label, d.probabilities) for d in other.drain()]
+
+
+def test_a_label_with_missing_values_goes_to_the_middle_of_no_other_class() -> None:
+    model = trained()
+    for _ in range(5):
+        model.learn_one({"b": 0.0, "c": 0.0}, "high")
+    row = model.value.evidence[-1].row
+    space = model.trained.space
+    assert row is not None
+    assert (space.center + row @ space.backward)[0] == pytest.approx(9.0, abs=4.0)
+
+
+def test_everything_missing_is_decided_by_the_seats_alone() -> None:
+    model = trained()
+    model.learn_one(dict.fromkeys("abc"))
+    model.flush()
+    (decision,) = model.drain()
+    assert decision.probabilities["low"] == pytest.approx(decision.probabilities["high"], abs=0.15)
+    assert decision.p_unknown < 0.2
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "tied"])
+def test_other_covariances_take_the_mean_as_before(covariance: str) -> None:
+    model = trained(covariance=covariance, chains=1)
+    model.learn_one({"a": 9.0})
+    model.flush()
+    (decision,) = model.drain()
+    assert decision.label == "high"
