@@ -51,10 +51,10 @@ collect: $(VENV)/.dev   ## import all tests, so that those who run them find the
 	$(BIN)/pytest --quiet --collect-only > /dev/null
 
 test: warmup   ## run the tests (those marked long excepted)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m 'not long'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m 'not long'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup -m long
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m long
 
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
 	$(BIN)/pytest -n 0 tests/kafka/faults

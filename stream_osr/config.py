@@ -14,6 +14,7 @@ from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
 from stream_osr.showing import typed
 
 Label = bool | int | str
+FeatureName = int | str
 T = TypeVar("T")
 
 WITHOUT_END: Final = 1 << 62
@@ -127,6 +128,9 @@ class Arguments:
         Results do not depend on it.
     freezing
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
+    categorical
+        Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
+        by themselves.
     on_missing
         Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
         decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
@@ -168,13 +172,15 @@ class Arguments:
     drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
+    categorical: tuple[FeatureName, ...] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
     seed: Annotated[int, Field(ge=0)] = 0
 
     @property
     def arguments(self) -> dict[str, Any]:
         """All of them by name, as they were given."""
-        return {field.name: getattr(self, field.name) for field in fields(Arguments)}
+        given = {field.name: getattr(self, field.name) for field in fields(Arguments)}
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
 
 
 def documented(cls: type[T]) -> type[T]:

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from copy import copy
-from functools import partial
 from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+from narwhals.dtypes import Categorical, Enum
 from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.limits import check_key, fits_as_key
+from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
+from stream_osr.missing import is_missing
 from stream_osr.showing import typed
-
-Name = Hashable
 
 LARGEST = 1e100
 """Values beyond this magnitude are refused: their squares overflow."""
 
 _EXPECTED = "expected a finite number (None or NaN if missing)"
-_REMEDY = "encode it as numbers, or leave the feature out"
+_REMEDY = (
+    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
+    "categories, or leave it out"
+)
 
 _PLAIN = frozenset((float, int, np.float64))
-_PLAIN_KEYS = frozenset((str, int))
 
-_TIMES = (np.datetime64, np.timedelta64)
-_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *_TIMES)
+TIMES = (np.datetime64, np.timedelta64)
+_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *TIMES)
 """Some of them turn into floats; none of them is meant as one."""
 
 
@@ -39,7 +40,7 @@ class Row(NamedTuple):
     Attributes
     ----------
     values
-        NaN where the feature is missing, shape (p,).
+        NaN where the feature is missing, categories as numbers of their values, shape (p,).
     missing
         How many of the expected features are missing.
     extra
@@ -67,18 +68,46 @@ class Features:
     stream_osr.errors.InvalidFeature: feature 'b' is 'high' (str): expected a finite number (None or NaN if ...
     """
 
-    def __init__(self, names: Iterable[Name]) -> None:
+    def __init__(self, names: Iterable[Name], kinds: Kinds = NUMERIC) -> None:
         self.names: tuple[Name, ...] = _in_order(names)
+        self.kinds = kinds
+        self._coder = Coder(self.names, kinds)
         self._expected = frozenset(self.names)
         self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
 
     def joined(self, names: Iterable[Name]) -> Features:
         """Return these features and the given ones; itself when there is nothing new among them."""
         new = [name for name in names if name not in self._expected]
-        return Features([*self.names, *new]) if new else self
+        return Features([*self.names, *new], self.kinds) if new else self
+
+    def joined_by(self, x: Mapping[Any, Any], declared: Collection[Name] = ()) -> Features:
+        """Return these features and those of a training instance, with the values of its categories.
+
+        Parameters
+        ----------
+        x
+            The instance.
+        declared
+            Features that are categories whatever their values look like.
+
+        Raises
+        ------
+        InvalidFeature
+            If a category has a value that is none.
+        """
+        new = [name for name in x if name not in self._expected]
+        kinds = self.kinds
+        if new or kinds.values or kinds.undecided:
+            kinds = kinds.joined(x, new, declared)
+        return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
+
+    @property
+    def places(self) -> np.ndarray:
+        """Places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""
+        return self.kinds.places(self.names)
 
     def plain(self, x: Mapping[Any, Any]) -> tuple[float, ...] | None:
-        """Read a dict that has every feature as a plain finite number; ``None``: :meth:`row` has to look closer.
+        """Read a dict that has every feature, plain finite numbers and known values; ``None``: see :meth:`row`.
 
         Examples
         --------
@@ -90,7 +119,7 @@ class Features:
         if self._get is None or type(x) is not dict:
             return None
         try:
-            found: tuple[float, ...] = self._get(x)
+            found: tuple[Any, ...] = self._coder.plain(self._get(x)) if self._coder else self._get(x)
             if _PLAIN.issuperset(map(type, found)) and math.hypot(*found) <= LARGEST:
                 return found
         except (KeyError, OverflowError):
@@ -103,7 +132,7 @@ class Features:
         Raises
         ------
         InvalidFeature
-            If a value is not a number, infinite or absurdly large.
+            If a value is not a number, infinite or absurdly large, or no value of a category.
         """
         source = copy(x) if hasattr(type(x), "__missing__") else x  # looking up makes a defaultdict grow
         complete = source is x
@@ -114,6 +143,8 @@ class Features:
             complete = False
         absent = 0 if complete else sum(name not in x for name in self.names)
         extra = len(x) - (len(self.names) - absent)
+        if self._coder:
+            found = self._coder.of(found, number)
         try:
             values = np.array(found)
         except (TypeError, ValueError, OverflowError):
@@ -137,13 +168,6 @@ def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
         return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
 
 
-def is_missing(value: object) -> bool:
-    """Tell None, NaN and the missing values of data frame libraries from everything else."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and math.isnan(value)
-
-
 def number_of(name: Name, value: object, number: int | None = None) -> float:
     """Read one value; NaN if it is missing.
 
@@ -154,7 +178,7 @@ def number_of(name: Name, value: object, number: int | None = None) -> float:
     """
     if is_missing(value):
         return math.nan
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, _TIMES):
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
         value = value.item()
     if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
         raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number)
@@ -205,13 +229,25 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     except ValueError as error:  # two columns of one name
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
     columns: list[Name] = list(frame.columns)
-    arrays = [frame[:, at].to_list() for at in range(len(columns))]
+    arrays = [_column_list(name, frame[:, at]) for at, name in enumerate(columns)]
     rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
 
 
-def check_rows(names: Sequence[Name], rows: np.ndarray) -> np.ndarray:
+def _column_list(name: Name, column: Any) -> list[Any]:
+    """Read a column of a data frame; values of categorical types are text, whatever they look like."""
+    values: list[Any] = column.to_list()
+    if not isinstance(column.dtype, Categorical | Enum):
+        return values
+    return [None if is_missing(value) else category_of(name, value) for value in values]
+
+
+def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
     """Check rows of numbers, and return a copy of them as floats of 64 bits."""
+    names = features.names
+    if features.kinds.values:
+        told = ", ".join(map(repr, features.kinds.values))
+        raise InvalidInstance(f"rows of numbers do not say the values of categories ({told}); give dicts or frames")
     if not isinstance(rows, np.ndarray) or rows.dtype.kind != "f" or rows.shape[1:] != (len(names),):
         raise InvalidInstance(
             f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
@@ -238,7 +274,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    if not features.names or any(name not in place for name in features.names):
+    if not features.names or features.kinds.values or any(name not in place for name in features.names):
         return None
     columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):
@@ -294,89 +330,3 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     if len(out) != n:
         raise InvalidInstance(f"{name} has {len(out)} entries for {n} rows; give one for each row")
     return [None if is_missing(v) else v for v in out]
-
-
-def times_of(values: object, n: int) -> Sequence[float | None]:
-    """Check the times of n rows, plain ones all at once.
-
-    Raises
-    ------
-    InvalidInstance
-        If one is no finite number, or there are not n of them.
-    """
-    if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
-        with np.errstate(invalid="ignore"):
-            if (np.abs(values) <= LARGEST).all():
-                return values
-    return _checked(time_of, column_values(values, n, "t"))
-
-
-def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
-    """Check the keys of n rows, plain ones all at once.
-
-    Raises
-    ------
-    InvalidInstance
-        If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
-    """
-    if (
-        type(values) is list
-        and len(values) == n
-        and _PLAIN_KEYS.issuperset(map(type, values))
-        and (not limited or all(map(fits_as_key, values)))
-    ):
-        return values
-    return _checked(partial(key_of, limited=limited), column_values(values, n, "key"))
-
-
-def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
-    out: list[Any] = []
-    for number, value in enumerate(values):
-        try:
-            out.append(None if value is None else check(value))
-        except InvalidInstance as error:
-            raise InvalidInstance(f"row {number}: {error}") from None
-    return out
-
-
-def time_of(t: object) -> float | None:
-    """Check a time; ``None`` if it is missing.
-
-    Raises
-    ------
-    InvalidInstance
-        If it is no finite number.
-
-    Examples
-    --------
-    >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
-    (3, 0.5, None)
-    """
-    if type(t) is float and -LARGEST <= t <= LARGEST:
-        return t
-    if is_missing(t):
-        return None
-    value = t.item() if isinstance(t, np.generic) and not isinstance(t, _TIMES) else t
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
-        return value
-    raise InvalidInstance(
-        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
-    )
-
-
-def key_of(key: Any, *, limited: bool = True) -> Any:
-    """Check a key.
-
-    Raises
-    ------
-    InvalidInstance
-        If it cannot be hashed or, if ``limited``, is beyond the bounds (:mod:`stream_osr.limits`).
-    """
-    try:
-        hash(key)
-    except TypeError:
-        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
-    key = key.item() if isinstance(key, np.generic) else key
-    if limited and key is not None:
-        check_key(key)
-    return key

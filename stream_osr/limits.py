@@ -19,6 +19,12 @@ LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
 """Whole numbers that are labels or keys: what JSON is written and read with everywhere."""
 MOST_NAME_BYTES = 256
 """Of the name of a feature, as UTF-8: each event of a subclass has it four times."""
+MOST_CATEGORY_BYTES = 256
+"""Of a value of a category, as UTF-8: events name those of a subclass."""
+MOST_VALUES = 10_000
+"""Values of a category that training looks at; those that come later are like one never seen."""
+MODELLED_VALUES = 1000
+"""Values of a category with a probability of their own, the commonest; the others share that of one never seen."""
 MOST_FEATURES = 10_000
 """Features of a model: one record of a million new names must not widen all others."""
 MOST_DIGITS = 18

@@ -19,8 +19,9 @@ from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close, labelled
-from stream_osr.features import check_rows, frame_matrix, key_of, keys_of, time_of, times_of
+from stream_osr.features import check_rows, frame_matrix
 from stream_osr.saved import Saved
+from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
 
@@ -194,7 +195,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         Raises
         ------
         InvalidInstance
-            If they are no such rows, or times and keys are not theirs.
+            If they are no such rows, times and keys are not theirs, or features of the model are categories.
         NotTrained
             If training has not ended.
 
@@ -209,7 +210,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         >>> [(decision.key, decision.label) for decision in model.drain()]
         [('k1', 'left'), ('k2', 'right')]
         """
-        rows = check_rows(self.trained.names, rows)
+        rows = check_rows(self.trained.features, rows)
         times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -14,17 +14,21 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import Features, Name
+from stream_osr.features import Features
+from stream_osr.kinds import Kinds, Name, commonest, recoded
 from stream_osr.labels import doubtful
+from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
+from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.mixed import choose, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.space import Space, fit_space, whiten
-from stream_osr.model.subspace import MOST, Plan, make_plan
+from stream_osr.model.space import Space, whiten
+from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport
@@ -36,6 +40,9 @@ logger = logging.getLogger("stream_osr")
 COARSE_NU_ABOVE_DIMENSION = 20.0
 COARSE_SCALE = 0.1
 COARSE_BETA = 0.1
+FIRST_CONCENTRATION = 1.0
+"""Of categories, until their concentrations are drawn."""
+
 """A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
 
 
@@ -88,6 +95,8 @@ class TrainedModel:
         Training instances that are asked beside the stream; ``None``: nothing guards the known classes.
     background
         What instances that resemble nothing look like; ``None``: the model is of a release that did not ask.
+    categories
+        Values of each feature that is a category, in the order of these among the names.
     """
 
     names: tuple[Name, ...]
@@ -97,6 +106,7 @@ class TrainedModel:
     report: TrainingReport = field(compare=False)
     references: References | None = None
     background: Background | None = None
+    categories: tuple[tuple[str, ...], ...] = ()
 
     @property
     def known(self) -> Known:
@@ -111,13 +121,25 @@ class TrainedModel:
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
-        return Features(self.names)
+        return Features(self.names, Kinds(self.values))
+
+    @property
+    def values(self) -> dict[Name, tuple[str, ...]]:
+        """Values of the features that are categories, by name."""
+        columns = [self.names[at] for at in self.space.columns.tolist()]
+        return dict(zip(columns, self.categories, strict=True))
 
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
         """Put a row that was read before, perhaps over other features than those of training, in its order."""
-        if features.names == self.names:
+        its, own = features.kinds.values, self.values
+        if features.names == self.names and its == own:
             return values
-        return self.features.row(dict(zip(features.names, values.tolist(), strict=True))).values
+        out, at = np.full(len(self.names), np.nan), {name: at for at, name in enumerate(features.names)}
+        for place, name in enumerate(self.names):
+            if name in at and (name in its) == (name in own):
+                value = values[at[name]]
+                out[place] = recoded(np.array(value), its[name], own[name]) if name in its else value
+        return out
 
     @cached_property
     def densities(self) -> tuple[Densities, ...]:
@@ -162,6 +184,8 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
+        if self.categories:
+            digest.update(repr(self.categories).encode())
         for part in _leaves((self.space, self.draws, self.references, self.background)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
@@ -217,19 +241,23 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
+    X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
+    features = Features(features.names, occurring)
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     own = p.pca_components is None and p.pca_variance is None
-    kept = min(*X.shape, MOST) + 1 if own else min(X.shape)
+    numeric = int((features.places == 0).sum())
+    kept = min(numeric, MOST + 1) if own else min(len(X), numeric)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
-        plan = make_plan(X, group) if own else None
-        X = fill_groups(X, group, p.seed) if p.covariance == "full" else X
-        space = fit_space(X, group, plan=plan, pca_components=p.pca_components, pca_variance=p.pca_variance)
+        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
+        plan = choose(X, group, features.places, **pca)
+        X = _filled(X, group, features, p) if p.covariance == "full" else X
+        space = fit_mixed(X, group, features.places, plan=plan, **pca)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -242,10 +270,10 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            prior, grid, location = _base_measure(member, rows, group, p)
+            prior, grid, location = _base_measure(member, rows, group, space, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
             if location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
-                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, p)
+                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 
@@ -278,15 +306,26 @@ def train_model(
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
         variance_left_out=space.variance_left,
-        dimensions=rows.shape[1],
-        **_told_of(plan, features.names),
+        dimensions=space.forward.shape[1],
+        **_told_of(plan, [name for name, count in zip(features.names, features.places, strict=True) if not count]),
     )
     background = fit_background(X, space)
-    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background)
+    categories = tuple(features.kinds.values[features.names[at]] for at in space.columns.tolist())
+    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background, categories)
 
 
-def _told_of(plan: Plan | None, names: tuple[Name, ...]) -> dict[str, Any]:
-    """Say what the training report tells of a plan."""
+def _filled(X: np.ndarray, group: np.ndarray, features: Features, p: Parameters) -> np.ndarray:
+    """Complete the numeric features of training rows; a category may be missing."""
+    numeric = features.places == 0
+    if numeric.all():
+        return fill_groups(X, group, p.seed)
+    out = X.copy()
+    out[:, numeric] = fill_groups(X[:, numeric], group, p.seed)
+    return out
+
+
+def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
+    """Say what the training report tells of a plan, by the names of the numeric features."""
     if plan is None:
         return {}
     return {
@@ -304,15 +343,18 @@ def _described(training: Training, epsilon: float) -> float:
 
 
 def _base_measure(
-    member: Member, rows: np.ndarray, group: np.ndarray, p: Parameters
+    member: Member, rows: np.ndarray, group: np.ndarray, space: Space, p: Parameters
 ) -> tuple[Prior, Grid | None, Location]:
     """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
-    d = rows.shape[1]
-    location = fit_location(rows, group) if member.placed else CONJUGATE
+    columns = len(space.columns)
+    d = rows.shape[1] - columns
+    location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
     drawn = member.drawn and None in (p.nu, p.scale, beta) and p.covariance != "tied"
     grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
     nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
+    if columns:
+        prior = with_base(prior, space.places, base_of(rows, group, space.places), FIRST_CONCENTRATION)
     return prior, grid, location

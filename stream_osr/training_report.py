@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stream_osr.config import Label
-from stream_osr.features import Name
+from stream_osr.kinds import Name
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12

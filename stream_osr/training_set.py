@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from stream_osr.config import Label
-from stream_osr.features import Features, Name
+from stream_osr.features import Features
+from stream_osr.kinds import Kinds, Name
 
 
 class TrainingSet:
@@ -41,7 +42,10 @@ class TrainingSet:
 
     def add(self, features: Features, values: np.ndarray, label: Label) -> None:
         """Keep one row, given as the values of some features."""
-        self.features = self.features.joined(features.names)
+        own = self.features
+        self.features = features if own.names == features.names else own.joined(features.names)
+        if self.features.kinds is not features.kinds:
+            self.features = Features(self.features.names, features.kinds)
         places = [self.places.setdefault(name, len(self.places)) for name in features.names]
         row = np.full(len(self.places), np.nan)
         row[places] = values
@@ -65,14 +69,20 @@ class TrainingSet:
             np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
             for rows in self.rows
         )
-        return self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
+        state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
+        values, undecided = self.features.kinds
+        if not values and not undecided:
+            return state
+        return *state, tuple(() if name in undecided else values.get(name) for name in self.places)
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
         """Build the training set that :meth:`as_state` described."""
-        capacity, seed, names, labels, seen, arrays = state
-        out = cls(capacity, seed)
-        out.features, out.places = Features(names), {name: i for i, name in enumerate(names)}
+        capacity, seed, names, labels, seen, arrays, *more = state
+        out, own = cls(capacity, seed), dict(zip(names, *more, strict=True)) if more else {}
+        values = {name: its for name, its in own.items() if its}
+        kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
+        out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
         return out
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_osr.errors import InvalidInstance
-from stream_osr.features import Name, is_missing
+from stream_osr.kinds import Name
+from stream_osr.missing import is_missing
 from stream_osr.showing import shown
 from stream_osr.trained import TrainedModel
 

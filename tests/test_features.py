@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_osr.errors import InvalidFeature
-from stream_osr.features import LARGEST, Features, column_values, frame_rows, is_missing, key_of, number_of, time_of
+from stream_osr.features import LARGEST, Features, column_values, frame_rows, number_of
+from stream_osr.missing import is_missing
+from stream_osr.stamps import key_of, time_of
 
 
 def test_order_is_that_of_the_names_whatever_the_order_of_arrival():

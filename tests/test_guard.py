@@ -17,16 +17,15 @@ from scipy.special import softmax
 from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRefuted, TrainedModel
 from stream_osr.archive import read_archive, write_archive
 from stream_osr.engine import Chain, Guard, Stream
+from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
-    ASKED,
     LEAST_SUPPORT,
     NOBODY,
     REMEMBERED,
     _owners,
     _take_in,
     fit_guard,
-    model_of,
     start_guard,
     without_openings,
 )

@@ -83,7 +83,6 @@ def test_a_glance_is_the_immediate_visit(trained, chains, far):
         model.learn_one(x)
     model.flush()
     values = np.random.default_rng(0).normal(scale=far, size=(12, 2))
-    values[3, 0] = math.nan
     glance = engine.Glance(model.value.trained, model.value.stream)
     rows = whiten(trained.space, values)
     if far > HORIZON:

@@ -14,12 +14,11 @@ from typing import Annotated, Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 import typer
 from matplotlib.figure import Figure
 
 from benchmarks.breadth.recipes import RECIPES, follow
-from benchmarks.breadth.sets import TABLES, Part, divide
+from benchmarks.breadth.sets import TABLES, Part, divide, frame
 from benchmarks.paper.figures import OURS_COLOUR, STYLE
 from benchmarks.written import ROOT, table, write
 from stream_osr import OpenSetRecognizer
@@ -34,11 +33,11 @@ FIGURE = ROOT / "docs" / "results" / "figures" / "breadth.png"
 Key = tuple[str, int, str]
 
 
-def ours(part: Part, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def ours(name: str, part: Part, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Decide a stream with untouched defaults, in micro-batches of 64."""
     model = OpenSetRecognizer(seed=seed, batch_size=BATCH, unknown=UNKNOWN)
-    model.learn_many(pd.DataFrame(part.X_train), part.y_train.tolist())
-    model.learn_many(pd.DataFrame(part.X_test))
+    model.learn_many(frame(name, part.X_train), part.y_train.tolist())
+    model.learn_many(frame(name, part.X_test))
     model.flush()
     decisions = list(model.drain())
     return np.array([d.label for d in decisions]), np.array([d.p_unknown for d in decisions])
@@ -47,7 +46,7 @@ def ours(part: Part, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def measure(name: str, seed: int, method: str) -> dict[str, Any]:
     """Score a method on the stream of a table."""
     part = divide(name, seed)
-    labels, novelty = ours(part, seed) if method == OURS else follow(method, part, seed, UNKNOWN)
+    labels, novelty = ours(name, part, seed) if method == OURS else follow(method, part, seed, UNKNOWN)
     report = OpenSetReport(part.known, UNKNOWN)
     report.update_many(part.y_test.tolist(), labels.tolist())
     return {

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from stream_osr.evaluation import load
 
@@ -19,6 +20,17 @@ TABLES = (
     *("ANNEAL", "BALANCE", "DERMATOLOGY", "DIGITS", "GLASS", "HYPOTHYROID", "KRKOPT", "LED7", "LIBRAS", "NURSERY"),
     *("PAGEBLOCKS", "SEGMENT", "TEXTURE", "VEHICLE", "VOWEL", "WAVEFORM", "WINE"),
 )
+
+
+def frame(name: str, X: np.ndarray) -> pd.DataFrame:
+    """State rows of a table as a person has them: the columns of a category are one, of text."""
+    blocks = BLOCKS.get(name, ())
+    apart = sorted(set(range(X.shape[1])).difference(*blocks))
+    columns = {f"number {at}": X[:, at] for at in apart}
+    for number, block in enumerate(blocks):
+        place = X[:, list(block)].argmax(axis=1) if len(block) > 1 else X[:, block[0]].astype(int)
+        columns[f"category {number}"] = [f"value {value}" for value in place.tolist()]
+    return pd.DataFrame(columns)
 
 
 class Part(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import TypeVar, Unpack
 
@@ -14,17 +14,21 @@ from .base import BadRecord, Position, Record
 from .csv_rows import RowReader, check_delimiter, restored
 from .line_source import LineSource, Reading
 from .lines import raw_text
-from .values import DecodeError, label_of_text, number, seconds
+from .values import DecodeError, category, label_of_text, number, seconds
 
 _T = TypeVar("_T")
+
+LEAST_NUMBERS = 0.99
+"""A column is numeric if so large a share of its values can be read as numbers; the others are errors."""
 
 
 class CsvSource(LineSource):
     r"""Records from a CSV file with a header row.
 
-    Every column that is not the key, the time or the label is a feature and has to be numeric; an empty
-    field, ``NA``, ``nan``, ``null`` or ``None`` is a missing value (``None``). A row that cannot be used
-    becomes a `BadRecord` and reading goes on with the next one; blank lines are skipped.
+    Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
+    categories, whose values are text. An empty field is a missing value (``None``), and so are ``NA``, ``nan``,
+    ``null`` and ``None`` in a numeric column. A row that cannot be used becomes a `BadRecord` and reading goes on
+    with the next one; blank lines are skipped.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
     ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
@@ -39,6 +43,8 @@ class CsvSource(LineSource):
         timestamp, UTC unless it says otherwise) and the label; ``None`` if there is no such column.
     features
         Names of the feature columns, if not all others.
+    categorical
+        Names of those that are categories (`find_categories` finds them).
     label_type
         ``"auto"`` turns a label of digits only, with or without a sign, into an int and leaves others
         text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
@@ -74,10 +80,17 @@ class CsvSource(LineSource):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, delimiter: str = ",", safe: bool = False, **reading: Unpack[Reading]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        delimiter: str = ",",
+        safe: bool = False,
+        categorical: Collection[str] = (),
+        **reading: Unpack[Reading],
     ) -> None:
         check_delimiter(delimiter)
         super().__init__(path, **reading)
+        self.categorical = frozenset(categorical)
         self._rows = RowReader(self._lines, delimiter, self._max_bytes)
         self._safe = safe
         try:
@@ -100,12 +113,43 @@ class CsvSource(LineSource):
         if len(row) != self._width:
             raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
-            features={name: self._read(row, name, number) for name in self._feature_columns},
+            features={name: self._value(row, name) for name in self.feature_columns},
             key=self._read(row, self._fields.key, lambda text: text or None),
             time=self._read(row, self._fields.time, seconds),
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
         )
+
+    def _value(self, row: list[str], name: str) -> object:
+        return self._read(row, name, category if name in self.categorical else number)
+
+    def find_categories(self) -> frozenset[str]:
+        """Read the whole file to find the categories: columns of which one value in a hundred, or more, is no number.
+
+        Reading begins anew then, with these among :attr:`categorical`.
+
+        Raises
+        ------
+        ConnectorError
+            If the file cannot be read, or only once: standard input.
+        """
+        numbers, texts = Counter[str](), Counter[str]()
+        while True:
+            try:
+                row = self._plain(next(self._rows))
+            except DecodeError:
+                continue
+            except StopIteration:
+                break
+            for name in self.feature_columns if len(row) == self._width else ():
+                try:
+                    numbers[name] += number(row[self._places[name]]) is not None
+                except DecodeError:
+                    texts[name] += 1
+        share = 1.0 - LEAST_NUMBERS
+        self.categorical |= {name for name, count in texts.items() if count > share * (count + numbers[name])}
+        self.seek(None)
+        return self.categorical
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""
@@ -144,8 +188,8 @@ class CsvSource(LineSource):
             )
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
         named = [name for name in special if name is not None]
-        self._feature_columns = [name for name in header if name not in named] if features is None else features
-        for name in (*named, *self._feature_columns):
+        self.feature_columns = [name for name in header if name not in named] if features is None else features
+        for name in (*named, *self.feature_columns):
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(self._places))}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import PurePath
 from typing import Literal, TypeAlias, Unpack, get_args
 
@@ -28,7 +29,12 @@ _BY_SUFFIX: dict[str, Format] = {
 
 
 def open_source(
-    path: str | os.PathLike[str], *, format: Format | None = None, csv_safe: bool = False, **reading: Unpack[Reading]
+    path: str | os.PathLike[str],
+    *,
+    format: Format | None = None,
+    csv_safe: bool = False,
+    categorical: Collection[str] = (),
+    **reading: Unpack[Reading],
 ) -> Source:
     """Open a file, or standard input, as a source of records.
 
@@ -43,6 +49,8 @@ def open_source(
         As for `CsvSource` and `JsonLinesSource`.
     csv_safe
         ``safe`` of `CsvSource`: the table was written by `open_sink`, or by `stream-osr`.
+    categorical
+        Columns of a table whose values are categories; in JSON text and booleans are.
 
     Raises
     ------
@@ -59,7 +67,8 @@ def open_source(
     chosen = _format(path, format, standard=None)
     if chosen == "jsonl":
         return JsonLinesSource(path, **reading)
-    return CsvSource(path, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, **reading)
+    delimiter = "\t" if chosen == "tsv" else ","
+    return CsvSource(path, delimiter=delimiter, safe=csv_safe, categorical=categorical, **reading)
 
 
 def open_sink(

@@ -15,8 +15,8 @@ _T = TypeVar("_T")
 class JsonFields(NamedTuple):
     """Names of the fields that mean something.
 
-    Features are the fields of the nested object ``"features"`` where there is one, otherwise all numeric fields
-    that are not the key, the time or the label.
+    Features are the fields of the nested object ``"features"`` where there is one, otherwise all fields that are not
+    the key, the time or the label and hold a number, text, true or false.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ class JsonFields(NamedTuple):
 
     Examples
     --------
-    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "note": "ok"})
-    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None, found=('id', 'width', 'note'))
+    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": [1, 2]})
+    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None, found=('id', 'width', 'parts'))
     """
 
     key: str | None = None
@@ -73,8 +73,12 @@ class JsonFields(NamedTuple):
         if inside is not None:
             return inside
         named = (self.key, self.time, self.label)
-        # a null stays out: whether the field is ever numeric is not known, and absent means missing, too
-        return {name: value for name, value in fields.items() if isinstance(value, int | float) and name not in named}
+        # a null stays out: what the field ever holds is not known, and absent means missing, too
+        return {
+            name: value
+            for name, value in fields.items()
+            if isinstance(value, int | float | str) and name not in named
+        }
 
 
 def _read(fields: Mapping[str, object], name: str | None, convert: Callable[[object], _T]) -> _T | None:

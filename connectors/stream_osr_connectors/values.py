@@ -59,10 +59,19 @@ def number(text: str) -> float | None:
     return value
 
 
+def category(text: str) -> str | None:
+    """Read a value of a category; only an empty field is a missing one, ``NA`` may well be a value.
+
+    >>> category("tcp"), category("NA"), category(" ")
+    ('tcp', 'NA', None)
+    """
+    return text if text.strip() else None
+
+
 def _not_a_number(text: str) -> DecodeError:
     return DecodeError(
-        f"holds {shown(text)}, which is not a finite number; leave it empty if the value is missing, "
-        "or leave the column out of the features"
+        f"holds {shown(text)}, which is not a finite number, and the column is numeric by its values in training; "
+        "leave it empty if the value is missing, or train with the column as a category or without it"
     )
 
 

@@ -7,20 +7,31 @@ from typing import Any
 
 from stream_osr.archive import rules
 from stream_osr.archive.checking import REMEDY, check_content
+from stream_osr.archive.derived import prior_of
 from stream_osr.archive.form import Form
 from stream_osr.archive.needs import need
 from stream_osr.archive.records import EVENTS, ROWS
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidLabel, InvalidParameter, PersistenceError
 from stream_osr.labels import check_label, unknown_label
+from stream_osr.model.prior import width_of
 
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
 
-CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes"}
+CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes", "categorical"}
 """Arguments that an archive may lack: it is of a release that had them not."""
 
-_TRAINING = rules.maybe(rules.tuple_of(*ROWS["training"].rules.values()))
+_PARTS = tuple(ROWS["training"].rules.values())
+
+
+def _training(value: Any, where: str, scope: rules.Scope) -> None:
+    """Expect a training set; it has no kinds of features in a file where all of them are numbers."""
+    count = len(value) if isinstance(value, tuple) else 0
+    rules.tuple_of(*_PARTS[: max(count, len(_PARTS) - 1)])(value, where, scope)
+
+
+_TRAINING = rules.maybe(_training)
 _EVENTS = rules.many(rules.record(EVENTS), of=list)
 _FIELDS = {**ROWS["recognizer"].rules, "training": _TRAINING, "events": _EVENTS}
 RECOGNIZER = rules.fields({"fingerprint": rules.text()}, **_FIELDS)
@@ -58,7 +69,7 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
             need(not form[name], name, f"of {len(form[name])}", "nothing before training has ended")
         return
     _check_stream(stream, trained, parameters, frozen=training is None)
-    p, d = len(trained["names"]), trained["space"]["forward"].shape[1]
+    p, d = len(trained["names"]), width_of(prior_of(trained["draws"][0]["prior"]))
     for at, arrived in enumerate(form["buffer"]):
         need(len(arrived["row"]) == p, f"buffer[{at}].row", f"of {len(arrived['row'])}", f"{p}: features")
     known = list(stream["labels"])
@@ -69,7 +80,7 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
 
 
 def _check_training(training: tuple[Any, ...], parameters: Parameters) -> None:
-    capacity, seed, _, _, seen, rows = training
+    capacity, seed, _, _, seen, rows = training[:6]
     need(capacity == parameters.max_training, "training[0]", capacity, f"{parameters.max_training}: max_training")
     need(seed == parameters.seed, "training[1]", seed, f"{parameters.seed}: seed")
     for j, (count, own) in enumerate(zip(seen, rows, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stream_osr.archive.derived import check_definite, check_dishes, check_prior, prior_of
+from stream_osr.archive.derived import check_definite, check_dishes, check_prior, check_rows, prior_of
 from stream_osr.archive.form import Form
 from stream_osr.archive.needs import check_same, each, in_range, need
 
@@ -23,8 +23,17 @@ def _location(form: Form) -> None:
 
 def _space(form: Form) -> None:
     """Forward and backward are inverse to each other, on the whitened side."""
-    p, d = form["forward"].shape
-    need(0 < d <= p, "Space.forward", f"of {d} coordinates", f"1 to {p}")
+    (p, d), columns, places = form["forward"].shape, form["columns"], form["places"]
+    least, most = (1, p) if columns is None else (0, p - len(columns))
+    need(least <= d <= most, "Space.forward", f"of {d} coordinates", f"{least} to {most}")
+    need((columns is None) == (places is None), "Space.places", "there alone", "beside Space.columns")
+    if columns is not None:
+        in_range(columns, p, "Space.columns")
+        need(len(places) == len(columns), "Space.places", f"of {len(places)}", f"{len(columns)}: Space.columns")
+        for name in ("fill", "center", "constant"):
+            each(~form[name][columns].astype(bool), form[name][columns], f"Space.{name}", "0 for a category")
+        for name, own in (("forward", form["forward"][columns]), ("backward", form["backward"][:, columns])):
+            each(own == 0.0, own, f"Space.{name}", "0 for a category")
     product = form["backward"] @ form["forward"]
     check_same(product, np.eye(d), "Space.backward @ forward", "one inverts the other", 1e-5)
 
@@ -45,6 +54,10 @@ def _known(form: Form) -> None:
     need(len(broad) <= len(size), "Known.broad", f"of {len(broad)}", f"{len(size)} at most")
     for j, shape in enumerate(broad):
         need(shape is None or shape["freedom"] > 0.0, f"Known.broad[{j}].freedom", 0.0, "a positive number")
+        places = 0 if shape is None or shape["values"] is None else len(shape["values"])
+        right = shape is None or places == len(prior.pseudo)
+        need(right, f"Known.broad[{j}].values", f"of {places}", f"{len(prior.pseudo)}: Prior.pseudo")
+    need(form["location"]["values"] is None, "Known.location.values", "there", "nothing: they are the base measure's")
     width = len(form["location"]["mean"])
     need(width in (0, prior.n_features), "Known.location.mean", f"of {width}", f"{prior.n_features}")
     unknown = set(form["named"]) - set(form["ids"].tolist())
@@ -72,6 +85,19 @@ def _trained(form: Form) -> None:
         same = known["prior"]["covariance"] == draws[0]["prior"]["covariance"]
         need(same, f"TrainedModel.draws[{number}].prior.covariance", "another", "that of the first")
         check_same(known["size"], draws[0]["size"], f"TrainedModel.draws[{number}].size", "as in the first", 0.0)
+    prior, space = prior_of(draws[0]["prior"]), form["space"]
+    columns = [] if space["columns"] is None else space["columns"].tolist()
+    needed = [len(values) + 2 for values in form["categories"]]
+    places = [] if space["places"] is None else space["places"].tolist()
+    need(needed == places, "TrainedModel.categories", f"of {needed} places", f"{places}: Space.places")
+    for number, known in enumerate(draws):
+        first = prior_of(known["prior"]).first.tolist()
+        own = prior_of(known["prior"]).pseudo
+        right = first == (np.cumsum(places) - places).tolist() and len(own) == sum(places)
+        need(right, f"TrainedModel.draws[{number}].prior.first", first, "the places of Space")
+    need(len(columns) == len(prior.first), "Space.columns", f"of {len(columns)}", f"{len(prior.first)}: Prior.first")
+    if references is not None:
+        check_rows(references["rows"], prior, "TrainedModel.references.rows")
     same = tuple(report["instances"]) == form["labels"]
     need(same, "TrainingReport.instances", "of others", "the labels, in order")
     sizes = np.array(list(report["instances"].values()), dtype=float)

@@ -11,16 +11,21 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from stream_osr import engine
 from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
 from stream_osr.model.location import CONJUGATE
+from stream_osr.model.prior import width_of
 
-FIRST, VERSION = 5, 6
+FIRST, VERSION = 5, 7
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
+
+ROWS = read_table(FIRST)
 
 RENAMED = {"Past": "Decided"}
 """Records that have another name in memory than in archives."""
@@ -31,8 +36,42 @@ _NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "nothing told": engine.Telling
 def stream_of(**fields: Any) -> engine.Stream:
     """Make a stream of its fields, the past being one of batches."""
     chains = fields["chains"]
-    return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), chains[0].known.prior.n_features)})
+    return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), width_of(chains[0].known.prior))})
 
+
+def _some(**optional: np.ndarray) -> dict[str, np.ndarray | None]:
+    """Write what is only there with categories: nothing, where they have no place."""
+    return {name: values if values.shape[-1] else None for name, values in optional.items()}
+
+
+def _with_categories(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]:
+    """Make the two functions of a record that has such fields."""
+    kind = getattr(import_module(f"stream_osr.{ROWS[name].module}"), name)
+    fields = OF_CATEGORIES[name]
+
+    def to(value: Any) -> dict[str, Any]:
+        return {**value._asdict(), **_some(**{field: getattr(value, field) for field in fields})}
+
+    def of(**values: Any) -> Any:
+        count = () if "size" not in values else (len(values["size"]),)
+        count = (len(values["head"]),) if "head" in values else count
+        for field, dtype in fields.items():
+            if values[field] is None:
+                values[field] = np.zeros((*count, 0), dtype)
+        return kind(**values)
+
+    return to, of
+
+
+OF_CATEGORIES: Mapping[str, Mapping[str, type[Any]]] = {
+    "Prior": {"first": np.int64, "pseudo": float},
+    "Dishes": {"counts": float},
+    "Location": {"values": float},
+    "Space": {"columns": np.int64, "places": np.int64},
+    "Terms": {"values": float},
+    "Statistics": {"counts": float},
+}
+"""Fields that are empty in memory, and nothing in archives, where there are no categories."""
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
@@ -49,12 +88,12 @@ OF: Mapping[str, Callable[..., Any]] = {
 
 
 def _kind(name: str, row: Row) -> Kind:
+    to, of = _with_categories(name) if name in OF_CATEGORIES else (TO.get(name), OF.get(name))
     defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
     kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
-    return Kind(name, kind, row.since, TO.get(name), OF.get(name), row.letters, row.rules, defaults)
+    return Kind(name, kind, row.since, to, of, row.letters, row.rules, defaults)
 
 
-ROWS = read_table(FIRST)
 RECORDS = {name: _kind(name, row) for name, row in ROWS.items() if name[0].isupper()}
 BY_TYPE = {kind.type: kind for kind in RECORDS.values()}
 EVENTS = [name for name, kind in RECORDS.items() if issubclass(kind.type, events.Event)]

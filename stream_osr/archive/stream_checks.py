@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.archive.derived import check_definite, check_densities, check_dishes, check_statistics, prior_of
+from stream_osr.archive.derived import (
+    check_definite,
+    check_densities,
+    check_dishes,
+    check_rows,
+    check_statistics,
+    prior_of,
+)
 from stream_osr.archive.form import Form, in_memory
 from stream_osr.archive.needs import ROUNDING, check_same, distinct, each, in_range, need
 from stream_osr.archive.records import RECORDS
 from stream_osr.discovery.life import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
-from stream_osr.model.prior import FULL
+from stream_osr.model.prior import FULL, Prior, width_of
 
 
 def _state(form: Form) -> None:
@@ -48,6 +55,7 @@ def _chain(form: Form) -> None:
     need((books["held"][:n_classes] == 1.0).all(), "Franchise.held", "0 for a known class", "1: it stays")
     each((menu > 0.0) | (books["held"] > 0.0), menu, "Franchise.menu", "a table, or held")
     check_dishes(state["dishes"], prior, "StreamState.dishes")
+    check_rows(state["window"]["rows"], prior, "Guests.rows")
     _without_window(state, prior, n_classes)
     check_statistics(aside["statistics"], prior, "Aside.statistics")
     lives, ids = form["life"]["subclasses"], np.concatenate([known["ids"], emerging, aside["ids"]])
@@ -57,25 +65,25 @@ def _chain(form: Form) -> None:
     lacking = [key for key in aside["ids"].tolist() if key not in lives]
     need(not lacking, "Lifecycle.subclasses", f"without {lacking[:3]}", "the life of each that was set aside")
     for key, life in lives.items():
-        _life(life, state["seen"], f"Lifecycle.subclasses[{key}]", prior.n_features)
+        _life(life, state["seen"], f"Lifecycle.subclasses[{key}]", prior)
     if guard is not None:
         in_range(guard["ids"], given, "Guard.ids")
         in_range(guard["owner"], n_classes, "Guard.owner")
 
 
-def _without_window(state: Form, prior: Any, n_classes: int) -> None:
+def _without_window(state: Form, prior: Prior, n_classes: int) -> None:
     """Each emerging subclass has the guests of the window in it: without them it is still one."""
     window, dishes = state["window"], state["dishes"]
     slots = state["franchise"]["table_dish"][window["table"]] - n_classes
     guests = np.bincount(slots[slots >= 0], minlength=len(dishes["size"]))
     each(guests <= dishes["size"], dishes["size"], "StreamState.dishes.size", "its guests in the window")
     for k in np.flatnonzero(guests) if prior.covariance == FULL else ():
-        rows, matrix = window["rows"][slots == k], dishes["matrix"][k]
+        rows, matrix = window["rows"][slots == k, len(prior.first) :], dishes["matrix"][k]
         rest = matrix - rows.T @ rows + np.diag(np.diag(matrix)) * ROUNDING
         check_definite(rest, f"StreamState.dishes.matrix[{k}] without its guests")
 
 
-def _life(life: Form, seen: int, where: str, d: int) -> None:
+def _life(life: Form, seen: int, where: str, prior: Prior) -> None:
     first, last, recent, kept = life["first"]["seq"], life["last"]["seq"], life["recent"], life["kept"]
     need(first <= last < max(seen, 1), f"{where}.last.seq", last, f"from the first, {first}, to seen, {seen}")
     need(len(recent) <= RECENT, f"{where}.recent", f"of {len(recent)}", f"{RECENT} at most")
@@ -85,8 +93,9 @@ def _life(life: Form, seen: int, where: str, d: int) -> None:
         expected = f"up to {last}, not before its batch"
         need(batch <= seq <= last, f"{where}.recent", f"at {seq} of batch {batch}", expected)
     need(not life["dormant"] or life["emerged"], f"{where}.emerged", False, "true: it is dormant")
-    width = d if kept is None or not len(kept["seq"]) else kept["rows"].shape[1]
-    need(width == d, f"{where}.kept.rows", f"of {width} columns", f"{d}")
+    if kept is not None and len(kept["seq"]):
+        need(kept["rows"].shape[1] == width_of(prior), f"{where}.kept.rows", "of another width", f"{width_of(prior)}")
+        check_rows(kept["rows"], prior, f"{where}.kept.rows")
 
 
 def _reservoir(form: Form) -> None:
@@ -152,7 +161,11 @@ def _stream(form: Form) -> None:
     need(numbers == sorted(numbers), "Stream.actions", f"numbered {numbers}", "in the order of asking")
     for action in form["actions"]:
         _action(action, chains, labels)
+    prior = prior_of(chains[0]["known"]["prior"])
+    for chunk in past:
+        check_rows(chunk["rows"], prior, "Past.rows")
     if form["references"] is not None:
+        check_rows(form["references"]["rows"], prior, "Stream.references.rows")
         in_range(form["references"]["group"], len(labels), "Stream.references.group")
     count = 0 if form["following"] is None else len(form["following"]["weight"])
     need(count <= len(labels), "Stream.following", f"of {count} classes", f"{len(labels)}")
@@ -174,7 +187,8 @@ def _remembered(past: Sequence[Form], state: Form) -> None:
 
 def _action(action: Form, all_chains: Sequence[Form], labels: Sequence[Any]) -> None:
     name, chains, seen = action.name, len(all_chains), all_chains[0]["state"]["seen"]
-    d = all_chains[0]["known"]["prior"]["n_features"]
+    prior = prior_of(all_chains[0]["known"]["prior"])
+    d = width_of(prior)
     count = len(action["into"] if name == "Labelling" else action["subclasses"])
     need(count == chains, f"{name} in chains", count, str(chains))
     if name == "Promotion":
@@ -186,6 +200,7 @@ def _action(action: Form, all_chains: Sequence[Form], labels: Sequence[Any]) -> 
     earlier, shift = 0 if action["seq"] < 0 else chains, d if action["shift"] is None else len(action["shift"])
     need(len(action["row"]) == d, "Labelling.row", f"of {len(action['row'])}", str(d))
     need(shift == d, "Labelling.shift", "of another size", str(d))
+    check_rows(action["row"][None], prior, "Labelling.row")
     for field in ("subclass", "seats", "classes"):
         need(len(action[field]) == earlier, f"Labelling.{field}", f"of {len(action[field])}", str(earlier))
     for field in ("seq", "seen"):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+import tempfile
 from collections import Counter
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -17,9 +21,10 @@ from stream_osr.errors import ConnectorError
 from stream_osr.labels import doubtful
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import BadRecord, Record, open_sink, open_source
+from stream_osr_connectors import BadRecord, CsvSource, Record, Source, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.loop import row_of, take
+from stream_osr_connectors.opening import is_standard
 from stream_osr_connectors.values import written
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
@@ -34,6 +39,7 @@ def fit(
     key: options.Key = None,
     time: options.Time = None,
     features: options.Features = None,
+    categorical: options.Categorical = None,
     format: options.Format = None,
     errors: options.Errors = None,
     csv_safe: options.CsvSafe = True,
@@ -61,14 +67,16 @@ def fit(
         batch_size=batch_size,
         max_wait=max_wait,
         on_missing=cast(Any, on_missing),
+        categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
         seed=seed,
     )
     complain, counts = telling.complainer(console), Counter[str]()
     names, labels = options.feature_list(features), Counter[Any]()
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
-        source = open_source(file, format=cast(Any, format), key=key, time=time, label=label, features=names)
-        stack.enter_context(source)
+        source = _source(
+            stack, file, format, model.categorical or (), key=key, time=time, label=label, features=names
+        )
         dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)
@@ -91,6 +99,27 @@ def fit(
     used = [str(name) for name in model.trained.names]
     shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
     console.say(f"features: {shown}", f"model saved to {output}")
+
+
+def _source(stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], **reading: Any) -> Source:
+    """Open the labelled instances; a table is read once to see which columns are categories.
+
+    Standard input can be read only once: it goes to a temporary file first.
+    """
+    chosen = cast(Any, format)
+    source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
+    if not isinstance(source, CsvSource):
+        return source
+    if is_standard(file):
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        path = Path(folder, f"standard-input.{chosen}")
+        with path.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        source = cast(CsvSource, stack.enter_context(open_source(path, categorical=categorical, **reading)))
+    source.find_categories()
+    if unknown := sorted(set(categorical) - set(source.feature_columns)):
+        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {source.feature_columns}")
+    return source
 
 
 def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:

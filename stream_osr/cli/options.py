@@ -20,6 +20,12 @@ Time = Annotated[str | None, typer.Option("--time", help="Column of the time: se
 Features = Annotated[
     str | None, typer.Option("--features", help="Comma-separated feature columns; all others if not given.")
 ]
+Categorical = Annotated[
+    str | None,
+    typer.Option(
+        "--categorical", help="Comma-separated columns that are categories although they hold numbers; text is one."
+    ),
+]
 Errors = Annotated[
     Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
 ]

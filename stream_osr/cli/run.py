@@ -58,7 +58,9 @@ def run(
     if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
         names = [str(name) for name in recognizer.trained.names]
     with ExitStack() as stack:
-        source = open_source(input, format=cast(Any, format), key=key, time=time, label=label, features=names)
+        reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
+        categorical = [str(name) for name in recognizer.trained.values]
+        source = open_source(input, format=cast(Any, format), categorical=categorical, **reading)
         stack.enter_context(source)
         opened: list[Sink | None] = [
             None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))

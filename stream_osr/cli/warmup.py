@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import get_args
 
 import numpy as np
@@ -32,7 +34,8 @@ def warmup() -> None:
 def warm_up() -> Iterator[str]:
     """Do all that a recognizer ever does, under every covariance model; yields the name of each when done.
 
-    Train, decide, predict, learn late labels, name what has emerged, go on under another model.
+    Train, decide, predict, miss values, learn late labels, name what has emerged and undo that, save, go on under
+    another model.
 
     Examples
     --------
@@ -47,12 +50,17 @@ def warm_up() -> Iterator[str]:
         model, later = (_trained(covariance, centres, rng) for _ in range(2))
         for key, x in enumerate(rows):
             model.predict_proba_one(x)
-            model.learn_one(x, key=key)
+            model.learn_one({**x, key % len(x): None} if key % 7 == 0 else x, key=key)
         for key in range(STREAM - CLASSES - 1, STREAM):
             model.learn_label(key, key % (CLASSES + 1))
         emerging, _, _ = model.summary().emerging[0]
         model.promote([emerging], CLASSES + 1)
         model.flush()
+        for x in rows:
+            model.learn_one(x)
+        model.undo()
+        with TemporaryDirectory() as folder:
+            model.save(Path(folder, "model.osr"))
         if covariance != "diagonal":  # those fit their own coordinates alone
             later.carry_over(model)
         yield str(covariance)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
+
+from stream_osr.discovery.explanation import Explanation, Movement
 
 
 class Moment(NamedTuple):
@@ -13,54 +14,6 @@ class Moment(NamedTuple):
     seq: int
     t: float | None
     key: Any
-
-
-class Explanation(NamedTuple):
-    """What a subclass is like, beside the known ones.
-
-    Attributes
-    ----------
-    mean
-        Mean of each feature, in the caller's units.
-    difference
-        Mean of each feature minus that of the nearest known subclass, in the caller's units.
-    shift
-        The same in standard deviations of that subclass.
-    most_moved
-        The features with the largest shifts, the largest first.
-    nearest_class
-        Label of the known class nearest to it.
-    nearest_subclass
-        Identity of the known subclass nearest to it.
-    distance
-        Mahalanobis distance of the mean from that subclass, in standard deviations of its predictive.
-    """
-
-    mean: dict[Hashable, float]
-    difference: dict[Hashable, float]
-    shift: dict[Hashable, float]
-    most_moved: tuple[Hashable, ...]
-    nearest_class: Any
-    nearest_subclass: int
-    distance: float
-
-
-class Movement(NamedTuple):
-    """How far the mean of a known class has moved, feature by feature.
-
-    Attributes
-    ----------
-    mean
-        Mean of each feature since the change, in the caller's units.
-    trained
-        Mean in training.
-    shift
-        Their difference, in standard deviations of the class in training.
-    """
-
-    mean: dict[Hashable, float]
-    trained: dict[Hashable, float]
-    shift: dict[Hashable, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +39,14 @@ class Event:
         out: dict[str, Any] = {"type": type(self).__name__}
         for f in fields(self):
             value = getattr(self, f.name)
-            value = value._asdict() if hasattr(value, "_asdict") else value
+            value = as_fields(value) if hasattr(value, "_asdict") else value
             out[f.name] = {k: _texts(v) for k, v in value.items()} if isinstance(value, dict) else value
         return out
+
+
+def as_fields(value: Any) -> dict[str, Any]:
+    """Fields of a record, without those of categories where there are none."""
+    return {name: its for name, its in value._asdict().items() if name != "values" or its}
 
 
 def _texts(value: Any) -> Any:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr.discovery.events import Explanation, Movement
+from stream_osr.discovery.explanation import Explanation, Movement
 from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
-from stream_osr.model.dishes import Dishes, copy_slots, means_and_scales
+from stream_osr.model.categories import log_table
+from stream_osr.model.dishes import Dishes, copy_slots
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.middles import means_and_scales
 from stream_osr.model.nearest import beside, by_distance
 from stream_osr.model.space import Space, raw_scale, unwhiten
 
@@ -27,12 +29,35 @@ def explain(
     space: Space,
     names: Sequence[Hashable],
     labels: Sequence[Any],
+    categories: Sequence[Sequence[str]] = (),
 ) -> Explanation:
-    """Describe the subclass in ``slot`` of ``dishes`` (see :class:`Explanation`)."""
+    """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
     (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
-    mean, difference, shift = _by_name(names, *told)
-    moved = tuple(names[at] for at in np.argsort(-np.abs(told[-1]), kind="stable")[:MOST_MOVED])
-    return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance)
+    numeric = _numeric(space)
+    mean, difference, shift = _by_name(names, numeric, *told)
+    order = np.argsort(-np.abs(told[-1][numeric]), kind="stable")[:MOST_MOVED]
+    moved = tuple(names[numeric[at]] for at in order.tolist())
+    values = dict[Hashable, dict[str, Any]]()
+    if categories:
+        counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
+        shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
+        values = _values([names[at] for at in space.columns.tolist()], categories, shares)
+    return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance, values)
+
+
+def _values(
+    names: Sequence[Hashable], categories: Sequence[Sequence[str]], shares: Sequence[np.ndarray]
+) -> dict[Hashable, dict[str, Any]]:
+    """Say which values are the commonest, by the probabilities of the places here and in the nearest subclass."""
+    told = list[tuple[float, Hashable, dict[str, Any]]]()
+    for name, texts, own in zip(names, categories, shares, strict=True):
+        p, q = own[:, 1:]
+        at, its = int(p.argmax()), int(q.argmax())
+        value, other = (None if place == len(texts) else texts[place] for place in (at, its))
+        record = {"value": value, "share": float(p[at]), "usual": other, "usual_share": float(q[its])}
+        told.append((float(p @ np.log(p / q)), name, record))
+    told.sort(key=lambda each: -each[0])
+    return {name: record for _, name, record in told}
 
 
 def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple[Any, ...]:
@@ -43,7 +68,7 @@ def exemplars(dishes: Dishes, slot: int, kept: Reservoir, known: Known) -> tuple
 
 
 def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Sequence[Hashable]) -> Movement:
-    """Describe how known class ``j`` has moved to a mean of whitened rows of shape (d,) (see :class:`Movement`)."""
+    """Describe how known class ``j`` has moved to a mean of whitened rows, shape (d,) (see :class:`Movement`)."""
     members = np.flatnonzero(known.seated[j] > 0)
     share = known.seated[j, members] / known.seated[j, members].sum()
     means, covariances = means_and_scales(copy_slots(known.dishes, members, len(members)), known.prior)
@@ -51,8 +76,14 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
     difference = (mean - centre) @ space.backward
     shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
-    return Movement(*_by_name(names, *unwhiten(space, np.array([mean, centre])), shift))
+    return Movement(*_by_name(names, _numeric(space), *unwhiten(space, np.array([mean, centre])), shift))
 
 
-def _by_name(names: Sequence[Hashable], *told: np.ndarray) -> list[dict[Hashable, float]]:
-    return [dict(zip(names, values.tolist(), strict=True)) for values in told]
+def _numeric(space: Space) -> list[int]:
+    """Positions of the features that are no categories."""
+    return [int(at) for at in np.delete(np.arange(len(space.center)), space.columns)]
+
+
+def _by_name(names: Sequence[Hashable], numeric: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
+    own = [names[at] for at in numeric]
+    return [dict(zip(own, values[numeric].tolist(), strict=True)) for values in told]

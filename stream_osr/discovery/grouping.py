@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import entr
 
-from stream_osr.model.dishes import Dishes, means_and_scales
+from stream_osr.model.dishes import Dishes
+from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import Prior
 
 LEAST_SIZE = 5

@@ -77,6 +77,8 @@ def observe(
     """
     life = take_in(life, coming, menu.ids)
     happened, size = _go_on(life.ids, life.lives, *menu)
+    if not happened.any():
+        return life, Changes((), (), (), ())
     kinds = _CANDIDATE, _GREW, _DORMANT, _RECURRED
     candidates, grew, dormant, recurred = (np.flatnonzero(happened == kind) for kind in kinds)
     first = life.lives["first"]
@@ -197,7 +199,7 @@ def without_row(life: Lifecycle, key: int, seq: int) -> Lifecycle:
 
 def own(life: Lifecycle, keys: Collection[int]) -> tuple[Lifecycle, tuple[int, ...]]:
     """Say which subclasses describe a known class anew. One that was announced is a candidate again, and returned."""
-    owned = np.isin(life.ids, list(keys)) & ~life.muted if keys else np.zeros(len(life.ids), bool)
+    owned = (places_of(np.fromiter(keys, np.int64, len(keys)), life.ids) >= 0) & ~life.muted
     refuted = owned & life.emerged
     if np.array_equal(owned, life.owned) and not refuted.any():
         return life, ()
@@ -223,6 +225,40 @@ def forget(life: Lifecycle, alive: np.ndarray) -> tuple[Lifecycle, dict[int, Sub
         return life, {}
     told = gone & life.told_of
     return only(life, ~gone), dict(only(life, told).subclasses) if told.any() else {}
+
+
+@kernel
+def held_on_menu(ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Say which subclasses on the menu are held there: muted ones, and those announced that are large enough, (M,).
+
+    Parameters
+    ----------
+    ids, lives
+        Of a :class:`Lifecycle`.
+    menu, sizes
+        Identities on the menu, and the instances in each, shape (M,).
+    """
+    at, held = places_of(ids, menu), np.zeros(len(menu), np.bool_)
+    for k in range(len(menu)):
+        if at[k] >= 0:
+            life = lives[at[k]]
+            held[k] = life.muted or (life.emerged and sizes[k] >= HELD_WITH)
+    return held
+
+
+@kernel
+def hardly_there(
+    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, keys: np.ndarray
+) -> np.ndarray:
+    """Say which of these subclasses have been announced, and are too small now to be held, shape (n,).
+
+    The other parameters are as for :func:`held_on_menu`.
+    """
+    at, there, few = places_of(ids, keys), places_of(menu, keys), np.zeros(len(keys), np.bool_)
+    for i in range(len(keys)):
+        if at[i] >= 0 and lives[at[i]].emerged:
+            few[i] = there[i] < 0 or sizes[there[i]] < HELD_WITH
+    return few
 
 
 def best_supported(life: Lifecycle, keys: np.ndarray, support: np.ndarray, size: np.ndarray, most: int) -> set[int]:

@@ -211,7 +211,8 @@ def _add_up(state: Reconciled, keys: Iterable[int], prior: Prior) -> Reconciled:
         if own:
             size = sum((one.size for one in own), np.zeros(1, np.int64))
             matrix = sum((one.matrix - nobody for one in own), nobody[None])
-            sums[key] = Statistics(size, matrix)
+            counts = sum((one.counts for one in own), np.zeros((1, len(prior.pseudo))))
+            sums[key] = Statistics(size, matrix, counts)
     return state._replace(sums=sums)
 
 

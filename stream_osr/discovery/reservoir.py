@@ -105,12 +105,13 @@ def exchange(
     """
     room, mixed = max(LEAST_ROOM, came[2].shape[1]), priority(came[1])
     last = np.array([kept.priority[-1] if len(kept.seq) >= room else _ANY for kept in samples], np.uint64)
-    low = np.flatnonzero(mixed <= last[came[0]])
-    come = zip(came[0][low].tolist(), mixed[low], strict=True)
-    touched = {number for number, one in come if one not in samples[number].priority}
-    touched |= {
-        number for number, seq in zip(*map(np.ndarray.tolist, gone), strict=True) if seq in samples[number].seq
-    }
+    low, touched = np.flatnonzero(mixed <= last[came[0]]), set[int]()
+    for number, one in zip(came[0][low].tolist(), mixed[low], strict=True):
+        if number not in touched and one not in samples[number].priority:
+            touched.add(number)
+    for number, seq in zip(gone[0].tolist(), gone[1], strict=True):
+        if number not in touched and seq in samples[number].seq:
+            touched.add(number)
     if not touched:
         return list(samples)
     some = sorted(touched)

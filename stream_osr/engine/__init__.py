@@ -1,7 +1,7 @@
 """A recognizer's stream as a value: :func:`close_batch` takes a :class:`Stream` and returns the next one."""
 
 from stream_osr.engine.announce import Telling
-from stream_osr.engine.batch import Batch, close_batch
+from stream_osr.engine.batch import Arrivals, Batch, close_arrivals, close_batch
 from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
@@ -14,6 +14,7 @@ from stream_osr.ensemble.chain import Chain, Guard
 from stream_osr.ensemble.past import Decided, Past
 
 __all__ = [
+    "Arrivals",
     "Arrived",
     "Batch",
     "Chain",
@@ -33,6 +34,7 @@ __all__ = [
     "Waiting",
     "carry_over",
     "class_shifts",
+    "close_arrivals",
     "close_batch",
     "expect_known",
     "expected_recall",

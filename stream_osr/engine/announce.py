@@ -100,7 +100,9 @@ def describe(trained: TrainedModel, labels: Sequence[Label], chain: Chain, key: 
         "support": float(state.franchise.seated[0, len(labels) + slot]),
         "trend": trend(subclass, state.seen - 1),
         "exemplars": recent if subclass.kept is None else exemplars(state.dishes, slot, subclass.kept, known),
-        "explanation": explain(state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels),
+        "explanation": explain(
+            state.dishes, slot, known, chain.frozen, trained.space, trained.names, labels, trained.categories
+        ),
     }
 
 

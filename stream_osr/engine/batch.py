@@ -39,6 +39,15 @@ class Batch(NamedTuple):
     summed: int = 0
 
 
+class Arrivals(NamedTuple):
+    """Instances of a batch in order of arrival: whitened rows, shape (b, d), times, keys, and what is missing."""
+
+    rows: np.ndarray
+    times: Sequence[float | None]
+    keys: Sequence[Any]
+    gaps: Gaps | None = None
+
+
 def close_batch(
     trained: TrainedModel,
     stream: Stream,
@@ -46,6 +55,22 @@ def close_batch(
     evidence: Sequence[Evidence],
     parameters: Parameters,
     gaps: Gaps | None = None,
+    *,
+    release: bool = False,
+    limited: bool = True,
+) -> tuple[Stream, Batch]:
+    """Decide a micro-batch of instances, in order of arrival, with ``gaps`` in them (:func:`close_arrivals`)."""
+    rows, times, keys = zip(*arrived, strict=True) if arrived else ((), (), ())
+    batch = Arrivals(np.array(rows), times, keys, gaps)
+    return close_arrivals(trained, stream, batch, evidence, parameters, release=release, limited=limited)
+
+
+def close_arrivals(
+    trained: TrainedModel,
+    stream: Stream,
+    arrived: Arrivals,
+    evidence: Sequence[Evidence],
+    parameters: Parameters,
     *,
     release: bool = False,
     limited: bool = True,
@@ -59,13 +84,11 @@ def close_batch(
     stream
         The stream so far (never changed).
     arrived
-        The batch, in order of arrival.
+        The batch.
     evidence
         Labels that take effect before it.
     parameters
         Sampler settings and seed.
-    gaps
-        What is missing of the batch's rows; nothing if not given.
     release
         Hold no decision back, and sum up the events that wait for it.
     limited
@@ -78,8 +101,8 @@ def close_batch(
         if evidence:
             stream, unknown_keys = learn_evidence(stream, evidence, parameters)
             stream = with_references(trained, stream)
-        if arrived:
-            stream, events = _go_through(trained, stream, arrived, parameters, gaps)
+        if len(arrived.keys):
+            stream, events = _go_through(trained, stream, arrived, parameters)
     decisions, stream = release_ready(stream, 0 if release else parameters.decision_delay, parameters)
     if not limited:
         return stream, Batch(decisions, events, unknown_keys)
@@ -91,17 +114,13 @@ def close_batch(
 
 
 def _go_through(
-    trained: TrainedModel,
-    stream: Stream,
-    arrived: Sequence[Arrived],
-    parameters: Parameters,
-    gaps: Gaps | None,
+    trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    rows = step.complete(stream.chains, np.array([a.row for a in arrived]), parameters, gaps)
-    seated = seat(trained, stream, rows, parameters, gaps)
+    rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
+    seated = seat(trained, stream, rows, parameters, arrived.gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
-    decisions = decide(stream, arrived, judged, parameters)
+    decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
     after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
@@ -131,12 +150,11 @@ def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: 
 
 
 def settle_identities(
-    stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters
+    stream: Stream, arrived: Arrivals, judged: Judged, parameters: Parameters
 ) -> tuple[Stream, Decided]:
     """Go on with the chains after the batch; what is remembered follows what they joined and moved."""
-    _, times, keys = zip(*arrived, strict=True)
-    seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived)), np.int64)
-    batch = Decided(judged.rows, keys, times, seen, nowhere, judged.probabilities[:, -1])
+    seen, nowhere = stream.chains[0].state.seen, np.zeros((0, len(arrived.keys)), np.int64)
+    batch = Decided(judged.rows, arrived.keys, arrived.times, seen, nowhere, judged.probabilities[:, -1])
     chains, past = step.settle(judged, stream.past, batch, parameters.label_horizon)
     return stream._replace(chains=chains, past=past), batch
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.decision import Decision
-from stream_osr.engine.state import Arrived, Stream, Waiting
+from stream_osr.engine.state import Stream, Waiting
 from stream_osr.ensemble.chain import IdentityChanges
 from stream_osr.ensemble.step import Judged, window_together
 from stream_osr.labels import unknown_label
@@ -18,11 +18,12 @@ from stream_osr.model.known import Known
 from stream_osr.trust.odds import shift_odds
 
 
-def decide(stream: Stream, arrived: Sequence[Arrived], judged: Judged, parameters: Parameters) -> list[Decision]:
+def decide(
+    stream: Stream, times: Sequence[float | None], keys: Sequence[Any], judged: Judged, parameters: Parameters
+) -> list[Decision]:
     """Decide for now; why, and the subclass, are told from the leader."""
-    n, state, result = len(arrived), stream.state, judged.leader
+    n, state, result = len(keys), stream.state, judged.leader
     told, *why = _told(stream, judged.probabilities, result.responsible, result.subclass, parameters)
-    _, times, keys = zip(*arrived, strict=True)
     near = [stream.labels[j] for j in judged.nearest.tolist()]
     judgement = near, judged.distance.tolist(), judged.rank.tolist()
     place = repeat(state.batches, n), range(state.seen, state.seen + n)

@@ -28,8 +28,9 @@ import numpy as np
 from stream_osr.engine.state import Following, Stream
 from stream_osr.ensemble.chain import move_classes
 from stream_osr.ensemble.step import Judged
-from stream_osr.model.dishes import log_predictives, means_and_scales
+from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.middles import means_and_scales
 from stream_osr.model.prior import homogeneous
 
 HALF_LIFE = 100.0
@@ -69,15 +70,19 @@ class Ways(NamedTuple):
 
 
 def class_shifts(stream: Stream) -> np.ndarray:
-    """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, d)."""
-    following = _start(stream.known.prior.n_features) if stream.following is None else stream.following
-    return _fit(following, len(stream.labels)).shift
+    """Return how far each known class has been moved since it was trained or opened, whitened, shape (J, C + d)."""
+    prior = stream.known.prior
+    following = _start(prior.n_features) if stream.following is None else stream.following
+    shift = _fit(following, len(stream.labels)).shift
+    return np.hstack([np.zeros((len(shift), len(prior.first))), shift]) if len(prior.first) else shift
 
 
 def follow_classes(stream: Stream, judged: Judged) -> Stream:
     """Let the known classes follow a batch, as the leader judges it; the stream is the one after it."""
     (leader, *_), probabilities, rank = stream.chains, judged.probabilities, judged.rank
-    log_density, d = judged.leader.log_density, judged.rows.shape[1]
+    log_density, d = judged.leader.log_density, leader.known.prior.n_features
+    if not d:  # categories do not move
+        return stream
     following = _fit(_start(d) if stream.following is None else stream.following, len(stream.labels))
     among = np.exp(log_density - log_density.max(axis=1, keepdims=True))
     among /= among.sum(axis=1, keepdims=True)
@@ -98,14 +103,15 @@ def measure_ways(known: Known, frozen: Densities, rows: np.ndarray, weight: np.n
     known, frozen
         The J known classes.
     rows
-        Whitened rows, shape (n, d).
+        Whitened rows, shape (n, C + d).
     weight
         What each row counts for each class, shape (n, J).
     """
-    n_classes, d = weight.shape[1], rows.shape[1]
+    n_classes, d = weight.shape[1], known.prior.n_features
     means, covariances = means_and_scales(known.dishes, known.prior)
     variances = np.einsum("kaa->ka", covariances)
     log_subclass = log_predictives(homogeneous(rows), known.dishes, known.prior)
+    rows = rows[:, len(known.prior.first) :]
     sums, spread = np.zeros((n_classes, d)), np.ones((n_classes, d))
     for j, log_weight in enumerate(frozen.log_weight):
         own = np.flatnonzero(np.isfinite(log_weight))

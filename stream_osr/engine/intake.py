@@ -11,10 +11,11 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows, key_of, time_of
+from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows
 from stream_osr.labels import check_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
+from stream_osr.stamps import key_of, time_of
 from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")
@@ -39,6 +40,7 @@ def read(
     key: object,
     number: int | None = None,
     earlier: Sequence[Label] = (),
+    before: Features | None = None,
 ) -> Read:
     """Check an instance; one with a value that cannot be used is counted.
 
@@ -50,8 +52,8 @@ def read(
         Features, label, time and key, as they came.
     number
         Its row in a data frame.
-    earlier
-        Labels of earlier rows, which will have been learnt.
+    earlier, before
+        Labels of earlier rows, which will have been learnt, and the features with those of the last of them.
     """
     x = check_mapping(x)
     labels = [*value.labels, *earlier]
@@ -63,7 +65,7 @@ def read(
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
     try:
-        features = _features(value, x, joined=label is not None or bool(earlier))
+        features = _features(value, x, before, joined=label is not None or bool(earlier))
         row: Row | None = row_of(value, features, x, number)
     except InvalidFeature:
         value.counters["bad_rows"] += 1
@@ -79,14 +81,16 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
     out: list[Read] = []
     earlier: list[Label] = []
+    before: Features | None = None
     for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
         try:
-            instance = read(value, record, label, time, name, number, earlier)
+            instance = read(value, record, label, time, name, number, earlier, before)
         except InvalidFeature:  # it names the row
             raise
         except (InvalidInstance, InvalidLabel, NotTrained) as error:
             raise type(error)(f"row {number}: {error}") from None
         out.append(instance)
+        before = instance.features
         if instance.row is not None and instance.label is not None and instance.label not in earlier:
             earlier.append(instance.label)
     return out
@@ -117,13 +121,13 @@ def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int |
     return row
 
 
-def _features(value: Value, x: Mapping[Any, Any], *, joined: bool) -> Features:
+def _features(value: Value, x: Mapping[Any, Any], before: Features | None, *, joined: bool) -> Features:
     """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
     if value.training is None:
         return value.running[0].features
-    before = features = value.training.features
+    before = features = value.training.features if before is None else before
     if joined:
-        features = before.joined(x)
+        features = before.joined_by(x, value.parameters.categorical or ())
         if value.limited and features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))

@@ -11,6 +11,7 @@ import numpy as np
 from stream_osr.engine.state import Stream
 from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.views import Members, reference_densities
+from stream_osr.model.prior import width_of
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.references import References
 
@@ -44,7 +45,7 @@ def _places(group: np.ndarray) -> np.ndarray:
 
 
 def _members(trained: TrainedModel, stream: Stream) -> Members:
-    known, past, width = stream.known, stream.past, trained.known.prior.n_features
+    known, past, width = stream.known, stream.past, width_of(trained.known.prior)
     rows, group = [np.zeros((0, width))], [np.zeros(0, np.int64)]
     subclass = [np.zeros((len(stream.chains), 0), np.int64)]
     for j in range(len(trained.labels), len(stream.labels)):

@@ -12,8 +12,8 @@ from stream_osr.engine.intake import late_label
 from stream_osr.engine.value import Outcome
 from stream_osr.engine.views import Views
 from stream_osr.errors import InvalidParameter
-from stream_osr.features import key_of
 from stream_osr.labels import check_label
+from stream_osr.stamps import key_of
 
 
 class Requests(Views):

@@ -18,8 +18,8 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
-from stream_osr.model.space import fit_space, whiten
-from stream_osr.model.subspace import make_plan
+from stream_osr.model.mixed import choose, fit_mixed
+from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
@@ -64,9 +64,9 @@ def select_by_validation(
     labels: Any = tuple(range(len(number)))
     beta = BETA if parameters.beta is None else parameters.beta
     fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
-    pca = parameters.pca_components, parameters.pca_variance
-    plan = make_plan(parts.X_fit, fit_group) if pca == (None, None) else None
-    space = fit_space(parts.X_fit, fit_group, plan=plan, pca_components=pca[0], pca_variance=pca[1])
+    pca: dict[str, Any] = {"pca_components": parameters.pca_components, "pca_variance": parameters.pca_variance}
+    plan = choose(parts.X_fit, fit_group, features.places, **pca)
+    space = fit_mixed(parts.X_fit, fit_group, features.places, plan=plan, **pca)
     d = space.forward.shape[1]
     nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]
     scales = list(scale) if parameters.scale is None else [parameters.scale]
@@ -75,19 +75,24 @@ def select_by_validation(
         point = {"nu": nu, "scale": value}
         trial = fixed.model_copy(update={**point, "chains": 1, "unknown": UNKNOWN})
         trained = train_model(features, parts.X_fit, fit_group, labels, trial, draws=1)
-        closed = _micro_f(trained, trial, parts.X_closed, parts.y_closed.tolist(), number)
-        mixed = _micro_f(trained, trial, parts.X_open, parts.y_open.tolist(), number)
+        closed = _micro_f(trained, features, trial, parts.X_closed, parts.y_closed.tolist(), number)
+        mixed = _micro_f(trained, features, trial, parts.X_open, parts.y_open.tolist(), number)
         if closed + mixed > best:
             best, chosen = closed + mixed, fixed.model_copy(update=point)
     return chosen
 
 
 def _micro_f(
-    trained: TrainedModel, parameters: Parameters, X: np.ndarray, truth: list[Any], number: dict[Any, int]
+    trained: TrainedModel,
+    features: Features,
+    parameters: Parameters,
+    X: np.ndarray,
+    truth: list[Any],
+    number: dict[Any, int],
 ) -> float:
     """Run a stream and count."""
     stream = open_stream(trained, parameters)
-    rows = whiten(trained.space, X)
+    rows = whiten(trained.space, np.array([trained.in_order(features, row) for row in X]))
     report = OpenSetReport(list(number.values()), UNKNOWN)
     for begin in range(0, len(rows), parameters.batch_size):
         arrived = [Arrived(row, None, None) for row in rows[begin : begin + parameters.batch_size]]

@@ -21,6 +21,7 @@ from stream_osr.ensemble.chain import Chains, open_chains
 from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
 from stream_osr.model.known import Known
+from stream_osr.model.prior import width_of
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
@@ -202,7 +203,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         labels=trained.labels,
         chains=open_chains(trained, parameters.chains, PRIOR_SEATS),
         odds=start_odds(parameters.learn_odds, trained.references is not None),
-        past=read((), parameters.chains, trained.known.prior.n_features),
+        past=read((), parameters.chains, width_of(trained.known.prior)),
         waiting=Waiting((), np.zeros((0, n_classes + 1)), np.zeros(0, np.int64), np.zeros((0, n_classes), np.int64)),
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
@@ -219,7 +220,7 @@ def expect_known(trained: TrainedModel, parameters: Parameters) -> Stream:
     stream = open_stream(trained, parameters.model_copy(update={"chains": 0, "learn_odds": False}))
     lasting = min(parameters.half_life / math.log(2.0), 1e6)
     chains = open_chains(trained, len(trained.draws), lasting)
-    return stream._replace(chains=chains, past=read((), len(chains), trained.known.prior.n_features))
+    return stream._replace(chains=chains, past=read((), len(chains), width_of(trained.known.prior)))
 
 
 def new_classes(stream: Stream, before: Sequence[Measured] | None = None) -> tuple[NewClasses, tuple[Measured, ...]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from stream_osr.config import Label
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import start_drift
@@ -14,6 +16,7 @@ from stream_osr.engine.state import Stream
 from stream_osr.ensemble.chain import led_by
 from stream_osr.ensemble.transfer import Earlier, made_since, take_over
 from stream_osr.errors import InvalidParameter
+from stream_osr.kinds import recoded
 from stream_osr.model.prior import DIAGONAL
 from stream_osr.model.transfer import Passage, passage
 from stream_osr.parallel import one_thread
@@ -89,13 +92,26 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
             "the models differ in covariance (full, diagonal, tied), so that nothing can be carried over; train with "
             "the same, or begin anew"
         )
-    way = passage(its.space, trained.space, [its.names.index(name) for name in trained.names])
+    order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
+    way = passage(its.space, trained.space, order, numbers)
     if trained.known.prior.covariance == DIAGONAL and not way.apart:
         raise InvalidParameter(
             "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "
             "nothing can be carried over; begin anew (models with full or tied covariances can be carried over)"
         )
     return way
+
+
+def _values_there(its: TrainedModel, trained: TrainedModel) -> list[np.ndarray]:
+    """Say of each category of a model which numbers the earlier model's values have there."""
+    before, now = its.values, trained.values
+    if before.keys() != now.keys():
+        differ = ", ".join(repr(name) for name in trained.names if (name in before) != (name in now))
+        raise InvalidParameter(
+            f"features are numbers in one model and categories in the other, so that nothing can be carried over: "
+            f"{differ}; {_REMEDY}"
+        )
+    return [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:

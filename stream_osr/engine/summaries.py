@@ -10,6 +10,7 @@ import numpy as np
 
 from stream_osr.discovery import events as ev
 from stream_osr.discovery.explain import explain
+from stream_osr.discovery.explanation import Explanation
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary, reconcile, restore
 from stream_osr.engine.state import Stream
 from stream_osr.model.dishes import empty_dishes
@@ -89,10 +90,11 @@ def as_sums(statistics: Statistics, prior: Prior) -> list[list[float]]:
 
     With full covariances row i holds the sums of ``x_i x_j`` for j up to i, and the last row those of ``x_j`` and
     the number of rows; with diagonal ones the rows are the sums of ``x_j`` and of their squares; with a tied one
-    there are the sums of ``x_j``.
+    there are the sums of ``x_j``. Where there are categories, a last row counts the values at all of their places.
     """
     sums = (statistics.matrix[0] - of_nobody(prior)).tolist()
-    return [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+    sums = [row[: i + 1] for i, row in enumerate(sums)] if prior.covariance == FULL else sums
+    return [*sums, statistics.counts[0].tolist()] if len(prior.first) else sums
 
 
 def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Statistics:
@@ -111,7 +113,10 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
     >>> as_sums(from_sums(4, written, prior), prior) == written
     True
     """
-    matrix = np.zeros(statistics_shape(prior))
+    matrix, counts = np.zeros(statistics_shape(prior)), np.zeros(len(prior.pseudo))
+    if len(prior.first):
+        *sums, values = sums
+        counts[:] = _counts(values, prior, size)
     if len(sums) != len(matrix) or size < 1:
         raise ValueError(f"{len(sums)} rows of sums over {size} instances; expected {len(matrix)} over 1 or more")
     for i, row in enumerate(sums):
@@ -121,21 +126,34 @@ def from_sums(size: int, sums: Sequence[Sequence[float]], prior: Prior) -> Stati
         matrix[i, :length] = vector
         if prior.covariance == FULL:
             matrix[:length, i] = vector
-    return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None])
+    return Statistics(np.array([size], np.int64), (matrix + of_nobody(prior))[None], counts[None])
 
 
-def describe_statistics(trained: TrainedModel, statistics: Statistics) -> ev.Explanation:
+def _counts(values: Sequence[float], prior: Prior, size: int) -> np.ndarray:
+    """Check how often each value is among so many instances."""
+    counts = np.array(values, float)
+    if counts.shape != prior.pseudo.shape or not (np.isfinite(counts) & (counts >= 0.0)).all():
+        raise ValueError(f"the last row of sums does not count the values of {len(prior.pseudo)} places")
+    columns = np.split(counts, prior.first[1:])
+    if any(own[0] != own[1:].sum() or own[0] > size for own in columns):
+        raise ValueError(f"the last row of sums does not count the values of {size} instances at most")
+    return counts
+
+
+def describe_statistics(trained: TrainedModel, statistics: Statistics) -> Explanation:
     """Say what a subclass is like that is known by its statistics alone."""
     known = trained.known
     dishes = empty_dishes(1, known.prior)
     pour(dishes, 0, statistics, known.prior)
-    return explain(dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels)
+    return explain(
+        dishes, 0, known, trained.densities[0], trained.space, trained.names, trained.labels, trained.categories
+    )
 
 
 def most_numbers(trained: TrainedModel) -> int:
     """Say how many sums a subclass has at most."""
     d = trained.known.prior.n_features
-    return (d + 1) * (d + 2) // 2
+    return (d + 1) * (d + 2) // 2 + len(trained.known.prior.pseudo)
 
 
 def written_sums(trained: TrainedModel, statistics: Statistics) -> list[list[float]]:

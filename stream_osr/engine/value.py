@@ -14,7 +14,7 @@ import numpy as np
 from stream_osr.config import Arguments, Label, Parameters, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
-from stream_osr.engine import Arrived, Evidence, Stream, close_batch
+from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
 from stream_osr.model.gaps import gaps_of
@@ -138,17 +138,18 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     """
     assert value.trained is not None
     assert value.stream is not None
-    arrived, gaps = [], None
+    arrived = Arrivals(np.zeros((0, 0)), (), ())
     if value.buffer:
         rows, times, keys = zip(*value.buffer, strict=True)
-        values = np.array(rows, dtype=float)
-        arrived = list(map(Arrived, whiten(value.trained.space, values), times, keys))
-        gaps = gaps_of(value.trained.space, values)
-    waiting = {each.key for each in value.buffer}
-    later = [each for each in value.evidence if each.row is None and each.key in waiting]
-    now = [each for each in value.evidence if each.row is not None or each.key not in waiting]
-    stream, batch = close_batch(
-        value.trained, value.stream, arrived, now, value.parameters, gaps, release=release, limited=value.limited
+        values, space = np.array(rows, dtype=float), value.trained.space
+        arrived = Arrivals(whiten(space, values), times, keys, gaps_of(space, values))
+    later, now = list[Evidence](), value.evidence
+    if value.evidence:
+        waiting = set(arrived.keys)
+        later = [each for each in value.evidence if each.row is None and each.key in waiting]
+        now = [each for each in value.evidence if each.row is not None or each.key not in waiting]
+    stream, batch = close_arrivals(
+        value.trained, value.stream, arrived, now, value.parameters, release=release, limited=value.limited
     )
     counts = {"events_summed": batch.summed} if batch.summed else {}
     counts["unknown_keys"] = len(batch.unknown_keys)

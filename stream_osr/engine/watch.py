@@ -11,6 +11,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.discovery.drift import Drift, follow
 from stream_osr.discovery.explain import explain_move
 from stream_osr.discovery.lifecycle import comes_as_usual
+from stream_osr.discovery.lives import places_of
 from stream_osr.discovery.rate import UnknownRate, follow_rate, start_rate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import about
@@ -49,13 +50,13 @@ def follow_known(
     """
     if parameters.drift_interval is None:
         return stream.drift, []
-    leader, n_classes, usual = stream.chains[0], len(stream.labels), []
+    leader, n_classes, usual = stream.chains[0], len(stream.labels), np.zeros(0, np.int64)
     known, state = leader.known, leader.state
     if trained.references is not None:
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
     accepted = judged.probabilities.argmax(axis=1) < n_classes
-    given, interval = np.isin(judged.leader.subclass, usual), parameters.drift_interval
-    batch = judged.nearest, judged.rank, accepted, judged.rows
+    given, interval = places_of(usual, judged.leader.subclass) >= 0, parameters.drift_interval
+    batch = judged.nearest, judged.rank, accepted, judged.rows[:, len(known.prior.first) :]
     drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
     told, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:

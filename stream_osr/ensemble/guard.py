@@ -10,29 +10,27 @@ tables are no evidence that new things come (alpha0).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Parameters
+from stream_osr.ensemble.asked import ASKED, Theirs, model_of
 from stream_osr.ensemble.chain import Chain, Chains, Guard
-from stream_osr.ensemble.step import Judged, Seated
+from stream_osr.ensemble.step import Judged, Seated, mean_of
 from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import Known, log_new
-from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.known import log_new
+from stream_osr.model.prior import Prior
 from stream_osr.model.restaurant import StreamState
 from stream_osr.parallel import each
 from stream_osr.trust.balance import Shares, class_shares, share_of_cells
 from stream_osr.trust.books import Books, counted
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
-from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, scores
+from stream_osr.trust.levels import N_LEVELS, levels_of
 from stream_osr.trust.references import References
 
-ASKED = 256
-"""References asked with each batch, those next in order."""
 REMEMBERED = 1000.0
 """Instances of the stream after which what was counted weighs half."""
 ANEW = 256
@@ -42,120 +40,6 @@ LEAST_SUPPORT = 8.0
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 """Known shares from which on a subclass gets an owner, and below which it loses it."""
 NOBODY = -1
-
-
-KEPT = 1 << 22
-"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
-
-
-class Model(NamedTuple):
-    """What the references say of the frozen densities of one chain alone.
-
-    Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
-    lie side by side.
-
-    Attributes
-    ----------
-    many, total
-        Number of references of each class and the sum of their log densities under it, shape (J,).
-    bounds
-        Bounds of the levels.
-    confusion
-        Mean over the references of each class of how probable each class is, shape (J, J).
-    theirs
-        What is known of the references.
-    log_new
-        Log densities under a new subclass, by the base measure that they were made with.
-    asked
-        What is asked of all states, by the covariance model.
-    rows
-        Whitened rows of the references, shape (R, d).
-    """
-
-    many: np.ndarray
-    total: np.ndarray
-    bounds: np.ndarray
-    confusion: np.ndarray
-    theirs: Theirs
-    log_new: dict[int, tuple[Known, np.ndarray]]
-    asked: dict[int, Asked]
-    rows: np.ndarray
-
-    def new_of(self, known: Known) -> np.ndarray:
-        """Log density of each reference as the first of a new subclass, which no label changes."""
-        key = id(known.prior)
-        if key not in self.log_new:
-            self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
-        return self.log_new[key][1]
-
-    def asked_of(self, prior: Prior) -> Asked | None:
-        """Rows of the references, prepared; ``None``: that would take too much room."""
-        if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
-            return None
-        if prior.covariance not in self.asked:
-            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
-        return self.asked[prior.covariance]
-
-    def levels(self, log_density: np.ndarray) -> np.ndarray:
-        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
-        return levels_of(log_density, self.many, self.total, self.bounds)
-
-
-class Theirs(NamedTuple):
-    """What is known of n references.
-
-    Attributes
-    ----------
-    group, level
-        Class and level of each, shape (n,).
-    log_density, vote
-        Log density under each known class, and how probable the class is by that alone, shape (n, J).
-    """
-
-    group: np.ndarray
-    level: np.ndarray
-    log_density: np.ndarray
-    vote: np.ndarray
-
-
-def _twice(column: np.ndarray) -> np.ndarray:
-    """Let a column go on from its beginning."""
-    return np.concatenate([column, column[:ASKED]])
-
-
-class _Held:
-    """References as the key of a cache: one is as good as itself only."""
-
-    def __init__(self, references: References) -> None:
-        self.references = references
-
-    def __hash__(self) -> int:
-        return id(self.references.group)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.references is other.references
-
-
-def model_of(references: References, number: int) -> Model:
-    """Sum up what the references say of the densities of chain ``number``; made once for each set of references."""
-    return _model_of(_Held(references), number % len(references.log_density))
-
-
-@lru_cache(maxsize=64)
-def _model_of(held: _Held, number: int) -> Model:
-    references = held.references
-    log_density, group = references.log_density[number], references.group
-    n_classes = log_density.shape[1]
-    count = np.bincount(group, minlength=n_classes).astype(float)
-    total = np.bincount(group, log_density[np.arange(len(group)), group], minlength=n_classes)
-    score = scores(log_density, count, total, group)
-    bounds = level_bounds(score, group)
-    vote = votes(log_density)
-    confusion = np.eye(n_classes)
-    for j in np.unique(group):
-        confusion[j] = vote[group == j].mean(axis=0)
-    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote)))
-    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)
 
 
 def ask_references(
@@ -327,8 +211,8 @@ def _take_in(
 def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Average what the chains say of the references: their numbers, probabilities, and the shares of the classes."""
     shares = [one.guard.shares.classes for one in judged.seated if one.guard is not None]
-    probabilities = np.mean([one.probabilities for one in judged.seated], axis=0)
-    return judged.seated[0].references, probabilities, np.mean(shares, axis=0)
+    probabilities = mean_of([one.probabilities for one in judged.seated])
+    return judged.seated[0].references, probabilities, mean_of(shares)
 
 
 def keep_promise(seated: Sequence[Seated], references: References, max_false_unknown: float | None) -> list[Seated]:

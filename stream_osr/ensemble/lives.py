@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.discovery import lifecycle
 from stream_osr.discovery.life import Subclass
-from stream_osr.discovery.lifecycle import HELD_WITH, OnMenu
+from stream_osr.discovery.lifecycle import OnMenu
 from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
 from stream_osr.discovery.members import Coming, Members
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
@@ -21,6 +21,7 @@ from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.background import Noise
 from stream_osr.model.between import LEAST_PART, bound, join_if_same, only_aside, part_if_two
 from stream_osr.model.books import slot_of, tables_of
+from stream_osr.model.prior import width_of
 from stream_osr.model.step import BatchResult
 
 TRIED_AGAIN = 1.25
@@ -93,12 +94,7 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     life, state = chain.life, chain.state
     for younger, older in joined.items():
         life = united(life, older, younger)
-    at = places(past, result.moved)
-    there = at >= 0
-    moved = members(past, at[there])
-    seats = np.concatenate([result.moved_to[there], result.subclass])
-    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
-    coming = Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
+    coming = _coming(result, past, came)
     menu = OnMenu(state.ids, state.dishes.size, tables_of(state) > 0)
     background, least = terms.background, least_unknown(terms.unknown_share)
 
@@ -117,6 +113,18 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
         followed = _join_same(followed, key)
     followed = _part_each(followed)
     return _keep_within_bounds(followed, terms.most, terms.most_aside)
+
+
+def _coming(result: BatchResult, past: Past, came: Came) -> Coming:
+    """List who has been re-seated, and those of the batch."""
+    if not len(result.moved):
+        return Coming(result.moved_from, result.subclass, *came)
+    at = places(past, result.moved)
+    there = at >= 0
+    moved = members(past, at[there])
+    seats = np.concatenate([result.moved_to[there], result.subclass])
+    both = Members(*map(np.concatenate, zip(moved[0], came[0], strict=True)))
+    return Coming(result.moved_from[there], seats, both, np.concatenate([moved[1], came[1]]))
 
 
 def _sample(life: Lifecycle, followed: Followed, result: BatchResult) -> Lifecycle:
@@ -152,7 +160,7 @@ def _join_same(followed: Followed, key: int) -> Followed:
     chain, life = followed.chain, followed.chain.life
     if key not in life.ids or key not in chain.state.ids:
         return followed  # it has been joined with another
-    large = chain.state.dishes.size[slot_of(chain.state, key)] >= chain.known.prior.n_features
+    large = chain.state.dishes.size[slot_of(chain.state, key)] >= width_of(chain.known.prior)
     may_be = life.ids[(life.emerged | life.muted) & (large | life.dormant)]
     found = join_if_same(chain.known, chain.state, chain.aside, key, may_be)
     if found is None:
@@ -225,9 +233,7 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
     """Hold what has emerged; set aside the least supported that are too many, forget those too many there."""
     chain = followed.chain
     life, state, sizes = chain.life, chain.state, chain.state.dishes.size
-    at = places_of(life.ids, state.ids)
-    muted, told = (np.append(flag, False)[at] for flag in (life.muted, life.emerged))
-    held = muted | (told & (sizes >= HELD_WITH))
+    held = lifecycle.held_on_menu(life.ids, life.lives, state.ids, sizes)
     active = held
     if held.sum() > most:
         seats = state.franchise.seated[0, len(chain.known.size) :]

@@ -18,8 +18,9 @@ from stream_osr.ensemble.actions import Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Chains, awake, refreshed
 from stream_osr.ensemble.past import Past, began, places, remembered, unshared
 from stream_osr.model import books, naming
-from stream_osr.model.dishes import log_predictives, means_and_scales
+from stream_osr.model.dishes import log_predictives
 from stream_osr.model.known import log_densities
+from stream_osr.model.middles import typical_rows
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.step import BatchResult
 
@@ -53,7 +54,7 @@ def _standing(ids: np.ndarray, seats: np.ndarray, inside: np.ndarray) -> list[bo
 
 def _nearest(first: Chain, chain: Chain, slot: int) -> int:
     """Emerging subclass of the leader that is densest at the mean of one of another; -1: something else is."""
-    mean = homogeneous(means_and_scales(chain.state.dishes, chain.known.prior)[0][[slot]])
+    mean = homogeneous(typical_rows(chain.state.dishes, chain.known.prior)[[slot]])
     known, _, new = log_densities(first.known, first.frozen, mean)
     emerging = log_predictives(mean, first.state.dishes, first.known.prior)[0]
     best = int(np.argmax(emerging))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.discovery.lifecycle import HELD_WITH
+from stream_osr.discovery.lifecycle import HELD_WITH, hardly_there
 from stream_osr.discovery.lives import places_of
 from stream_osr.ensemble.chain import Chain, Chains, Guard, IdentityChanges, sizes_of
 from stream_osr.ensemble.naming import let_go
@@ -136,13 +136,24 @@ def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(seated)
     ]
-    raw = np.mean([one.result.probabilities for one in seated], axis=0)
-    return Judged(rows, raw, raw, np.mean([one.rank for one in found], axis=0), *found[0], seated)
+    raw = mean_of([one.result.probabilities for one in seated])
+    return Judged(rows, raw, raw, mean_of([one.rank for one in found]), *found[0], seated)
+
+
+def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Average what several chains say: `np.mean`, without making one array of all."""
+    if len(arrays) == 1:
+        return arrays[0]
+    total: np.ndarray = arrays[0] + arrays[1]
+    for each_more in arrays[2:]:
+        total += each_more
+    total /= len(arrays)
+    return total
 
 
 def window_together(judged: Judged) -> np.ndarray:
     """Average what the chains say now of the window's instances, shape (w, J + 1)."""
-    return np.asarray(np.mean([one.result.window_probabilities for one in judged.seated], axis=0))
+    return mean_of([one.result.window_probabilities for one in judged.seated])
 
 
 def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Chains, Past]:
@@ -181,8 +192,8 @@ def _keep_identities(seated: Seated) -> Seated:
     """
     chain, state, result, changes = seated[:4]
     life = chain.life
-    few = life.ids[life.emerged & (np.append(state.dishes.size, 0)[places_of(state.ids, life.ids)] < HELD_WITH)]
-    left = sorted({*result.moved_from[places_of(few, result.moved_from) >= 0].tolist()})
+    few = hardly_there(life.ids, life.lives, state.ids, state.dishes.size, result.moved_from)
+    left = sorted({*result.moved_from[few].tolist()})
     sizes, before = (sizes_of(one) if left else {} for one in (state, chain.state))
     for key in left:
         if sizes.get(key, 0) >= HELD_WITH:

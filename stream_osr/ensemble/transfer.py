@@ -16,9 +16,10 @@ from stream_osr.discovery.lives import lifecycle
 from stream_osr.ensemble.chain import Chain, Chains
 from stream_osr.ensemble.past import Past, read, remembered, written
 from stream_osr.model.between import Aside, nobody_aside, only_aside
-from stream_osr.model.dishes import means_and_scales
 from stream_osr.model.franchise import CLOSED
-from stream_osr.model.marginal import Statistics, both, dishes_of, of_slots, statistics_of
+from stream_osr.model.marginal import both, dishes_of, of_slots, statistics_of
+from stream_osr.model.middles import typical_rows
+from stream_osr.model.prior import width_of
 from stream_osr.model.transfer import Passage, class_of, move_in, restate
 from stream_osr.trained import TrainedModel
 
@@ -74,12 +75,10 @@ def take_over(
     """
     count = len(chains)
     batches = [
-        batch._replace(
-            rows=batch.rows @ way.matrix + way.offset, subclass=batch.subclass[np.arange(count) % len(batch.subclass)]
-        )
+        batch._replace(rows=way.of(batch.rows), subclass=batch.subclass[np.arange(count) % len(batch.subclass)])
         for batch in written(earlier.past)
     ]
-    earlier = earlier._replace(past=read(batches, count, trained.known.prior.n_features))
+    earlier = earlier._replace(past=read(batches, count, width_of(trained.known.prior)))
     taken = [_take_over(number, earlier, trained, chain, way, opened) for number, chain in enumerate(chains)]
     alive = [
         [*chain.state.ids.tolist(), *chain.aside.ids.tolist(), *(key for keys in named for key in keys)]
@@ -131,7 +130,7 @@ def _take_over(
         for at, key in enumerate(ids.tolist()):
             rows = _rows_of(key, number, lives.get(key), earlier.past)
             if not len(rows):
-                rows = means_and_scales(dishes_of(of_slots(statistics, [at]), other), other)[0]
+                rows = typical_rows(dishes_of(of_slots(statistics, [at]), other), other)
             owner = class_of(known, fresh.frozen, rows)
             if owner is not None:
                 left[key] = owner
@@ -141,7 +140,7 @@ def _take_over(
     slots = np.concatenate([np.zeros(0, np.int64), *made])
     ids = np.append(old.state.ids[kept], old.known.ids[slots])
     statistics = both(
-        Statistics(here.size[kept], here.matrix[kept]),
+        of_slots(here, kept),
         restate(statistics_of(old.known.dishes, slots), way, prior, other),
     )
     dish = np.full(len(old.state.franchise.menu), CLOSED)
@@ -167,7 +166,7 @@ def _with_rows(life: Subclass, way: Passage, number: int) -> Subclass:
     """Put the sample of a subclass into the new coordinates; only the leader keeps samples."""
     if life.kept is None or number:
         return life._replace(kept=None)
-    return life._replace(kept=life.kept._replace(rows=life.kept.rows @ way.matrix + way.offset))
+    return life._replace(kept=life.kept._replace(rows=way.of(life.kept.rows)))
 
 
 def _rows_of(key: int, number: int, life: Subclass | None, past: Past) -> np.ndarray:

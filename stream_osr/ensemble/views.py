@@ -10,8 +10,9 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
+from stream_osr.ensemble.asked import model_of
 from stream_osr.ensemble.chain import Chain, Chains
-from stream_osr.ensemble.guard import model_of, shares_of
+from stream_osr.ensemble.guard import shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
 from stream_osr.model.cells import asked, cells_of, log_seats_of

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
@@ -43,7 +44,7 @@ class Background(NamedTuple):
 
 
 def fit_background(X: np.ndarray, space: Space) -> Background:
-    """Take the range of training rows, NaN = missing, shape (n, p).
+    """Take the range of training rows, NaN = missing, shape (n, p); categories have none.
 
     Examples
     --------
@@ -109,23 +110,28 @@ def log_density(square: float, n: int, d: int, log_det: float, narrowest: float)
     >>> round(log_density(4.0, 1, 1, 0.0, 1.0), 3)
     -2.112
     """
+    if d == 0:
+        return 0.0
     wider = max(square / (n * d), narrowest)
     return -0.5 * (n * (d * math.log(2.0 * math.pi * wider) + log_det) + square / wider)
 
 
 @kernel
-def gain(n: int, matrix: np.ndarray, log_det: float, noise: Noise, prior: Prior, location: Location) -> float:
+def gain(dishes: Dishes, k: int, noise: Noise, prior: Prior, location: Location) -> float:
     """Log likelihood that the instances of a subclass gain as one over instances of the background, each by itself.
+
+    Of these the categories are independent, each as frequent as in the base measure.
 
     Parameters
     ----------
-    n, matrix, log_det
-        What sums them up; with full or diagonal covariances.
+    dishes, k
+        The subclass; with full or diagonal covariances.
     noise
         What instances that resemble nothing look like.
     prior, location
         Base measure, and where it places new subclasses.
     """
+    n, matrix, log_det = dishes.size[k], dishes.matrix[k], dishes.log_det[k]
     d, square, beyond = prior.n_features, 0.0, noise.log_det
     if prior.covariance == DIAGONAL:
         beyond = 0.0
@@ -138,6 +144,9 @@ def gain(n: int, matrix: np.ndarray, log_det: float, noise: Noise, prior: Prior,
         for a in range(d + 1):
             square += dot(noise.form[a], matrix[a]) - (prior.psi * noise.form[a, a] if a < d else 0.0)
     together = log_marginal(n, matrix, log_det, prior, location)
+    if prior.first.shape[0] > 0:
+        together += categories.log_marginal(dishes.counts[k], prior)
+        together -= categories.log_apart(dishes.counts[k], prior)
     return together - log_density(square, n, d, beyond, NARROWEST)
 
 

@@ -24,7 +24,7 @@ from stream_osr.model.marginal import (
     statistics_of,
 )
 from stream_osr.model.parting import part
-from stream_osr.model.prior import Prior, homogeneous, statistics_shape
+from stream_osr.model.prior import Prior, homogeneous, statistics_shape, width_of
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.strangers import Around, Strangers, find_group
 
@@ -49,7 +49,8 @@ class Aside(NamedTuple):
 
 def nobody_aside(prior: Prior) -> Aside:
     """Begin with none."""
-    return Aside(np.zeros(0, np.int64), Statistics(np.zeros(0, np.int64), np.zeros((0, *statistics_shape(prior)))))
+    nobody = np.zeros((0, *statistics_shape(prior))), np.zeros((0, len(prior.pseudo)))
+    return Aside(np.zeros(0, np.int64), Statistics(np.zeros(0, np.int64), *nobody))
 
 
 def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[StreamState, Aside]:
@@ -64,7 +65,7 @@ def set_aside(state: StreamState, aside: Aside, keys: Collection[int]) -> tuple[
 def only_aside(aside: Aside, keys: Collection[int]) -> Aside:
     """Keep these of the subclasses set aside, and drop the others."""
     kept = np.isin(aside.ids, list(keys))
-    return Aside(aside.ids[kept], Statistics(aside.statistics.size[kept], aside.statistics.matrix[kept]))
+    return Aside(aside.ids[kept], of_slots(aside.statistics, np.flatnonzero(kept)))
 
 
 def statistics_aside(aside: Aside, key: int) -> Statistics:
@@ -76,9 +77,10 @@ def withdraw_aside(aside: Aside, key: int, row: np.ndarray, prior: Prior) -> Asi
     """Take one whitened row of shape (d,) out of a subclass that was set aside."""
     dishes = dishes_of(statistics_aside(aside, key), prior)
     remove(dishes, 0, homogeneous(row[None])[0], prior)
-    at, (size, matrix) = aside.ids == key, (part.copy() for part in aside.statistics)
-    size[at], matrix[at] = dishes.size, dishes.matrix
-    return aside._replace(statistics=Statistics(size, matrix))
+    at, statistics = aside.ids == key, Statistics(*(v.copy() for v in aside.statistics))
+    for all_of, now in zip(statistics, statistics_of(dishes, np.zeros(1, np.int64)), strict=True):
+        all_of[at] = now
+    return aside._replace(statistics=statistics)
 
 
 def bring_back(
@@ -104,6 +106,8 @@ def bring_back(
 
 def bound(state: StreamState, aside: Aside, held: np.ndarray, active: np.ndarray) -> tuple[StreamState, Aside]:
     """Hold exactly these slots of the menu, shape (K,); set those aside that are not active and have no table."""
+    if active is held and np.array_equal(state.franchise.held[len(state.franchise.held) - len(held) :] > 0.0, held):
+        return state, aside
     off = state.ids[held & ~active & (tables_of(state) == 0)]
     return set_aside(hold(state, state.ids[held].tolist()), aside, off.tolist())
 
@@ -131,7 +135,7 @@ def join_if_same(
     prior, own = known.prior, slot_of(state, key)
 
     def of(ids: np.ndarray, size: np.ndarray) -> np.ndarray:
-        return np.flatnonzero((ids != key) & (size >= prior.n_features) & (ids[:, None] == may_be).any(axis=1))
+        return np.flatnonzero((ids != key) & (size >= width_of(prior)) & (ids[:, None] == may_be).any(axis=1))
 
     others, there = of(state.ids, state.dishes.size), of(aside.ids, aside.statistics.size)
     if not len(others) + len(there):

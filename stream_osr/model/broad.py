@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from stream_osr.model import categories
 from stream_osr.model.location import Location, log_student_t, log_t
 from stream_osr.model.prior import DIAGONAL, Prior
 from stream_osr.model.scatter import bounded_scatter
@@ -49,7 +50,7 @@ class Outline(NamedTuple):
 
 
 def outline(members: np.ndarray) -> Outline:
-    """Take the outline of a class from its whitened rows, shape (n, d).
+    """Take the outline of a class from its whitened rows without categories, shape (n, d).
 
     The scale matrix is ``S = A / (n + d + 1)`` with ``A = scatter + (d + 1) I``. Instance i counts ``c_i`` (1, unless
     it is far), all together C. Without it the mean is ``m - c_i u / (C - c_i)``, ``u = x_i - m``, and A becomes
@@ -82,7 +83,7 @@ def fit_broad(
     Parameters
     ----------
     rows
-        Whitened rows of the training instances, shape (n, d).
+        Whitened rows of the training instances, shape (n, C + d).
     group
         Class of each, 0 to J - 1, shape (n,).
     kept
@@ -99,22 +100,43 @@ def fit_broad(
     A Student-t for each class, and the log density of each instance under its class, left out of subclasses and broad
     term, shape (n,): minus infinity for the only instance of a class.
     """
-    d = rows.shape[1]
+    columns = len(prior.first)
+    d = rows.shape[1] - columns
     least = (prior.nu - d + 1.0) * (d if prior.covariance == DIAGONAL else 1)  # of the conjugate predictive
-    outlines = [outline(rows[group == j]) for j in range(int(group.max()) + 1)]
+    outlines = [outline(rows[group == j, columns:]) for j in range(int(group.max()) + 1)]
     size, held = np.bincount(group), np.bincount(group, kept)
     missing = (size - held)[group] - ~kept + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
+    values = [_values(rows[group == j], prior) for j in range(len(outlines))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
         broad = np.empty(len(rows))
         for j, whole in enumerate(outlines):
-            broad[group == j] = log_t(whole.square, whole.log_determinant, d, tried)
+            broad[group == j] = log_t(whole.square, whole.log_determinant, d, tried) + values[j].left_out
         left_out = np.logaddexp(log_own, log_weight + broad)
         score = left_out[np.isfinite(left_out)].sum()
         if score > best:
             best, freedom, log_density = score, float(tried), left_out
-    return tuple(Location(freedom, whole.mean, whole.factor) for whole in outlines), log_density
+    shapes = zip(outlines, values, strict=True)
+    return tuple(Location(freedom, whole.mean, whole.factor, own.log) for whole, own in shapes), log_density
+
+
+class _Values(NamedTuple):
+    """Log probability of each place in a class as a whole, shape (V,), and of its rows' values without each, (n,)."""
+
+    log: np.ndarray
+    left_out: np.ndarray
+
+
+def _values(rows: np.ndarray, prior: Prior) -> _Values:
+    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
+    counts = categories.counts_of(rows, prior)
+    return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
+
+
+def log_values(rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Log probability of each place in a class of whitened rows as a whole, shape (V,)."""
+    return np.asarray(categories.log_table(categories.counts_of(rows, prior)[None], prior)[0])
 
 
 def log_missing(log_weight: np.ndarray) -> np.ndarray:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, log_predictive_without, log_predictives, mahalanobis
+from stream_osr.model.categories import log_table, places_of
+from stream_osr.model.dishes import Dishes, distance_from, log_predictive_without, log_predictives
 from stream_osr.model.elementwise import exp_each_using, largest, log_each, total_of
 from stream_osr.model.franchise import Franchise, menu_weight
 from stream_osr.model.jit import borrowing_kernel, kernel
@@ -22,8 +23,8 @@ class Asked(NamedTuple):
     Attributes
     ----------
     rows, product
-        Homogeneous rows, shape (n, d + 1), and the products of their coordinates, with full covariances, shape
-        (n, (d + 1) (d + 2) / 2).
+        Homogeneous rows, shape (n, C + d + 1), and the products of their numeric coordinates, with full covariances,
+        shape (n, (d + 1) (d + 2) / 2).
     """
 
     rows: np.ndarray
@@ -33,7 +34,8 @@ class Asked(NamedTuple):
 def asked(rows: np.ndarray, prior: Prior) -> Asked:
     """Prepare whitened rows of shape (n, d)."""
     instances = homogeneous(rows)
-    return Asked(instances, products(instances) if prior.covariance == FULL else np.empty((0, 0)))
+    full = prior.covariance == FULL
+    return Asked(instances, products(instances, len(prior.first)) if full else np.empty((0, 0)))
 
 
 def cells_of(
@@ -201,6 +203,13 @@ def _log_emerging(
     for i in range(n):
         for k in range(count):
             value[i, k] = head[k] - power[k] * value[i, k]
+    columns = prior.first.shape[0]
+    if columns > 0:
+        places, logs = places_of(asked.rows, columns), log_table(dishes.counts, prior)
+        for i in range(n):
+            for c in range(columns):
+                for k in range(count):
+                    value[i, k] += logs[k, places[c, i]]
     return value
 
 
@@ -254,5 +263,5 @@ def _nearby(
         below = np.searchsorted(ranks[nearest[i]], log_density[i, nearest[i]], "right")
         rank[i] = below / N_RANKS
     for i in range(len(rows)):
-        distance[i] = mahalanobis(dishes, responsible[i, nearest[i]], rows[i], prior)
+        distance[i] = distance_from(dishes, responsible[i, nearest[i]], rows[i], prior)
     return nearest, rank, distance

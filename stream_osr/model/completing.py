@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.model.categories import places_of
 from stream_osr.model.gaps import NOTHING, Gaps, complete, open_terms
 from stream_osr.model.known import Densities
 from stream_osr.model.predictive import View
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.terms import Terms, log_sums, products
+from stream_osr.model.terms import log_sums, products
 
 
 def opened(view: View, gaps: Gaps, pattern: int) -> View:
@@ -30,7 +31,7 @@ def open_densities(
     gaps
         What is missing of n rows.
     rows
-        Homogeneous, with what was drawn where something is missing, shape (n, d + 1).
+        Homogeneous, with what was drawn where something is missing, shape (n, C + d + 1).
     log_density, log_density_new
         Of the rows as they are, shape (n, J) and (n,).
 
@@ -40,32 +41,34 @@ def open_densities(
     drawn for a row adds the same to all of its densities, so that it does not choose between them.
     """
     log_density, log_density_new, shift = log_density.copy(), log_density_new.copy(), gaps.shift.copy()
+    columns = rows.shape[1] - 1 - gaps.basis.shape[1]
     for pattern in range(len(gaps.rank)):
         at = np.flatnonzero(gaps.pattern == pattern)
         if not len(at):
             continue
-        product, terms = products(rows[at]), frozen.terms
+        product, terms, places = products(rows[at], columns), frozen.terms, places_of(rows[at], columns)
         packed, head, power = open_terms(
             terms.packed, terms.head, terms.power, gaps.basis[pattern], int(gaps.rank[pattern])
         )
-        sums, _ = log_sums(Terms(packed, head, power, terms.least, terms.first, terms.subclass), product)
-        whole, part = weights_of(view, product), weights_of(opened(view, gaps, pattern), product)
+        sums, _ = log_sums(terms._replace(packed=packed, head=head, power=power), product, places)
+        whole, part = (weights_of(v, product, places) for v in (view, opened(view, gaps, pattern)))
         shift[at] = np.logaddexp.reduce(whole) - np.logaddexp.reduce(part)
         log_density[at], log_density_new[at] = (sums[:-1] + shift[at]).T, sums[-1] + shift[at]
     return log_density, log_density_new, gaps._replace(shift=shift)
 
 
-def weights_of(view: View, product: np.ndarray) -> np.ndarray:
-    """Log weight of each of M terms for n rows, of which the products of coordinates are given, shape (M, n)."""
+def weights_of(view: View, product: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Log weight of each of M terms for n rows, by products of their coordinates and their places, shape (M, n)."""
     head, power, least = view.shape
     form = np.maximum(view.packed @ product.T, least[:, None])
-    return np.asarray(head[:, None] - power[:, None] * np.log1p(form))
+    out = head[:, None] - power[:, None] * np.log1p(form)
+    return np.asarray(out + view.values[:, places].sum(axis=1) if len(places) else out)
 
 
 def complete_rows(
     view: View, rows: np.ndarray, gaps: Gaps, rng: np.random.Generator | None, only: int | None = None
 ) -> np.ndarray:
-    """Complete whitened rows, shape (n, d), by what is there of them.
+    """Complete whitened rows, shape (n, C + d), by what is there of them.
 
     Parameters
     ----------
@@ -81,14 +84,16 @@ def complete_rows(
     """
     out = homogeneous(rows)
     first, last = (0, len(view.packed)) if only is None else (view.first[only], view.first[only + 1])
-    d = rows.shape[1]
+    d = gaps.basis.shape[1]
+    columns = rows.shape[1] - d
     a, b = np.tril_indices(d + 1)
     for pattern in range(len(gaps.rank)):
         at = np.flatnonzero(gaps.pattern == pattern)
         if not len(at) or first == last:
             continue
         basis = gaps.basis[pattern, : gaps.rank[pattern]]
-        weight = weights_of(opened(view, gaps, pattern), products(out[at]))[first:last]
+        places = places_of(out[at], columns)
+        weight = weights_of(opened(view, gaps, pattern), products(out[at], columns), places)[first:last]
         if rng is None:
             chosen = weight.argmax(axis=0)
         else:
@@ -98,8 +103,8 @@ def complete_rows(
             form = np.zeros((d + 1, d + 1))
             form[a, b] = view.packed[m] * np.where(a == b, 1.0, 0.5)
             form = form + form.T - np.diag(np.diag(form))
-            out[i] = complete(form, float(view.shape[1, m]), out[i], basis, rng)
-    return np.ascontiguousarray(out[:, :d])
+            out[i, columns:] = complete(form, float(view.shape[1, m]), out[i, columns:], basis, rng)
+    return np.ascontiguousarray(out[:, :-1])
 
 
 def is_complete(gaps: Gaps) -> bool:

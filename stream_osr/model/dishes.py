@@ -1,4 +1,4 @@
-"""Dishes of the franchise = subclasses: Gaussian statistics, one slot each, under any covariance model."""
+"""Dishes of the franchise = subclasses, one slot each: Gaussian statistics, and counts of the categories."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model.gaussian import diagonal, full, tied
 from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
@@ -31,6 +32,8 @@ class Dishes(NamedTuple):
         instances, shape (K, 2).
     updates
         Rank-one updates since the last inversion, shape (K,).
+    counts
+        How often each value of the categorical columns is in each (:mod:`stream_osr.model.categories`), shape (K, V).
     """
 
     size: np.ndarray
@@ -39,6 +42,7 @@ class Dishes(NamedTuple):
     log_det: np.ndarray
     constant: np.ndarray
     updates: np.ndarray
+    counts: np.ndarray
 
 
 @kernel
@@ -52,18 +56,19 @@ def empty_dishes(capacity: int, prior: Prior) -> Dishes:
 @kernel
 def _free(capacity: int, prior: Prior) -> Dishes:
     """Make free slots for ``capacity`` subclasses: nothing but their size of 0 is written."""
-    d = prior.n_features
+    d, places = prior.n_features, prior.pseudo.shape[0]
     if prior.covariance == FULL:
-        return _unwritten(capacity, d + 1, d + 1)
-    return _unwritten(capacity, 2 if prior.covariance == DIAGONAL else 1, d)
+        return _unwritten(capacity, d + 1, d + 1, places)
+    return _unwritten(capacity, 2 if prior.covariance == DIAGONAL else 1, d, places)
 
 
 @kernel
-def _unwritten(capacity: int, a: int, b: int) -> Dishes:
+def _unwritten(capacity: int, a: int, b: int, places: int) -> Dishes:
     """Make slots of size 0; what else is in them is still to be written."""
     matrix, inverse = np.empty((capacity, a, b)), np.empty((capacity, a, b))
     size, updates = np.zeros(capacity, np.int64), np.empty(capacity, np.int64)
-    return Dishes(size, matrix, inverse, np.empty(capacity), np.empty((capacity, 2)), updates)
+    counts = np.empty((capacity, places))
+    return Dishes(size, matrix, inverse, np.empty(capacity), np.empty((capacity, 2)), updates, counts)
 
 
 @kernel
@@ -74,14 +79,14 @@ def copy_slots(dishes: Dishes, slots: np.ndarray, capacity: int) -> Dishes:
     somebody takes it.
     """
     _, a, b = dishes.matrix.shape
-    out = _unwritten(capacity, a, b)
+    out = _unwritten(capacity, a, b, dishes.counts.shape[1])
     for k in range(len(slots)):
         slot = slots[k]
         if slot < 0:
             continue
         out.size[k], out.log_det[k], out.updates[k] = dishes.size[slot], dishes.log_det[slot], dishes.updates[slot]
         out.matrix[k], out.inverse[k] = dishes.matrix[slot], dishes.inverse[slot]
-        out.constant[k] = dishes.constant[slot]
+        out.constant[k], out.counts[k] = dishes.constant[slot], dishes.counts[slot]
     return out
 
 
@@ -98,6 +103,7 @@ def keep_slots(dishes: Dishes, slots: np.ndarray) -> Dishes:
         dishes.log_det[:count],
         dishes.constant[:count],
         dishes.updates[:count],
+        dishes.counts[:count],
     )
 
 
@@ -137,9 +143,11 @@ def sum_up(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> 
         refill(dishes, dish, rows, prior)
         return
     clear_all(dishes, prior)
+    skip = prior.first.shape[0]
     for i in range(rows.shape[0]):
         dishes.size[dish[i]] += 1
-        full.shift(dishes.matrix[dish[i]], rows[i], 1.0)
+        full.shift(dishes.matrix[dish[i]], rows[i, skip:], 1.0)
+        categories.shift(dishes.counts[dish[i]], rows[i], 1.0, prior)
     for k in range(dishes.size.shape[0]):
         n = dishes.size[k]
         if n > 0:
@@ -160,6 +168,7 @@ def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     dishes.size[k] = 0
     dishes.constant[k, 0] = log_constant(0, prior)
     dishes.constant[k, 1] = -np.inf
+    dishes.counts[k, :] = 0.0
 
 
 @borrowing_kernel
@@ -175,31 +184,37 @@ def log_constant(n: int, prior: Prior) -> float:
 @borrowing_kernel
 def log_predictive(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     """Log posterior predictive density of the homogeneous row ``x`` under subclass k."""
-    n = dishes.size[k]
+    n, columns = dishes.size[k], prior.first.shape[0]
+    z = x[columns:]
     if prior.covariance == FULL:
-        return full.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], x, prior)
-    if prior.covariance == DIAGONAL:
-        return diagonal.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], x, prior)
-    return tied.log_predictive(dishes.inverse[k], n, x, prior)
+        out = full.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], z, prior)
+    elif prior.covariance == DIAGONAL:
+        out = diagonal.log_predictive(dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 0], z, prior)
+    else:
+        out = tied.log_predictive(dishes.inverse[k], n, z, prior)
+    return out + categories.log_predictive(dishes.counts[k], x, prior) if columns > 0 else out
 
 
 @kernel
 def log_predictive_without(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
     """Log predictive density of ``x`` under subclass k without ``x``, which is one of its instances."""
-    n = dishes.size[k]
+    n, columns = dishes.size[k], prior.first.shape[0]
+    z = x[columns:]
     if prior.covariance == FULL:
-        return full.log_predictive_without(
-            dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 1], x, prior
+        out = full.log_predictive_without(
+            dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], n, dishes.constant[k, 1], z, prior
         )
-    if prior.covariance == DIAGONAL:
-        return diagonal.log_predictive_without(dishes.matrix[k], n, dishes.constant[k, 1], x, prior)
-    return tied.log_predictive_without(dishes.matrix[k], n, x, prior)
+    elif prior.covariance == DIAGONAL:
+        out = diagonal.log_predictive_without(dishes.matrix[k], n, dishes.constant[k, 1], z, prior)
+    else:
+        out = tied.log_predictive_without(dishes.matrix[k], n, z, prior)
+    return out + categories.log_predictive_without(dishes.counts[k], x, prior) if columns > 0 else out
 
 
 @kernel
 def add(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
     """Put ``x`` into subclass k."""
-    add_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+    add_telling(dishes, k, x, prior, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
@@ -207,14 +222,15 @@ def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarr
     """Put ``x`` into subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
     if dishes.size[k] == 0:
         clear(dishes, k, prior)
-    n = dishes.size[k] + 1
+    n, z = dishes.size[k] + 1, x[prior.first.shape[0] :]
     if prior.covariance == FULL:
-        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
+        dishes.log_det[k] = full.add(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
         _count_update(dishes, k)
     elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
+        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], z, n, 1.0, prior)
     else:
-        tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, 1.0, prior)
+        tied.shift(dishes.matrix[k], dishes.inverse[k], z, n, 1.0, prior)
+    categories.shift(dishes.counts[k], x, 1.0, prior)
     dishes.size[k] = n
     dishes.constant[k, 1] = dishes.constant[k, 0]
     dishes.constant[k, 0] = log_constant(n, prior)
@@ -223,25 +239,26 @@ def add_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarr
 @kernel
 def remove(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> None:
     """Take ``x`` out of subclass k; the last one leaves the prior behind, exactly."""
-    remove_telling(dishes, k, x, prior, np.empty(x.shape[0]))
+    remove_telling(dishes, k, x, prior, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
 def remove_telling(dishes: Dishes, k: int, x: np.ndarray, prior: Prior, v: np.ndarray) -> None:
     """Take ``x`` out of subclass k; with full covariances ``v`` becomes ``Q x~`` as it was before."""
-    n = dishes.size[k] - 1
+    n, z = dishes.size[k] - 1, x[prior.first.shape[0] :]
     if n == 0:
         if prior.covariance == FULL:
-            full.times(dishes.inverse[k], x, v)
+            full.times(dishes.inverse[k], z, v)
         clear(dishes, k, prior)
         return
     if prior.covariance == FULL:
-        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], x, v)
+        dishes.log_det[k] = full.remove(dishes.matrix[k], dishes.inverse[k], dishes.log_det[k], z, v)
         _count_update(dishes, k)
     elif prior.covariance == DIAGONAL:
-        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
+        dishes.log_det[k] = diagonal.shift(dishes.matrix[k], dishes.inverse[k], z, n, -1.0, prior)
     else:
-        tied.shift(dishes.matrix[k], dishes.inverse[k], x, n, -1.0, prior)
+        tied.shift(dishes.matrix[k], dishes.inverse[k], z, n, -1.0, prior)
+    categories.shift(dishes.counts[k], x, -1.0, prior)
     dishes.size[k] = n
     dishes.constant[k, 0] = dishes.constant[k, 1]
     dishes.constant[k, 1] = log_constant(n - 1, prior)
@@ -257,7 +274,7 @@ def _count_update(dishes: Dishes, k: int) -> None:
 
 @borrowing_kernel
 def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool, prior: Prior) -> float:
-    """Log predictive density of a block of homogeneous rows, shape (size, d + 1), under subclass k.
+    """Log predictive density of a block of homogeneous rows, shape (size, C + d + 1), under subclass k.
 
     The ratio of two marginal likelihoods, with the block and without it; ``member`` says that the block is
     in the statistics already (then it is predicted from the rest of the subclass).
@@ -267,16 +284,19 @@ def log_block_predictive(dishes: Dishes, k: int, block: np.ndarray, member: bool
     n = dishes.size[k]
     other = n - size if member else n + size
     matrix, log_det = dishes.matrix[k], dishes.log_det[k]
+    of_values = 0.0
+    if prior.first.shape[0] > 0:
+        of_values = categories.log_block_predictive(dishes.counts[k], block, member, prior)
     if prior.covariance == FULL:
         changed = full.log_det_of_prior(prior)
         if n == 0:
             changed = full.log_det_begun(block, prior)
         elif other > 0:
             changed = full.log_det_with(matrix, dishes.inverse[k], log_det, block, sign)
-        return sign * full.log_marginal_ratio(log_det, n, changed, other, prior)
+        return sign * full.log_marginal_ratio(log_det, n, changed, other, prior) + of_values
     if prior.covariance == DIAGONAL:
-        return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior)
-    return sign * _tied_ratio(matrix, n, block, sign, other, prior)
+        return sign * _diagonal_ratio(matrix, log_det, n, block, sign, other, prior) + of_values
+    return sign * _tied_ratio(matrix, n, block, sign, other, prior) + of_values
 
 
 @kernel
@@ -290,11 +310,11 @@ def _diagonal_ratio(
 @kernel
 def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, other: int, prior: Prior) -> float:
     m = matrix.copy()
-    squares = 0.0
+    squares, skip = 0.0, prior.first.shape[0]
     for i in range(block.shape[0]):
         for a in range(prior.n_features):
-            m[0, a] += sign * block[i, a]
-            squares += block[i, a] * block[i, a]
+            m[0, a] += sign * block[i, skip + a]
+            squares += block[i, skip + a] * block[i, skip + a]
     ratio = tied.log_marginal(m, other, prior) - tied.log_marginal(matrix, n, prior)
     constant = block.shape[0] * prior.n_features * math.log(2.0 * math.pi)
     return ratio - sign * 0.5 * (squares + constant)
@@ -302,34 +322,57 @@ def _tied_ratio(matrix: np.ndarray, n: int, block: np.ndarray, sign: float, othe
 
 @borrowing_kernel
 def mahalanobis(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
-    """Distance of ``x`` from subclass k, in standard deviations of its predictive."""
-    n = dishes.size[k]
+    """Distance of ``x`` from subclass k in the numeric features, in standard deviations of its predictive."""
+    n, z = dishes.size[k], x[prior.first.shape[0] :]
     if prior.covariance == FULL:
-        return full.mahalanobis(dishes.inverse[k], n, x, prior)
+        return full.mahalanobis(dishes.inverse[k], n, z, prior)
     if prior.covariance == DIAGONAL:
-        return diagonal.mahalanobis(dishes.inverse[k], n, x, prior)
-    return tied.mahalanobis(dishes.inverse[k], n, x, prior)
+        return diagonal.mahalanobis(dishes.inverse[k], n, z, prior)
+    return tied.mahalanobis(dishes.inverse[k], n, z, prior)
+
+
+@borrowing_kernel
+def distance_from(dishes: Dishes, k: int, x: np.ndarray, prior: Prior) -> float:
+    """Distance of ``x`` from subclass k: squared it is that of the numeric features, and what the values are rarer.
+
+    Twice the log ratio of the commonest values and of its own: a squared Mahalanobis distance is one of densities.
+    """
+    near = mahalanobis(dishes, k, x, prior)
+    if prior.first.shape[0] == 0:
+        return near
+    return math.sqrt(near * near + 2.0 * categories.log_rarer(dishes.counts[k], x, prior))
 
 
 @kernel
 def mahalanobis_each(dishes: Dishes, slot: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
-    """Distance of each homogeneous row, shape (n, d + 1), from the subclass named for it, shape (n,)."""
+    """Distance of each homogeneous row, shape (n, C + d + 1), from the subclass named for it, shape (n,)."""
     out = np.empty(rows.shape[0])
     for i in range(rows.shape[0]):
-        out[i] = mahalanobis(dishes, slot[i], rows[i], prior)
+        out[i] = distance_from(dishes, slot[i], rows[i], prior)
     return out
 
 
 @kernel
 def log_prior_predictives(rows: np.ndarray, prior: Prior) -> np.ndarray:
     """Log density of each homogeneous row under a new subclass drawn from H, shape (n,)."""
+    out = log_prior_densities(rows, prior.first.shape[0], prior)
+    if prior.first.shape[0] > 0:
+        nobody = np.zeros(prior.pseudo.shape[0])
+        for i in range(rows.shape[0]):
+            out[i] += categories.log_predictive(nobody, rows[i], prior)
+    return out
+
+
+@kernel
+def log_prior_densities(rows: np.ndarray, columns: int, prior: Prior) -> np.ndarray:
+    """Do so of the numeric features alone, which begin after so many columns."""
     n, d = rows.shape[0], prior.n_features
     out = np.empty(n)
     constant = log_constant(0, prior)
     for i in range(n):
         square = 0.0
         logs = 0.0
-        for a in range(d):
+        for a in range(columns, columns + d):
             square += rows[i, a] * rows[i, a]
             logs += math.log1p(rows[i, a] * rows[i, a] * prior.beta / ((prior.beta + 1.0) * prior.psi))
         if prior.covariance == FULL:
@@ -353,24 +396,3 @@ def log_predictives(rows: np.ndarray, dishes: Dishes, prior: Prior) -> np.ndarra
         for k in range(dishes.size.shape[0]):
             out[i, k] = log_predictive(dishes, k, rows[i], prior)
     return out
-
-
-@kernel
-def means_and_scales(dishes: Dishes, prior: Prior) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mean and posterior mean covariance of each subclass, shapes (K, d) and (K, d, d)."""
-    count, d = dishes.size.shape[0], prior.n_features
-    means = np.zeros((count, d))
-    covariances = np.zeros((count, d, d))
-    for k in range(count):
-        r, df = prior.beta + dishes.size[k], max(prior.nu + dishes.size[k] - d - 1.0, 1.0)
-        for a in range(d):
-            if prior.covariance == FULL:
-                means[k, a] = dishes.matrix[k, d, a] / r
-            else:
-                means[k, a] = dishes.inverse[k, 0, a]
-                covariances[k, a, a] = dishes.inverse[k, 1, a] / df if prior.covariance == DIAGONAL else 1.0
-        if prior.covariance == FULL:
-            for a in range(d):
-                for b in range(d):
-                    covariances[k, a, b] = (dishes.matrix[k, a, b] - r * means[k, a] * means[k, b]) / df
-    return means, covariances

@@ -60,7 +60,7 @@ def no_gaps(n: int, d: int) -> Gaps:
 
 
 def gaps_of(space: Space, X: np.ndarray) -> Gaps:
-    """Find what is missing of raw rows, NaN = missing, shape (n, p).
+    """Find what is missing of the numeric features of raw rows, NaN = missing, shape (n, p).
 
     Examples
     --------
@@ -73,7 +73,7 @@ def gaps_of(space: Space, X: np.ndarray) -> Gaps:
     n, d = len(X), space.forward.shape[1]
     missing = np.isnan(X)
     some = np.flatnonzero(missing.any(axis=1))
-    if not len(some):
+    if not len(some) or not d:
         return no_gaps(n, d)
     patterns, number = np.unique(missing[some], axis=0, return_inverse=True)
     number = number.ravel()

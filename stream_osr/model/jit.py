@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 from numba.core.registry import CPUDispatcher
 
 from stream_osr.model import shipped
-from stream_osr.model.stamp import source_stamp
+from stream_osr.model.cache import KernelCache
 from stream_osr.model.within import within
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -78,8 +77,7 @@ def _compile(function: F, *, fastmath: bool | set[str] = False, counts_reference
     dispatcher: Any = Kernel(function, targetoptions={**always, **options})
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process
     with suppress(RuntimeError):
-        dispatcher.enable_caching()
-        dispatcher._cache._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+        dispatcher._cache = KernelCache(function)
     dispatcher._cache = shipped.beside(dispatcher._cache, function)
     compiled: F = dispatcher
     return compiled

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, log_missing
+from stream_osr.model.categories import log_table, places_of
 from stream_osr.model.dishes import Dishes, add, copy_slots, log_predictive, log_predictive_without, log_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities, new_subclass, student_t
@@ -94,7 +95,7 @@ def densities(known: Known) -> Densities:
         log_weight = np.log(np.where(kept, known.seated / (known.size + known.alpha)[:, None], 0.0))
     sums = _terms(known, log_weight) if known.prior.covariance == FULL else []
     menu = np.maximum(np.where(kept, known.tables, 0.0).sum(axis=1), 1.0)
-    return Densities(pack(sums, known.prior.n_features), log_weight, menu)
+    return Densities(pack(sums, known.prior.n_features, len(known.prior.pseudo)), log_weight, menu)
 
 
 def broad_shapes(known: Known) -> tuple[Location | None, ...]:
@@ -107,13 +108,14 @@ def _terms(known: Known, log_weight: np.ndarray) -> list[list[Term]]:
     """Terms of each class density, its broad term included, and of the density of a new subclass."""
     dishes, prior = known.dishes, known.prior
     shapes, missing, sums = broad_shapes(known), log_missing(log_weight), []
+    values = log_table(dishes.counts, prior)
     for j, weights in enumerate(log_weight):
         terms = []
         for k in np.flatnonzero(np.isfinite(weights)):
             n = float(dishes.size[k])
             head = weights[k] + dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
             power, least = 0.5 * (prior.nu + n + 1.0), 1.0 / (prior.beta + n)
-            terms.append(Term(dishes.inverse[k], head, power, least, int(k)))
+            terms.append(Term(dishes.inverse[k], head, power, least, int(k), values[k]))
         shape = shapes[j]
         if shape is not None:
             terms.append(student_t(shape, missing[j]))
@@ -169,7 +171,7 @@ def log_densities(
     known, frozen
         The known classes.
     rows
-        Homogeneous rows, shape (n, d + 1).
+        Homogeneous rows, shape (n, C + d + 1).
     product
         Products of their coordinates, if they are at hand (:func:`stream_osr.model.terms.products`).
 
@@ -179,8 +181,9 @@ def log_densities(
     of a new subclass, shape (n,).
     """
     if known.prior.covariance == FULL:
-        product = products(rows) if product is None else product
-        sums, best = log_sums(frozen.terms, product)
+        columns = len(known.prior.first)
+        product = products(rows, columns) if product is None else product
+        sums, best = log_sums(frozen.terms, product, places_of(rows, columns))
         return np.ascontiguousarray(sums[:-1].T), np.ascontiguousarray(best[:-1].T), sums[-1]
     log_density, responsible = mix(log_predictives(rows, known.dishes, known.prior), frozen.log_weight)
     log_density = add_broad(log_density, broad_shapes(known), frozen.log_weight, rows)

@@ -17,9 +17,10 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model import categories
+from stream_osr.model.dishes import log_prior_densities, log_prior_predictives
 from stream_osr.model.jit import kernel
-from stream_osr.model.prior import FULL, Prior
+from stream_osr.model.prior import FULL, NO_VALUE, Prior
 from stream_osr.model.terms import Term
 
 FREEDOM = np.array([2.0, 3.0, 5.0, 8.0, 15.0, 50.0])
@@ -45,11 +46,14 @@ class Location(NamedTuple):
         Centre, shape (d,).
     factor
         Inverse Cholesky factor of the scale matrix, shape (d, d).
+    values
+        Log probability of each place of the categorical columns, shape (V,); empty: that of the base measure.
     """
 
     freedom: float
     mean: np.ndarray
     factor: np.ndarray
+    values: np.ndarray = NO_VALUE
 
 
 CONJUGATE = Location(0.0, np.zeros(0), np.zeros((0, 0)))
@@ -61,12 +65,17 @@ def log_new_densities(rows: np.ndarray, prior: Prior, location: Location = CONJU
     if location.freedom == 0.0:
         return conjugate
     placed = log_student_t(rows, location)
+    if len(prior.first):
+        placed += categories.log_of_each(categories.log_base(prior), rows, len(prior.first))
     return np.logaddexp(math.log1p(-CONJUGATE_SHARE) + placed, math.log(CONJUGATE_SHARE) + conjugate)
 
 
 @kernel
 def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
-    """Log ratio of the densities of one homogeneous row as the first of a new subclass: placed against conjugate."""
+    """Log ratio of the densities of one row as the first of a new subclass: placed against conjugate.
+
+    The row is homogeneous, without categories: of these both densities say the same.
+    """
     d, q, square, log_det = prior.n_features, location.freedom, 0.0, 0.0
     if q == 0.0 or prior.covariance != FULL:
         return 0.0
@@ -78,17 +87,20 @@ def log_placed(row: np.ndarray, prior: Prior, location: Location) -> float:
         log_det -= 2.0 * math.log(location.factor[a, a])
     placed = math.lgamma(0.5 * (q + d)) - math.lgamma(0.5 * q) - 0.5 * d * math.log(q * math.pi)
     placed -= 0.5 * (log_det + (q + d) * math.log1p(square / q))
-    ratio = math.log1p(-CONJUGATE_SHARE) + placed - log_prior_predictives(row.reshape(1, d + 1), prior)[0]
+    ratio = math.log1p(-CONJUGATE_SHARE) + placed - log_prior_densities(row.reshape(1, d + 1), 0, prior)[0]
     least = math.log(CONJUGATE_SHARE)
     return max(ratio, least) + math.log1p(math.exp(-abs(ratio - least)))
 
 
 def log_student_t(rows: np.ndarray, location: Location) -> np.ndarray:
     """Log density of homogeneous rows under the Student-t, shape (n,)."""
-    z = (rows[:, :-1] - location.mean) @ location.factor.T
+    d = len(location.mean)
+    columns = rows.shape[1] - 1 - d
+    z = (rows[:, columns:-1] - location.mean) @ location.factor.T
     square = np.einsum("na,na->n", z, z)
     log_determinant = -2.0 * np.log(np.diag(location.factor)).sum()
-    return np.asarray(log_t(square, log_determinant, rows.shape[1] - 1, location.freedom))
+    out = np.asarray(log_t(square, log_determinant, d, location.freedom))
+    return out + categories.log_of_each(location.values, rows, columns) if len(location.values) else out
 
 
 def student_t(shape: Location, log_weight: float) -> Term:
@@ -101,7 +113,7 @@ def student_t(shape: Location, log_weight: float) -> Term:
     form[d, d] = shape.mean @ precision @ shape.mean
     log_determinant = -2.0 * np.log(np.diag(shape.factor)).sum()
     head = log_weight + float(log_t(np.zeros(1), log_determinant, d, shape.freedom)[0])
-    return Term(form, head, 0.5 * (shape.freedom + d), 0.0)
+    return Term(form, head, 0.5 * (shape.freedom + d), 0.0, values=shape.values)
 
 
 def new_subclass(prior: Prior, location: Location) -> list[Term]:
@@ -109,13 +121,13 @@ def new_subclass(prior: Prior, location: Location) -> list[Term]:
     d = prior.n_features
     form = np.diag(np.append(np.full(d, 1.0 / prior.psi), 1.0 / prior.beta))
     power = 0.5 * (prior.nu + 1.0)
-    at_origin = float(log_prior_predictives(np.append(np.zeros(d), 1.0)[None], prior)[0])
-    head = at_origin + power * math.log1p(1.0 / prior.beta)
+    at_origin = float(log_prior_densities(np.append(np.zeros(d), 1.0)[None], 0, prior)[0])
+    head, base = at_origin + power * math.log1p(1.0 / prior.beta), categories.log_base(prior)
     if location.freedom == 0.0:
-        return [Term(form, head, power, 1.0 / prior.beta)]
+        return [Term(form, head, power, 1.0 / prior.beta, values=base)]
     return [
-        student_t(location, math.log1p(-CONJUGATE_SHARE)),
-        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta),
+        student_t(location, math.log1p(-CONJUGATE_SHARE))._replace(values=base),
+        Term(form, head + math.log(CONJUGATE_SHARE), power, 1.0 / prior.beta, values=base),
     ]
 
 
@@ -131,7 +143,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     Parameters
     ----------
     rows
-        Whitened rows, shape (n, d): their within-class covariance is about the identity.
+        Whitened rows without categories, shape (n, d): their within-class covariance is about the identity.
     group
         Class of each, shape (n,).
 
@@ -151,7 +163,7 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     """
     d = rows.shape[1]
     classes = np.unique(group)
-    if len(classes) < LEAST_CLASSES:
+    if len(classes) < LEAST_CLASSES or not d:
         return CONJUGATE
     score = np.zeros((len(FREEDOM), len(SPREAD)))
     for j in classes:

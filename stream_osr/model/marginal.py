@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_constant, sum_up
 from stream_osr.model.gaussian import diagonal, full, tied
 from stream_osr.model.jit import kernel
@@ -27,33 +28,36 @@ class Statistics(NamedTuple):
         Instances in each, shape (K,).
     matrix
         ``Dishes.matrix`` of each, shape (K, a, b).
+    counts
+        ``Dishes.counts`` of each, shape (K, V).
     """
 
     size: np.ndarray
     matrix: np.ndarray
+    counts: np.ndarray
 
 
 def statistics_of(dishes: Dishes, slots: np.ndarray) -> Statistics:
     """Copy the statistics of the named slots."""
-    return Statistics(dishes.size[slots], dishes.matrix[slots])
+    return Statistics(dishes.size[slots], dishes.matrix[slots], dishes.counts[slots])
 
 
 def of_rows(rows: np.ndarray, prior: Prior) -> Statistics:
-    """Sum up homogeneous rows, shape (n, d + 1), as a single subclass."""
+    """Sum up homogeneous rows, shape (n, C + d + 1), as a single subclass."""
     dishes = empty_dishes(1, prior)
     sum_up(dishes, np.zeros(len(rows), np.int64), rows, prior)
-    return Statistics(dishes.size, dishes.matrix)
+    return statistics_of(dishes, np.zeros(1, np.int64))
 
 
 def of_slots(statistics: Statistics, slots: Sequence[int] | np.ndarray) -> Statistics:
     """Copy the statistics in the named places."""
     at = np.asarray(slots, np.int64)
-    return Statistics(statistics.size[at], statistics.matrix[at])
+    return Statistics(*(part[at] for part in statistics))
 
 
 def both(first: Statistics, second: Statistics) -> Statistics:
     """List the subclasses of one after those of the other."""
-    return Statistics(np.concatenate([first.size, second.size]), np.concatenate([first.matrix, second.matrix]))
+    return Statistics(*(np.concatenate([a, b]) for a, b in zip(first, second, strict=True)))
 
 
 def of_nobody(prior: Prior) -> np.ndarray:
@@ -70,14 +74,15 @@ def log_marginals(statistics: Statistics, prior: Prior, location: Location = CON
     ----------
     .. [1] K. P. Murphy, "Conjugate Bayesian analysis of the Gaussian distribution", 2007, equation (266).
     """
-    return _log_marginals(statistics.size, statistics.matrix, prior, location)
+    return _log_marginals(statistics, prior, location)
 
 
 @kernel
-def _log_marginals(size: np.ndarray, matrix: np.ndarray, prior: Prior, location: Location) -> np.ndarray:
+def _log_marginals(statistics: Statistics, prior: Prior, location: Location) -> np.ndarray:
+    size, matrix, counts = statistics
     out = np.empty(len(size))
     for k in range(len(size)):
-        out[k] = log_marginal(size[k], matrix[k], _log_det(size[k], matrix[k], prior), prior, location)
+        out[k] = _log_whole(size[k], matrix[k], counts[k], prior, location)
     return out
 
 
@@ -94,8 +99,14 @@ def _log_det(n: int, matrix: np.ndarray, prior: Prior) -> float:
 
 
 @kernel
+def _log_whole(n: int, matrix: np.ndarray, counts: np.ndarray, prior: Prior, location: Location) -> float:
+    total = log_marginal(n, matrix, _log_det(n, matrix, prior), prior, location)
+    return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total
+
+
+@kernel
 def log_marginal(n: int, matrix: np.ndarray, log_det: float, prior: Prior, location: Location) -> float:
-    """Log marginal likelihood of one subclass, as :func:`log_marginals`, whose log-determinant is known."""
+    """Log marginal likelihood of the numeric features of one subclass, whose log-determinant is known."""
     d, r = prior.n_features, prior.beta + n
     if prior.covariance == DIAGONAL:
         return diagonal.log_marginal(log_det, n, prior) - diagonal.log_marginal(d * math.log(prior.psi), 0, prior)
@@ -143,26 +154,21 @@ def log_ratios_together(
     (True, True)
     """
     nobody = of_nobody(prior)
-    return _log_ratios(one.size[0], one.matrix[0], others.size, others.matrix, nobody, prior, location)
+    return _log_ratios(of_slots(one, [0]), others, nobody, prior, location)
 
 
 @kernel
 def _log_ratios(
-    n: int,
-    own: np.ndarray,
-    size: np.ndarray,
-    matrix: np.ndarray,
-    nobody: np.ndarray,
-    prior: Prior,
-    location: Location,
+    one: Statistics, others: Statistics, nobody: np.ndarray, prior: Prior, location: Location
 ) -> np.ndarray:
     """Do what :func:`log_ratios_together` does."""
+    (size, matrix, counts), n, own, values = others, one.size[0], one.matrix[0], one.counts[0]
     out = np.empty(len(size))
-    alone = log_marginal(n, own, _log_det(n, own, prior), prior, location)
+    alone = _log_whole(n, own, values, prior, location)
     for k in range(len(size)):
         joined, both_of = own + matrix[k] - nobody, n + size[k]
-        out[k] = log_marginal(both_of, joined, _log_det(both_of, joined, prior), prior, location)
-        out[k] -= log_marginal(size[k], matrix[k], _log_det(size[k], matrix[k], prior), prior, location)
+        out[k] = _log_whole(both_of, joined, values + counts[k], prior, location)
+        out[k] -= _log_whole(size[k], matrix[k], counts[k], prior, location)
         out[k] -= alone
     return out
 
@@ -176,6 +182,7 @@ def pour(dishes: Dishes, k: int, poured: Statistics, prior: Prior, sign: int = 1
         clear(dishes, k, prior)
         return
     dishes.matrix[k] += sign * (poured.matrix[0] - of_nobody(prior))
+    dishes.counts[k] += sign * poured.counts[0]
     settle(dishes, k, n, prior)
 
 
@@ -189,7 +196,7 @@ def dishes_of(statistics: Statistics, prior: Prior) -> Dishes:
 
 @kernel
 def settle(dishes: Dishes, k: int, n: int, prior: Prior) -> None:
-    """Let all else in slot k follow from its matrix and its n instances."""
+    """Let all else in slot k follow from its matrix, its counts and its n instances."""
     if prior.covariance == FULL:
         dishes.log_det[k] = full.invert(dishes.matrix[k], dishes.inverse[k])
     elif prior.covariance == DIAGONAL:

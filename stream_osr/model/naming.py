@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.books import refresh_classes, renumber, rewrite
-from stream_osr.model.broad import outline
+from stream_osr.model.broad import log_values, outline
 from stream_osr.model.dishes import Dishes, add, copy_slots, joined, remove
 from stream_osr.model.known import N_RANKS, Densities, Known, densities, log_new, open_class, unseen
 from stream_osr.model.location import Location
 from stream_osr.model.marginal import of_nobody, settle
-from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.model.prior import Prior, homogeneous, same_prior
 from stream_osr.model.restaurant import StreamState
 
 
@@ -58,7 +58,7 @@ def adopt(known: Known, state: StreamState, keys: Sequence[int], j: int, rows: n
     moved = copy_slots(state.dishes, slots, len(slots))
     after = open_class(known) if j == len(known.size) else known
     if after.broad and not after.size[j] and len(rows):
-        after = after._replace(broad=_with_term(after.broad, j, rows))
+        after = after._replace(broad=_with_term(after.broad, j, rows, after.prior))
     seated, tables = (np.hstack([v, np.zeros((len(v), len(slots)))]) for v in (after.seated, after.tables))
     size = after.size.copy()
     seated[j, len(after.ids) :] = moved.size
@@ -150,12 +150,14 @@ def drop_class(known: Known, state: StreamState, j: int) -> Moved:
     return Moved(known, frozen, renumber(state, dishes - (dishes > j), held, frozen.menu))
 
 
-def _with_term(broad: Sequence[Location | None], j: int, rows: np.ndarray) -> tuple[Location | None, ...]:
+def _with_term(
+    broad: Sequence[Location | None], j: int, rows: np.ndarray, prior: Prior
+) -> tuple[Location | None, ...]:
     """Give class j a broad term: its outline, with the degrees of freedom of the others."""
-    whole = outline(rows)
+    whole = outline(rows[:, len(prior.first) :])
     freedom = next(shape.freedom for shape in broad if shape is not None)
     shapes = [*broad, *[None] * (j + 1 - len(broad))]
-    shapes[j] = Location(freedom, whole.mean, whole.factor)
+    shapes[j] = Location(freedom, whole.mean, whole.factor, log_values(rows, prior))
     return tuple(shapes)
 
 
@@ -196,7 +198,8 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
     if not len(rows):
         if before > 0:
             return np.array(known.ranks[j])
-        return np.full(N_RANKS, log_new(known, homogeneous(np.zeros((1, known.prior.n_features))))[0])
+        middle = np.append(known.prior.first.astype(float), np.zeros(known.prior.n_features))
+        return np.full(N_RANKS, log_new(known, homogeneous(middle[None]))[0])
     group = np.full(len(rows), j)
     found = unseen(known, frozen, homogeneous(rows), group, slots_of(known.ids, key.tolist()))
     levels = np.linspace(0.0, 1.0, N_RANKS)
@@ -209,7 +212,7 @@ def rank_levels(known: Known, frozen: Densities, j: int, rows: np.ndarray, key: 
 def restated(dishes: Dishes, k: int, prior: Prior, other: Prior) -> Dishes:
     """State subclass k under another base measure of the same covariance model: one slot."""
     out = copy_slots(dishes, np.array([k]), 1)
-    if prior != other:
+    if not same_prior(prior, other):
         out.matrix[0] += of_nobody(other) - of_nobody(prior)
         settle(out, 0, int(out.size[0]), other)
     return out

@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis_each, means_and_scales
+from stream_osr.model.dishes import Dishes, copy_slots, mahalanobis, mahalanobis_each
+from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.middles import means_and_scales, typical_rows
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, raw_scale, unwhiten
 
 
@@ -24,7 +26,7 @@ class Nearest(NamedTuple):
     distance
         Mahalanobis distance of the mean from it, in standard deviations of its predictive.
     mean
-        Posterior mean of the emerging subclass, whitened, shape (1, d).
+        Posterior mean of the emerging subclass, whitened, without categories, shape (1, d).
     """
 
     subclass: int
@@ -35,13 +37,37 @@ class Nearest(NamedTuple):
 
 def nearest_known(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> Nearest:
     """Find the known subclass nearest to the one in ``slot`` of ``dishes``, among those that count."""
-    mean, _ = means_and_scales(copy_slots(dishes, np.array([slot]), 1), known.prior)
-    row = homogeneous(mean)[0]
-    each = np.arange(len(known.ids))
-    distances = mahalanobis_each(known.dishes, each, np.tile(row, (len(each), 1)), known.prior)
-    kept = np.isfinite(frozen.log_weight).any(axis=0)
-    near = int(np.argmin(np.where(kept, distances, np.inf)))
-    return Nearest(near, int(np.argmax(known.seated[:, near])), float(distances[near]), mean)
+    return _compare(dishes, slot, known, frozen)[0]
+
+
+def _compare(dishes: Dishes, slot: int, known: Known, frozen: Densities) -> tuple[Nearest, np.ndarray, np.ndarray]:
+    """Find the known subclass nearest to one; its mean, shape (d,), and mean covariance, shape (d, d), too."""
+    prior = known.prior
+    typical = typical_rows(copy_slots(dishes, np.array([slot]), 1), prior)
+    at, distance, mean, covariance = _find(homogeneous(typical)[0], known.dishes, frozen.log_weight, prior)
+    owner = int(np.argmax(known.seated[:, at]))
+    return Nearest(at, owner, distance, typical[:, len(prior.first) :]), mean, covariance
+
+
+@kernel
+def _find(
+    row: np.ndarray, known: Dishes, log_weight: np.ndarray, prior: Prior
+) -> tuple[int, float, np.ndarray, np.ndarray]:
+    """Find the known subclass nearest to a homogeneous row, among those that have a weight in some class.
+
+    Returns
+    -------
+    Its slot, the distance, its mean, shape (d,), and mean covariance, shape (d, d).
+    """
+    near, least = 0, np.inf
+    for k in range(log_weight.shape[1]):
+        if log_weight[:, k].max() == -np.inf:
+            continue
+        distance = mahalanobis(known, k, row, prior)
+        if distance < least:
+            near, least = k, distance
+    means, covariances = means_and_scales(copy_slots(known, np.array([near]), 1), prior)
+    return near, least, means[0], covariances[0]
 
 
 class Beside(NamedTuple):
@@ -63,15 +89,13 @@ class Beside(NamedTuple):
 
 def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
     """Compare the subclass in ``slot`` of ``dishes`` with the nearest known one."""
-    near = nearest_known(dishes, slot, known, frozen)
-    at = copy_slots(known.dishes, np.array([near.subclass]), 1)
-    near_mean, near_covariance = means_and_scales(at, known.prior)
-    difference = ((near.mean - near_mean) @ space.backward)[0]  # of the raw means it would drown in a large centre
-    shift = difference / np.maximum(raw_scale(space, near_covariance[0]), 1e-300)
+    near, theirs, covariance = _compare(dishes, slot, known, frozen)
+    difference = (near.mean[0] - theirs) @ space.backward  # of the raw means it would drown in a large centre
+    shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
     return Beside(near, unwhiten(space, near.mean)[0], difference, shift)
 
 
 def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:
-    """Order whitened rows, shape (n, d), by their distance from the mean of the subclass in ``slot``, shape (n,)."""
+    """Order whitened rows, shape (n, C + d), by their distance from the subclass in ``slot``, shape (n,)."""
     distances = mahalanobis_each(dishes, np.full(len(rows), slot), homogeneous(rows), known.prior)
     return np.argsort(distances, kind="stable")

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from stream_osr.model import categories
+from stream_osr.model.categories import spread_out
 from stream_osr.model.dishes import Dishes, empty_dishes, log_predictive, sum_up
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import CONJUGATE, Location
@@ -52,7 +54,8 @@ def part(
     n = len(rows)
     if n < 2 * least:
         return None
-    centred = rows[:, :-1] - rows[:, :-1].sum(axis=0) / n
+    values = spread_out(rows[:, :-1], len(prior.first)) if len(prior.first) else rows[:, :-1]
+    centred = values - values.sum(axis=0) / n
     side, odds = _best_partition(centred, rows, alpha, least, prior, location)
     if odds <= (0.0 if location.freedom else GAIN) * n:
         return None
@@ -95,7 +98,8 @@ def _alternate_each(
 
 @kernel
 def _log_marginal(dishes: Dishes, k: int, prior: Prior, location: Location) -> float:
-    return log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
+    total = log_marginal(dishes.size[k], dishes.matrix[k], dishes.log_det[k], prior, location)
+    return total + categories.log_marginal(dishes.counts[k], prior) if prior.first.shape[0] > 0 else total
 
 
 @kernel
@@ -105,7 +109,7 @@ def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, pr
     Parameters
     ----------
     dishes
-        Two slots, for the parts; as they are in the end.
+        Two slots, for the parts; as they are in the end, of too small a part its size alone.
     side
         The part of each row, 0 or 1, shape (n,), to begin with and then in the end.
     rows
@@ -116,9 +120,13 @@ def alternate(dishes: Dishes, side: np.ndarray, rows: np.ndarray, least: int, pr
         Base measure.
     """
     for turn in range(PASSES + 1):
+        second = side.sum()
+        first = len(side) - second
+        if min(first, second) < least:
+            dishes.size[0], dishes.size[1] = first, second
+            break
         sum_up(dishes, side, rows, prior)
-        first, second = dishes.size[0], dishes.size[1]
-        if turn == PASSES or min(first, second) < least:
+        if turn == PASSES:
             break
         stays = math.log(first) - math.log(second)
         changed = False

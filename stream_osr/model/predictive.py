@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.categories import log_table
 from stream_osr.model.cells import log_seats_of, terms_of
 from stream_osr.model.elementwise import exp_each, largest, log_each
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
+from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import HORIZON, Space
+from stream_osr.model.space import HORIZON, Space, place_of_code
 
 
 class View(NamedTuple):
@@ -33,6 +35,10 @@ class View(NamedTuple):
         Head, power and least form of each term, shape (3, M).
     first
         First term of each sum, and M, shape (J + 2,).
+    values
+        Log probability of each place of the categories under each term, shape (M, V).
+    columns, places
+        Raw features that are categories, and the places of each (:class:`stream_osr.model.space.Space`), shape (C,).
     """
 
     fill: np.ndarray
@@ -41,6 +47,9 @@ class View(NamedTuple):
     packed: np.ndarray
     shape: np.ndarray
     first: np.ndarray
+    values: np.ndarray
+    columns: np.ndarray
+    places: np.ndarray
 
 
 def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
@@ -49,17 +58,18 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space | Non
     Without a space it is for whitened rows.
     """
     terms, n_classes, log_seats = frozen.terms, len(known.size), log_seats_of(state.franchise)
-    packed, emerging, power, least = terms_of(state.dishes, known.prior)
+    (packed, emerging, power, least), values = terms_of(state.dishes, known.prior), terms.values
+    values = np.concatenate([values, log_table(state.dishes.counts, known.prior)])
     first = terms.first.copy()
     first[-1] += len(emerging)
     head = terms.head + np.repeat(np.append(log_seats[:n_classes], log_seats[-1]), np.diff(terms.first))
     head = np.concatenate([head, emerging + log_seats[n_classes:-1]])
     head[terms.first[-2] :] += shift
     shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
-    laid = np.concatenate([terms.packed, packed]), shape, first
+    laid = np.concatenate([terms.packed, packed]), shape, first, values
     if space is None:
-        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid)
-    return View(space.fill, space.center, space.forward, *laid)
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN)
+    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places)
 
 
 @kernel
@@ -123,7 +133,7 @@ def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndar
 @kernel
 def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray, value: np.ndarray) -> float:
     """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm."""
-    fill, center, forward, packed, shape, _ = view
+    fill, center, forward, packed, shape = view.fill, view.center, view.forward, view.packed, view.shape
     d, count = forward.shape[1], packed.shape[0]
     head, power, least = shape[0], shape[1], shape[2]
     x[:d] = 0.0
@@ -142,6 +152,12 @@ def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray,
     log_each(value)
     for m in range(count):
         value[m] = head[m] - power[m] * value[m]
+    begin = 0
+    for c in range(len(view.columns)):
+        place = begin + place_of_code(raw[view.columns[c]], view.places[c])
+        begin += view.places[c]
+        for m in range(count):
+            value[m] += view.values[m, place]
     peak = largest(value)
     for m in range(count):
         value[m] -= peak
@@ -152,7 +168,7 @@ def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray,
 @kernel
 def draw_in(z: np.ndarray) -> None:
     """Draw a whitened row that lies beyond the horizon in to it, as :func:`stream_osr.model.space.whiten` does."""
-    far = np.abs(z).max()
+    far = np.abs(z).max() if len(z) else 0.0
     if far > HORIZON / np.sqrt(len(z)):
         length = 0.0
         for a in range(len(z)):

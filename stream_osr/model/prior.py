@@ -1,4 +1,4 @@
-"""The base measure H of the process: a normal-inverse-Wishart prior in whitened coordinates."""
+"""The base measure H of the process: normal-inverse-Wishart in whitened coordinates, Dirichlet in each category."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ Covariance = Literal["full", "diagonal", "tied"]
 
 FULL, DIAGONAL, TIED = 0, 1, 2
 _CODES: dict[str, int] = {"full": FULL, "diagonal": DIAGONAL, "tied": TIED}
+
+
+NO_COLUMN, NO_VALUE = np.zeros(0, np.int64), np.zeros(0)
+"""Without categorical columns."""
 
 
 class Prior(NamedTuple):
@@ -36,6 +40,10 @@ class Prior(NamedTuple):
         ``nu * scale``, the diagonal of the scale matrix.
     beta
         Precision of the prior mean, in units of one instance.
+    first
+        First place of each categorical column (:mod:`stream_osr.model.categories`), shape (C,).
+    pseudo
+        Dirichlet parameters: instances that each place counts before there are any, shape (V,).
     """
 
     covariance: int
@@ -43,6 +51,8 @@ class Prior(NamedTuple):
     nu: float
     psi: float
     beta: float
+    first: np.ndarray = NO_COLUMN
+    pseudo: np.ndarray = NO_VALUE
 
 
 def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: float) -> Prior:
@@ -55,8 +65,8 @@ def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: 
 
     Examples
     --------
-    >>> make_prior("full", 2, nu=5, scale=0.5, beta=1)
-    Prior(covariance=0, n_features=2, nu=5.0, psi=2.5, beta=1.0)
+    >>> make_prior("full", 2, nu=5, scale=0.5, beta=1)[:5]
+    (0, 2, 5.0, 2.5, 1.0)
     """
     if covariance not in _CODES:
         raise InvalidParameter(f"covariance is {covariance!r}; expected one of {', '.join(_CODES)}")
@@ -70,6 +80,17 @@ def make_prior(covariance: str, n_features: int, nu: float, scale: float, beta: 
     return Prior(_CODES[covariance], n_features, float(nu), float(nu * scale), float(beta))
 
 
+def same_prior(one: Prior, other: Prior) -> bool:
+    """Say whether two base measures are the same."""
+    alike = np.array_equal(one.first, other.first) and np.array_equal(one.pseudo, other.pseudo)
+    return one[:5] == other[:5] and alike
+
+
+def width_of(prior: Prior) -> int:
+    """Count the numbers of a whitened row: a place for each category, and the whitened numeric features, C + d."""
+    return len(prior.first) + prior.n_features
+
+
 def statistics_shape(prior: Prior) -> tuple[int, int]:
     """Shape of the statistics matrix of one subclass under this covariance model."""
     d = prior.n_features
@@ -78,7 +99,7 @@ def statistics_shape(prior: Prior) -> tuple[int, int]:
 
 @kernel
 def homogeneous(rows: np.ndarray) -> np.ndarray:
-    """Append a coordinate 1 to each row: shape (n, d) to (n, d + 1)."""
+    """Append a coordinate 1 to each row: shape (n, C + d) to (n, C + d + 1), categories first."""
     n, d = rows.shape
     out = np.ones((n, d + 1))
     out[:, :d] = rows

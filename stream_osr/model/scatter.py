@@ -53,6 +53,8 @@ def bounded_scatter(
     n, d = rows.shape
     members = [np.flatnonzero(group == j) for j in range(int(group.max()) + 1)]
     weight = np.ones(n)
+    if not d:  # nothing is far
+        return _weighted(rows, members, weight)[0], np.zeros((0, 0)), weight
     for _ in range(ROUNDS):
         means, scatter, centred = _weighted(rows, members, weight)
         before = weight

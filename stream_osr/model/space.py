@@ -8,6 +8,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.jit import kernel
+from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.scatter import bounded_scatter
 from stream_osr.model.subspace import Directions, Plan, follow
 
@@ -38,6 +40,11 @@ class Space(NamedTuple):
         Raw features that did not vary in training, shape (p,).
     variance_left
         Share of the total variance that a PCA left out (0 without PCA).
+    columns
+        Raw features that are categories, held as numbers of values, shape (C,): whitened rows begin with their places
+        (:mod:`stream_osr.model.categories`), and the maps do not see them.
+    places
+        Places of each: its values, one for the column and one for all other values, shape (C,).
     """
 
     fill: np.ndarray
@@ -46,6 +53,8 @@ class Space(NamedTuple):
     backward: np.ndarray
     constant: np.ndarray
     variance_left: float
+    columns: np.ndarray = NO_COLUMN
+    places: np.ndarray = NO_COLUMN
 
 
 def fit_space(
@@ -161,7 +170,7 @@ def _within_covariance(
 
 
 def whiten(space: Space, X: np.ndarray) -> np.ndarray:
-    """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, d)."""
+    """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, C + d)."""
     z = (np.where(np.isnan(X), space.fill, X) - space.center) @ space.forward
     largest = np.abs(z).max(axis=1, initial=0.0)  # not the norm at once: squares of 1e200 overflow
     far = largest > HORIZON / np.sqrt(max(z.shape[1], 1))
@@ -169,11 +178,26 @@ def whiten(space: Space, X: np.ndarray) -> np.ndarray:
         part = z[far] / largest[far, None]
         length = np.sqrt((part**2).sum(axis=1)) * largest[far]
         z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
+    if len(space.columns):
+        z = np.hstack([_places(space, X), z])
     return np.ascontiguousarray(z)
 
 
+def _places(space: Space, X: np.ndarray) -> np.ndarray:
+    """Places of the categories of raw rows, shape (n, C)."""
+    code, first = X[:, space.columns], np.cumsum(space.places) - space.places
+    there = 1.0 + np.minimum(np.nan_to_num(code), space.places - 2.0)
+    return np.asarray(first + np.where(np.isnan(code), 0.0, there))
+
+
+@kernel
+def place_of_code(code: float, places: int) -> int:
+    """Place of a value among those of its column: the first if it is missing, the last if training had it not."""
+    return 0 if np.isnan(code) else 1 + min(int(code), places - 2)
+
+
 def unwhiten(space: Space, z: np.ndarray) -> np.ndarray:
-    """Map whitened rows, shape (n, d), back to raw features, shape (n, p)."""
+    """Map whitened rows without categories, shape (n, d), back to raw features, shape (n, p)."""
     return space.center + z @ space.backward
 
 

@@ -22,7 +22,7 @@ from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.seating import weigh_dishes
 from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.predictive import view
-from stream_osr.model.prior import FULL, Prior, homogeneous
+from stream_osr.model.prior import FULL, Prior, homogeneous, width_of
 from stream_osr.model.restaurant import StreamState, derive, fade, lay_tables, name_subclasses, subclasses_of
 
 SPARE = 16
@@ -94,7 +94,7 @@ def open_stream(known: Known, frozen: Densities) -> StreamState:
     franchise = empty_franchise(1, len(known.size), 0, STREAM_ALPHA.shape / STREAM_ALPHA.rate, known.gamma)
     franchise.held[:] = 1.0
     nobody, next_id = np.zeros(0, np.int64), int(known.ids.max()) + 1
-    window = Guests(np.zeros((0, known.prior.n_features + 1)), nobody, np.zeros(0), nobody)
+    window = Guests(np.zeros((0, width_of(known.prior) + 1)), nobody, np.zeros(0), nobody)
     begun = StreamState(franchise, empty_dishes(0, known.prior), nobody, window, nobody, 0, 0, next_id)
     return derive(begun, frozen.menu)
 

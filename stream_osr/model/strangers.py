@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model.background import NARROWEST, Noise, gain, log_density
 from stream_osr.model.books import slot_of
 from stream_osr.model.dishes import (
@@ -27,6 +28,7 @@ from stream_osr.model.gaussian.full import dot, quadratic
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Known
 from stream_osr.model.location import Location, log_placed
+from stream_osr.model.moves.company import MISMATCH
 from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
 from stream_osr.model.restaurant import StreamState
 
@@ -98,7 +100,7 @@ def outweighs_noise(around: Around, key: int, others: int) -> bool:
     k = slot_of(state, key)
     size = int(state.dishes.size[k])
     odds = _log_odds(size, size + others, float(state.franchise.alpha[0]))
-    own = gain(size, state.dishes.matrix[k], state.dishes.log_det[k], noise, known.prior, known.location)
+    own = gain(state.dishes, k, noise, known.prior, known.location)
     return bool(own + odds > MARGIN + GAIN * size)
 
 
@@ -146,14 +148,14 @@ def _find(
         for i in range(len(rows)):
             slot[i] = k if seat[i] == ids[k] else slot[i]
     among = _Seated(rows, slot)
-    near, count = _nearest(rows, arrived, begin), len(arrived)
+    near, count = _nearest(rows, arrived, begin, scene.prior.first.shape[0]), len(arrived)
     alone, odds = np.full((len(SIZES), len(near)), -np.inf), np.full(len(SIZES) * len(near), -np.inf)
     for a in range(len(SIZES)):
         for g in range(len(near)):
             if near[g, SIZES[a] - 1] >= 0:
                 block, n = _rows_at(rows, near[g, : SIZES[a]]), len(rows) - begin[g // count]
                 alone[a, g] = _together(block, scene) + _log_odds(SIZES[a], n, scene.alpha) - LOOKED
-                odds[a * len(near) + g] = alone[a, g] - _of_nothing(block, scene.noise, NARROWEST)
+                odds[a * len(near) + g] = alone[a, g] - _of_nothing(block, scene, NARROWEST)
     for _ in range(len(odds)):
         best = int(odds.argmax())
         if odds[best] <= 0.0:
@@ -170,14 +172,16 @@ def _find(
 
 
 @kernel
-def _nearest(rows: np.ndarray, arrived: np.ndarray, begin: np.ndarray) -> np.ndarray:
+def _nearest(rows: np.ndarray, arrived: np.ndarray, begin: np.ndarray, columns: int) -> np.ndarray:
     """Find the nearest strangers of each arrival, from each position on, the nearest first; -1: there are no more."""
     near = np.full((len(begin) * len(arrived), SIZES[-1]), -1)
     away, least = np.empty(len(rows)), np.empty(SIZES[-1])
     for i in range(len(arrived)):
         for j in range(len(rows)):
             away[j] = 0.0
-            for a in range(rows.shape[1]):
+            if columns > 0:
+                away[j] = MISMATCH * categories.mismatches(rows[arrived[i]], rows[j], columns)
+            for a in range(columns, rows.shape[1]):
                 away[j] += (rows[arrived[i], a] - rows[j, a]) ** 2
         for since in range(len(begin)):
             found = near[since * len(arrived) + i]
@@ -210,11 +214,12 @@ def _log_odds(size: int, among: int, alpha: float) -> float:
 @kernel
 def _together(block: np.ndarray, scene: _Scene) -> float:
     """Log marginal likelihood of a few homogeneous rows as a subclass, up to what ``log_marginals`` leaves out."""
-    mean, squares, d = np.zeros(block.shape[1]), 0.0, scene.prior.n_features
+    d, skip, squares = scene.prior.n_features, scene.prior.first.shape[0], 0.0
+    mean = np.zeros(d + 1)
     for i in range(len(block)):
         for a in range(d + 1):
-            mean[a] += block[i, a] / len(block)
-        squares += dot(block[i, :d], block[i, :d])
+            mean[a] += block[i, skip + a] / len(block)
+        squares += dot(block[i, skip : skip + d], block[i, skip : skip + d])
     total = log_block_predictive(scene.nobody, 0, block, False, scene.prior)
     if scene.prior.covariance == TIED:
         return total + 0.5 * (squares + len(block) * d * math.log(2.0 * math.pi))
@@ -222,12 +227,14 @@ def _together(block: np.ndarray, scene: _Scene) -> float:
 
 
 @kernel
-def _of_nothing(block: np.ndarray, noise: Noise, narrowest: float) -> float:
+def _of_nothing(block: np.ndarray, scene: _Scene, narrowest: float) -> float:
     """Log density of a group of rows as instances of the background."""
-    square = 0.0
+    (noise, prior), square, of_values = (scene.noise, scene.prior), 0.0, 0.0
+    skip, nobody = prior.first.shape[0], np.zeros(prior.pseudo.shape[0])
     for i in range(len(block)):
-        square += quadratic(noise.form, block[i])
-    return log_density(square, len(block), len(noise.mean), noise.log_det, narrowest)
+        square += quadratic(noise.form, block[i, skip:])
+        of_values += categories.log_predictive(nobody, block[i], prior)
+    return log_density(square, len(block), len(noise.mean), noise.log_det, narrowest) + of_values
 
 
 @kernel
@@ -257,10 +264,11 @@ def _is_no_outlier(alone: float, group: np.ndarray, among: _Seated, scene: _Scen
         wider *= max(freedom - 1.0, 1.0) / (freedom + 1.0)
         log_det = known.log_det[near] - d * math.log(max(freedom - 1.0, 1.0))
         log_det -= math.log(r) if prior.covariance == FULL else 0.0
-    square = 0.0
+    square, of_values = 0.0, 0.0
     for i in range(len(block)):
         square += wider * mahalanobis(known, near, block[i], prior) ** 2
-    return alone > log_density(square, len(block), d, log_det, 1.0)
+        of_values += categories.log_predictive(known.counts[near], block[i], prior)
+    return alone > log_density(square, len(block), d, log_det, 1.0) + of_values
 
 
 @kernel
@@ -292,7 +300,7 @@ def _grow(core: np.ndarray, among: _Seated, scene: _Scene) -> None:
     own, n = empty_dishes(1, prior), len(rows)
     beside = np.empty(n)
     for i in range(n):
-        beside[i] = _of_nothing(rows[i : i + 1], scene.noise, 1.0) + math.log(n)
+        beside[i] = _of_nothing(rows[i : i + 1], scene, 1.0) + math.log(n)
         if slot[i] >= 0:
             there = log_predictive(dishes, slot[i], rows[i], prior) + math.log(dishes.size[slot[i]])
             beside[i] = max(beside[i], there)

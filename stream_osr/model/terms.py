@@ -13,6 +13,7 @@ import numpy as np
 
 from stream_osr.model.elementwise import exp_each, log_each
 from stream_osr.model.jit import kernel
+from stream_osr.model.prior import NO_VALUE
 
 
 class Terms(NamedTuple):
@@ -32,6 +33,8 @@ class Terms(NamedTuple):
         Sum s has the terms ``first[s]`` to ``first[s + 1] - 1``, shape (S + 1,).
     subclass
         Subclass that the term stands for, -1: none, shape (M,).
+    values
+        Log probability of each place of the categorical columns, shape (M, V).
     """
 
     packed: np.ndarray
@@ -40,6 +43,7 @@ class Terms(NamedTuple):
     least: np.ndarray
     first: np.ndarray
     subclass: np.ndarray
+    values: np.ndarray
 
 
 class Term(NamedTuple):
@@ -50,10 +54,11 @@ class Term(NamedTuple):
     power: float
     least: float
     subclass: int = -1
+    values: np.ndarray = NO_VALUE
 
 
-def pack(sums: list[list[Term]], n_features: int) -> Terms:
-    """Lay the terms of each sum side by side."""
+def pack(sums: list[list[Term]], n_features: int, places: int = 0) -> Terms:
+    """Lay the terms of each sum side by side; all have log probabilities of so many places."""
     terms = [term for each in sums for term in each]
     a, b = np.tril_indices(n_features + 1)
     packed = np.array([term.form[a, b] for term in terms]).reshape(len(terms), len(a))
@@ -64,25 +69,31 @@ def pack(sums: list[list[Term]], n_features: int) -> Terms:
         np.array([term.least for term in terms], dtype=float),
         np.cumsum([0, *(len(each) for each in sums)]),
         np.array([term.subclass for term in terms], dtype=np.int64),
+        np.array([term.values for term in terms], dtype=float).reshape(len(terms), places),
     )
 
 
 @kernel
-def products(rows: np.ndarray) -> np.ndarray:
-    """Products of every two coordinates of each row, of shape (n, d + 1): shape (n, (d + 1) (d + 2) / 2)."""
-    n, width = rows.shape
+def products(rows: np.ndarray, columns: int = 0) -> np.ndarray:
+    """Products of every two coordinates of each row, of shape (n, C + d + 1), but for its categories.
+
+    Returns
+    -------
+    Array of shape (n, (d + 1) (d + 2) / 2).
+    """
+    n, width = rows.shape[0], rows.shape[1] - columns
     out = np.empty((n, width * (width + 1) // 2))
     for i in range(n):
         line = 0
         for a in range(width):
             for b in range(a + 1):
-                out[i, line + b] = rows[i, a] * rows[i, b]
+                out[i, line + b] = rows[i, columns + a] * rows[i, columns + b]
             line += a + 1
     return out
 
 
 @kernel
-def log_sums(terms: Terms, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_sums(terms: Terms, product: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Logarithms of the sums of densities, and the subclass that contributes most.
 
     Parameters
@@ -91,6 +102,8 @@ def log_sums(terms: Terms, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         M terms in S sums.
     product
         :func:`products` of the n homogeneous rows.
+    places
+        Places of their categories, shape (C, n).
 
     Returns
     -------
@@ -103,6 +116,11 @@ def log_sums(terms: Terms, product: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         for i in range(n):
             value[m, i] = 1.0 + max(value[m, i], least)
     log_each(value.reshape(value.size))
+    for m in range(value.shape[0] if places.shape[0] > 0 else 0):
+        weight = 1.0 / terms.power[m]  # what follows is multiplied by the power, and subtracted
+        for c in range(places.shape[0]):
+            for i in range(n):
+                value[m, i] -= weight * terms.values[m, places[c, i]]
     out = np.full((count, n), -np.inf)
     best = np.zeros((count, n), np.int64)
     lead = np.empty(n)

@@ -13,7 +13,7 @@ from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_
 from stream_osr.model.gaps import no_gaps
 from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
-from stream_osr.model.moves.base_measure import Grid, draw_prior
+from stream_osr.model.moves.base_measure import Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.concentration import ALPHA, GAMMA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
@@ -21,6 +21,14 @@ from stream_osr.model.prior import TIED, Prior, homogeneous
 from stream_osr.model.space import Space, rewhiten
 
 SPARE = 64
+
+SETTLED = 0.6
+"""Share of the sweeps after which the concentrations of categories are drawn. While a class is one subclass, its
+counts are about the base measure: drawn then, concentrations would be large, and no subclass unlike another."""
+
+
+MOST_START, LEAST_START = 20, 10
+"""Subclasses of a class with categories at the start, and instances of each on average, at least."""
 
 
 class Seating(NamedTuple):
@@ -112,12 +120,12 @@ def train(
     location: Location = CONJUGATE,
     progress: Callable[[int], None] | None = None,
 ) -> Training:
-    """Sweep the training groups, each class started as one subclass.
+    """Sweep the training groups, each class started as one subclass, or with categories as several.
 
     Parameters
     ----------
     rows
-        Whitened rows, shape (n, d).
+        Whitened rows, shape (n, C + d).
     group
         Class of each, 0 to J - 1, shape (n,).
     space
@@ -138,15 +146,17 @@ def train(
     progress
         Called with the number of each finished sweep.
     """
-    seating = seat_by_groups(homogeneous(rows), group, group, prior, exclusive)
+    start = spread(group, rng) if len(prior.first) else group
+    seating = seat_by_groups(homogeneous(rows), group, start, prior, exclusive)
     log_new = log_new_densities(seating.guests.rows, prior, location)
     ended = space
     for number in range(sweeps):
         if prior.covariance == TIED:
             ended, seating = _plug_in_covariance(rows, space, seating, prior)
             log_new = log_new_densities(seating.guests.rows, prior, location)
-        elif grid is not None:
-            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior)
+        elif grid is not None or len(prior.first):
+            settled = number >= SETTLED * sweeps
+            prior, seating = _draw_base_measure(rng, rows, seating, grid, prior, settled=settled)
             log_new = log_new_densities(seating.guests.rows, prior, location)
         seating = sweep(seating, prior, rng, exclusive, log_new)
         if progress is not None:
@@ -154,12 +164,27 @@ def train(
     return Training(ended, prior, seating, location)
 
 
+def spread(group: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Spread each class at random over several subclasses to begin with, shape (n,).
+
+    Where columns are categories nobody gains by leaving a large subclass alone: the first instance of a new one has
+    the probabilities of the base measure. Parts of a class grow unlike each other, and what is alike is joined.
+    """
+    count = np.clip(np.bincount(group) // LEAST_START, 1, MOST_START)
+    first = np.cumsum(count) - count
+    start = first[group] + (rng.random(len(group)) * count[group]).astype(np.int64)
+    return np.asarray(np.unique(start, return_inverse=True)[1])
+
+
 def _draw_base_measure(
-    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid, prior: Prior
+    rng: np.random.Generator, rows: np.ndarray, seating: Seating, grid: Grid | None, prior: Prior, *, settled: bool
 ) -> tuple[Prior, Seating]:
-    """Draw nu, scale and beta given the seats, and state the subclasses anew under them."""
+    """Draw nu, scale, beta and the concentrations of categories given the seats; state the subclasses anew."""
     dish = dish_of_guests(seating)
-    prior = draw_prior(rng, rows, dish, grid, prior)
+    if grid is not None:
+        prior = draw_prior(rng, rows[:, len(prior.first) :], dish, grid, prior)
+    if len(prior.first) and settled:
+        prior = draw_concentrations(rng, rows, dish, prior)
     dishes = dishes_with(seating.guests.rows, dish, len(seating.dishes.size), prior)
     return prior, seating._replace(dishes=dishes)
 
@@ -171,15 +196,15 @@ def dish_of_guests(seating: Seating) -> np.ndarray:
 
 def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior: Prior) -> tuple[Space, Seating]:
     """Estimate the one covariance of the tied model from the seats and move to coordinates where it is I."""
-    n, d = rows.shape
-    dish = dish_of_guests(seating)
+    columns, dish = len(prior.first), dish_of_guests(seating)
+    n, d = len(rows), prior.n_features
     scatter = prior.psi * np.eye(d)
     for k in np.unique(dish):
-        centred = rows[dish == k]
+        centred = rows[dish == k, columns:]
         centred = centred - centred.mean(axis=0)
         scatter += centred.T @ centred
     moved = rewhiten(space, scatter / (prior.nu + n - len(np.unique(dish))))
-    coordinates = homogeneous((rows @ space.backward) @ moved.forward)
+    coordinates = homogeneous(np.hstack([rows[:, :columns], (rows[:, columns:] @ space.backward) @ moved.forward]))
     dishes = dishes_with(coordinates, dish, len(seating.dishes.size), prior)
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 

@@ -17,13 +17,16 @@ from stream_osr.model.franchise import CLOSED
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, settle
-from stream_osr.model.prior import DIAGONAL, FULL, Prior, homogeneous
+from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space
 
 GAIN = 2.0
 """Log odds that each row must gain, on average, by a new subclass of their own. No class is quite what its density
 says, and parts of it win by little (``tests/test_succession.py``, on LETTER and PENDIGITS)."""
+
+
+NOTHING = np.zeros((0, 0))
 
 
 class Passage(NamedTuple):
@@ -35,13 +38,28 @@ class Passage(NamedTuple):
         Shape (d, e).
     offset
         Shape (e,).
+    columns
+        Categorical column that each of the other model's was, shape (C,).
+    places
+        Place that each of its places has become, shape (V,).
     missing
-        Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e).
+        Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e); empty:
+        it left out nothing.
     """
 
     matrix: np.ndarray
     offset: np.ndarray
-    missing: np.ndarray
+    columns: np.ndarray = NO_COLUMN
+    places: np.ndarray = NO_COLUMN
+    missing: np.ndarray = NOTHING
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
+        count = len(self.columns)
+        moved = rows[:, count:] @ self.matrix + self.offset
+        if not count:
+            return np.asarray(moved)
+        return np.hstack([self.places[rows[:, self.columns].astype(np.int64)], moved])
 
     @property
     def apart(self) -> bool:
@@ -50,7 +68,7 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int]) -> Passage:
+def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray] = ()) -> Passage:
     """Find the way from one model's coordinates to another's, through the caller's own.
 
     What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
@@ -63,6 +81,8 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage:
         The maps of the models.
     order
         Where the features of the new one stand among those of the old one, shape (p,).
+    values
+        Of each categorical column of the new one: the number that each of the old one's values has there.
 
     Returns
     -------
@@ -78,15 +98,32 @@ def passage(old: Space, new: Space, order: Sequence[int]) -> Passage:
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True
     """
-    (p, d), e = old.forward.shape, new.forward.shape[1]
-    same = list(order) == list(range(p)) and np.array_equal(old.center, new.center)
+    p, d = old.forward.shape[0] - len(old.columns), old.forward.shape[1]
+    categories = _columns_and_places(old, new, order, values)
+    same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
-        return Passage(np.eye(d), np.zeros(d), np.zeros((d, d)))
-    matrix, missing = old.backward[:, order] @ new.forward, np.zeros((e, e))
-    if d < p:
-        power, axes = np.linalg.eigh(np.eye(e) - matrix.T @ matrix)
-        missing = (axes * np.maximum(power, 0.0)) @ axes.T
-    return Passage(matrix, (old.center[order] - new.center) @ new.forward, missing)
+        return Passage(np.eye(d), np.zeros(d), *categories)
+    matrix, offset = old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward
+    if d == p:
+        return Passage(matrix, offset, *categories)
+    power, axes = np.linalg.eigh(np.eye(len(offset)) - matrix.T @ matrix)
+    return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T)
+
+
+def _columns_and_places(
+    old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say which column each new one was, and which place each of the old places has become."""
+    if not len(new.columns):
+        return NO_COLUMN, NO_COLUMN
+    columns = np.searchsorted(old.columns, np.asarray(order)[new.columns])
+    places = np.zeros(int(old.places.sum()), np.int64)
+    begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
+    for at, number, first, count in zip(columns, values, begins, new.places, strict=True):
+        end = begin[at] + old.places[at]
+        there = 1 + np.minimum(np.append(number, count), count - 2)  # what the old one had not, nor has the new one
+        places[begin[at]], places[begin[at] + 1 : end] = first, first + there
+    return columns, places
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
@@ -95,14 +132,16 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     With diagonal covariances the sums of squares are there and those of products are not: each new coordinate must
     depend on one old one alone (:attr:`Passage.apart`).
     """
-    (matrix, offset, missing), n = way, statistics.size[:, None]
-    if prior == other and np.array_equal(matrix, np.eye(len(matrix))) and not offset.any():
+    matrix, offset, n = way.matrix, way.offset, statistics.size[:, None]
+    stays = np.array_equal(matrix, np.eye(len(matrix))) and not offset.any()
+    if same_prior(prior, other) and stays and np.array_equal(way.places, np.arange(len(way.places))):
         return statistics
     sums = statistics.matrix - of_nobody(prior)
     if prior.covariance == FULL:
         lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
         moved = lift.T @ sums @ lift
-        moved[:, :-1, :-1] += n[:, :, None] * missing
+        if len(way.missing):
+            moved[:, :-1, :-1] += n[:, :, None] * way.missing
         moved = 0.5 * (moved + moved.transpose(0, 2, 1))
     elif prior.covariance == DIAGONAL:
         scale = np.diag(matrix)
@@ -111,7 +150,10 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
         moved = np.stack([first, second], axis=1)
     else:
         moved = (sums[:, 0] @ matrix + n * offset)[:, None]
-    return Statistics(statistics.size, moved + of_nobody(other))
+    counts = np.zeros((len(n), len(other.pseudo)))
+    for own, its in zip(counts, statistics.counts, strict=True):
+        np.add.at(own, way.places, its)
+    return Statistics(statistics.size, moved + of_nobody(other), counts)
 
 
 def class_of(known: Known, frozen: Densities, rows: np.ndarray) -> int | None:

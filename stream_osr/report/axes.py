@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from stream_osr.engine import Stream
-from stream_osr.model.dishes import means_and_scales
+from stream_osr.model.middles import means_and_scales
 from stream_osr.report.emerged import emerged_slots
 
 HELD = 0.9
@@ -96,7 +96,7 @@ def planes(stream: Stream) -> tuple[Plane, ...]:
     within /= weight.sum()
     middle = means[weight > 0].mean(axis=0)
     past = np.unique(np.linspace(0, len(stream.past.keys) - 1, min(DOTS, len(stream.past.keys))).astype(np.int64))
-    dots, seats = stream.past.rows[past] - middle, stream.past.subclass[0, past]
+    dots, seats = stream.past.rows[past, len(known.prior.first) :] - middle, stream.past.subclass[0, past]
     seats = np.where(np.isin(seats, list(slots)), seats, -1)
     labels = [str(label) for label in stream.labels]
     clouds = [points - middle for points in (class_means[whole], fresh_means, means)]

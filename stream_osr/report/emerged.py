@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.discovery.explain import exemplars, explain
+from stream_osr.discovery.explanation import told_of_value
 from stream_osr.discovery.lifecycle import EMERGES_WITH
 from stream_osr.engine import Stream
 from stream_osr.report.happened import DRAWN
@@ -50,6 +51,8 @@ class Emerged(NamedTuple):
         It is still in the model.
     truth
         True classes of its instances and how many of each, where labels are given; the most frequent first.
+    values
+        What its categories are like, in words, the one that tells most first.
     refuted
         Known class that it describes anew: it is not new after all. Empty: nobody said so.
     """
@@ -64,6 +67,7 @@ class Emerged(NamedTuple):
     exemplars: tuple[str, ...]
     alive: bool = True
     truth: tuple[tuple[str, int], ...] = ()
+    values: tuple[str, ...] = ()
     refuted: str = ""
 
 
@@ -130,7 +134,8 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
-        why = explain(dishes, slot, chain.known, chain.frozen, trained.space, trained.names, stream.labels)
+        among = chain.known, chain.frozen, trained.space, trained.names, stream.labels, trained.categories
+        why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         told = _described(why._asdict(), typical)
         out[key] = Emerged(key, int(dishes.size[slot]), life.first.seq, life.last.seq, **told)
@@ -167,6 +172,7 @@ def _described(why: Mapping[str, Any], exemplars: Iterable[Any]) -> dict[str, An
         "distance": _number(why["distance"], "distance"),
         "shifts": tuple(shifts),
         "exemplars": tuple(str(key) for key in exemplars if key is not None),
+        "values": tuple(told_of_value(name, its) for name, its in why.get("values", {}).items()),
     }
 
 

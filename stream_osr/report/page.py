@@ -47,9 +47,10 @@ def render(content: Content) -> str:
         specs["arrivals"] = stream.arrivals(content.timeline)
         if content.timeline.estimates:
             specs["estimates"] = stream.estimates(content.timeline)
-    shown = [subclass for subclass in content.emerged if subclass.shifts]
+    shown = [subclass for subclass in content.emerged if subclass.shifts or subclass.values]
     for subclass in shown[:CARDS]:
-        specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
+        if subclass.shifts:
+            specs[f"shifts-{subclass.id}"] = shifts.shifts(subclass.shifts)
     if content.judged is not None:
         judged = content.told.judged
         p, unknown = content.told.p_unknown[judged], content.told.truly_unknown[judged]

@@ -10,9 +10,12 @@ instances. It acts on what is reported, not on the sampler.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+
+from stream_osr.model.jit import kernel
 
 STEP = 0.25
 SHIFTS = STEP * np.arange(5)
@@ -72,16 +75,25 @@ def learn_odds(odds: Odds, probabilities: np.ndarray, rank: np.ndarray, half_lif
     True
     """
     fade = 0.5 ** (len(rank) / (FADES_SLOWER * half_life))
-    unknown = probabilities[:, -1:]
-    known = 1.0 - unknown
-    shifts = STEP * np.arange(len(odds.excess))
-    accepted = known / np.maximum(known + unknown * np.exp(shifts), 1e-300)
-    excess = fade * odds.excess + (0.5 - rank) @ accepted
+    excess, enough = _excess(odds.excess, fade, probabilities, rank)
     seen = fade * odds.seen + len(rank)
-    enough = np.flatnonzero(excess <= 1e-9)
-    best = shifts[enough[0]] if len(enough) else shifts[-1]
-    shift = (seen * best + PRIOR_WEIGHT * PRIOR_SHIFT) / (seen + PRIOR_WEIGHT)
+    shift = (seen * STEP * enough + PRIOR_WEIGHT * PRIOR_SHIFT) / (seen + PRIOR_WEIGHT)
     return Odds(excess, seen, float(shift))
+
+
+@kernel
+def _excess(before: np.ndarray, fade: float, probabilities: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, int]:
+    """Add a batch to the sums; with them comes the number of the first shift that is enough, or of the last."""
+    out, last = fade * before, len(before) - 1
+    factor = np.exp(STEP * np.arange(len(before)))
+    for i in range(len(rank)):
+        unknown = probabilities[i, probabilities.shape[1] - 1]
+        for s in range(len(out)):
+            out[s] += (0.5 - rank[i]) * (1.0 - unknown) / max(1.0 - unknown + unknown * factor[s], 1e-300)
+    enough = 0
+    while enough < last and out[enough] > 1e-9:
+        enough += 1
+    return out, enough
 
 
 def shift_odds(odds: Odds, probabilities: np.ndarray) -> np.ndarray:
@@ -94,6 +106,14 @@ def shift_odds(odds: Odds, probabilities: np.ndarray) -> np.ndarray:
     """
     if odds.shift == 0.0:
         return probabilities
-    out = probabilities.copy()
-    out[:, -1] *= np.exp(odds.shift)
-    return np.asarray(out / out.sum(axis=1, keepdims=True))
+    return _shifted(np.ascontiguousarray(probabilities), math.exp(odds.shift))
+
+
+@kernel
+def _shifted(probabilities: np.ndarray, factor: float) -> np.ndarray:
+    """Multiply the last column by a factor, and each row by what makes it sum to one again."""
+    out, last = probabilities.copy(), probabilities.shape[1] - 1
+    for i in range(len(out)):
+        out[i, last] *= factor
+        out[i] /= out[i].sum()
+    return out

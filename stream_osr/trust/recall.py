@@ -8,10 +8,13 @@ stream's own instances.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from stream_osr.model.jit import kernel
 
 Z = 1.96
 """Half-width of an interval, in standard errors."""
@@ -130,13 +133,32 @@ def call(before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarra
     n
         Instances of the batch.
     """
-    n_classes = len(shares)
     fade = 0.5 ** (n / REMEMBERED)
-    old = [fade * _fit(each, n_classes) for each in before[:3]]
-    right = np.bincount(group[label == group], minlength=n_classes)
-    unknown = np.bincount(group[label == n_classes], minlength=n_classes)
-    asked = np.bincount(group, minlength=n_classes)
-    return before._replace(right=old[0] + right, unknown=old[1] + unknown, asked=old[2] + asked, shares=shares)
+    right, unknown, asked = _called(before.right, before.unknown, before.asked, label, group, len(shares), fade)
+    return before._replace(right=right, unknown=unknown, asked=asked, shares=shares)
+
+
+@kernel
+def _called(
+    right: np.ndarray,
+    unknown: np.ndarray,
+    asked: np.ndarray,
+    label: np.ndarray,
+    group: np.ndarray,
+    n_classes: int,
+    fade: float,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count what references were called, what was counted before faded."""
+    now = np.zeros((3, n_classes))
+    for j in range(min(n_classes, len(asked))):
+        now[0, j], now[1, j], now[2, j] = fade * right[j], fade * unknown[j], fade * asked[j]
+    came = np.zeros((3, n_classes))
+    for i in range(len(label)):
+        came[0, group[i]] += label[i] == group[i]
+        came[1, group[i]] += label[i] == n_classes
+        came[2, group[i]] += 1.0
+    now += came
+    return now[0], now[1], now[2]
 
 
 def _fit(values: np.ndarray, n_classes: int) -> np.ndarray:
@@ -154,17 +176,29 @@ def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
         References that there are of each class, shape (J,).
     """
     distinct = _fit(distinct, len(called.asked))  # a class may have come since, or gone
-    have = (called.asked > 0.0) & (distinct > 0) & (called.shares > 0.0)
-    if not have.any():
+    some, recall, error, unknown = _expect(called.right, called.unknown, called.asked, called.shares, distinct)
+    if not some:
         return None
-    shares = called.shares[have] / called.shares[have].sum()
-    used = np.minimum(called.asked[have], distinct[have])
-    right, unknown = called.right[have] / called.asked[have], called.unknown[have] / called.asked[have]
-    guess = (right * used + 0.5) / (used + 1.0)
-    error = np.sqrt((shares**2 * guess * (1.0 - guess) / used).sum() + WIDEST**2)
-    recall = float(shares @ right)
-    low, high = max(0.0, recall - Z * float(error)), min(1.0, recall + Z * float(error))
-    return ExpectedRecall(recall, low, high, float(shares @ unknown))
+    return ExpectedRecall(recall, max(0.0, recall - Z * error), min(1.0, recall + Z * error), unknown)
+
+
+@kernel
+def _expect(
+    right: np.ndarray, unknown: np.ndarray, asked: np.ndarray, shares: np.ndarray, distinct: np.ndarray
+) -> tuple[bool, float, float, float]:
+    """Say whether anything was asked; recall, its standard error, and the share that is called unknown."""
+    whole, recall, error, none = 0.0, 0.0, 0.0, 0.0
+    for j in range(len(asked)):
+        if asked[j] > 0.0 and distinct[j] > 0 and shares[j] > 0.0:
+            whole += shares[j]
+            recall += shares[j] * right[j] / asked[j]
+            none += shares[j] * unknown[j] / asked[j]
+            used = min(asked[j], float(distinct[j]))
+            guess = (right[j] / asked[j] * used + 0.5) / (used + 1.0)
+            error += shares[j] ** 2 * guess * (1.0 - guess) / used
+    if whole == 0.0:
+        return False, 0.0, 0.0, 0.0
+    return True, recall / whole, math.sqrt(error / whole**2 + WIDEST**2), none / whole
 
 
 def has_dropped(called: Called, now: ExpectedRecall, promised: tuple[float, float], distinct: np.ndarray) -> bool:

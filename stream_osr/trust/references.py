@@ -11,15 +11,17 @@ says the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.categories import base_of
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
-from stream_osr.model.prior import TIED, homogeneous
-from stream_osr.model.space import Space, fit_space, whiten
+from stream_osr.model.mixed import fit_mixed
+from stream_osr.model.prior import TIED, Prior, homogeneous
+from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 
@@ -37,7 +39,7 @@ class References(NamedTuple):
     Attributes
     ----------
     rows
-        Whitened rows, shape (R, d).
+        Whitened rows, shape (R, C + d).
     group
         Number of the class of each, shape (R,).
     log_density
@@ -117,9 +119,10 @@ def _without(
     """Log class densities of some instances by models of the others, seated as they are."""
     rest = ~held
     try:
-        other = fit_space(
-            X[rest], group[rest], plan=plan, pca_components=p.pca_components, pca_variance=p.pca_variance
-        )
+        places = np.zeros(X.shape[1], np.int64)
+        places[space.columns] = space.places
+        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
+        other = fit_mixed(X[rest], group[rest], places, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:
@@ -129,12 +132,21 @@ def _without(
     out = []
     for training in trainings:
         dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
-        seating = seat_by_groups(rows, group[rest], dish, training.prior, p.exclusive)
+        prior = _rebased(training.prior, rows, group[rest], space)
+        seating = seat_by_groups(rows, group[rest], dish, prior, p.exclusive)
         seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
         seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
-        known, _ = summarize(training._replace(space=other, seating=seating), p.epsilon, p.broad)
+        known, _ = summarize(training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.broad)
         out.append(log_densities(known, densities(known), asked)[0] + volume)
     return out
+
+
+def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) -> Prior:
+    """Let the base measure of the categories be that of these instances; concentrations stay."""
+    if not len(prior.first):
+        return prior
+    concentration = np.repeat(prior.pseudo[prior.first], space.places)
+    return prior._replace(pseudo=concentration * base_of(rows, group, space.places))
 
 
 def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:

@@ -298,3 +298,35 @@ def test_reading_a_closed_source(tmp_path: Path) -> None:
     source.close()
     with pytest.raises(ValueError, match="closed"):
         next(source)
+
+
+def categories_of(path: Path, rows: list[str], **options: Any) -> tuple[frozenset[str], list[Record | BadRecord]]:
+    path.write_text("\n".join(["a,b,c", *rows]) + "\n")
+    with CsvSource(path, **options) as source:
+        return source.find_categories(), list(source)
+
+
+def test_a_column_is_numeric_if_nearly_all_of_its_values_are_numbers(tmp_path: Path) -> None:
+    rows = [f"{n},{'x' if n == 7 else n},{'x' if n < 3 else n}" for n in range(100)]
+    found, records = categories_of(tmp_path / "in.csv", rows)
+    assert found == {"c"}, "one value in a hundred is an error, three are none"
+    assert len(records) == 100
+    (bad,) = [record for record in records if isinstance(record, BadRecord)]
+    assert "column 'b' holds 'x', which is not a finite number, and the column is numeric" in bad.reason
+    assert [record.features["c"] for record in records[:4] if isinstance(record, Record)] == ["x", "x", "x", "3"]
+
+
+def test_missing_values_do_not_tell_what_a_column_is(tmp_path: Path) -> None:
+    found, records = categories_of(tmp_path / "in.csv", ["1,,NA", "NA,x,", ",NA,nan"])
+    assert found == {"b"}
+    assert [record.features for record in records if isinstance(record, Record)] == [
+        {"a": 1.0, "b": None, "c": None},
+        {"a": None, "b": "x", "c": None},
+        {"a": None, "b": "NA", "c": None},
+    ]
+
+
+def test_named_categories_hold_numbers_as_text(tmp_path: Path) -> None:
+    found, records = categories_of(tmp_path / "in.csv", ["1,2,3"], categorical=["b"])
+    assert found == {"b"}
+    assert [record.features for record in records if isinstance(record, Record)] == [{"a": 1.0, "b": "2", "c": 3.0}]

@@ -28,6 +28,7 @@ JUDGES = {
     "model/gaussian/diagonal.py": ("gaussian", "dishes", "known"),
     "model/gaussian/tied.py": ("gaussian", "dishes", "known"),
     "model/dishes.py": ("gaussian", "dishes", "known"),
+    "model/categories.py": ("categories", "likelihood", "seating"),
     "model/franchise.py": ("franchise", "seating", "exact_posterior"),
     "model/moves/seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
     "model/moves/redishing.py": ("seating", "likelihood", "stream", *STATISTICAL),
@@ -40,7 +41,7 @@ JUDGES = {
     "model/step.py": ("stream",),
     "model/restaurant.py": ("stream", "books"),
     "model/books.py": ("books",),
-    "model/terms.py": ("known", "broad"),
+    "model/terms.py": ("known", "broad", "categories"),
     "model/scatter.py": ("scatter", "space"),
     "model/broad.py": ("broad",),
     "model/training.py": ("training",),
@@ -78,6 +79,62 @@ WEIGHING = (
 """How a visit weighs the dishes."""
 
 MUTATIONS = [
+    # categories of one subclass
+    Mutation(
+        "value counted, its column not",
+        "model/categories.py",
+        "            counts[prior.first[c]] += sign\n",
+        "",
+    ),
+    Mutation(
+        "missing value counted like any other",
+        "model/categories.py",
+        "        if place != prior.first[c]:\n            counts[place] += sign\n",
+        "        if True:\n            counts[place] += sign\n",
+    ),
+    Mutation(
+        "own value left in the counts",
+        "model/categories.py",
+        "value, whole = counts[place] - 1.0 + prior.pseudo[place], counts[first] - 1.0 + prior.pseudo[first]",
+        "value, whole = counts[place] + prior.pseudo[place], counts[first] + prior.pseudo[first]",
+    ),
+    Mutation(
+        "values of a block each by itself",
+        "model/categories.py",
+        "        total += log_predictive(counts, block[i], prior)\n        shift(counts, block[i], 1.0, prior)\n",
+        "        total += log_predictive(counts, block[i], prior)\n",
+    ),
+    Mutation(
+        "classes weigh in the base measure by their size",
+        "model/categories.py",
+        "(values / values.sum(axis=1, keepdims=True)).mean(axis=0)",
+        "values.sum(axis=0) / values.sum()",
+    ),
+    Mutation(
+        "categories left out of what is remembered",
+        "model/moves/likelihood.py",
+        "            logs[i] += likelihood.values[k, i]\n",
+        "            logs[i] += 0.0\n",
+    ),
+    Mutation(
+        "categories not weighed anew when a guest comes",
+        "model/moves/likelihood.py",
+        "        shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)\n"
+        "        weigh_values(likelihood, k, dishes, prior)\n",
+        "        shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)\n",
+    ),
+    Mutation(
+        "dish re-dished by its numbers alone",
+        "model/moves/redishing.py",
+        "            weights[k] += categories.log_block_predictive(dishes.counts[k], block, False, prior)\n",
+        "            weights[k] += 0.0\n",
+    ),
+    Mutation(
+        "terms without the values of their subclass",
+        "model/terms.py",
+        "                value[m, i] -= weight * terms.values[m, places[c, i]]\n",
+        "                value[m, i] -= 0.0\n",
+    ),
     # one subclass
     Mutation(
         "log-determinant left out",

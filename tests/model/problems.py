@@ -12,11 +12,18 @@ from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_
 from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.prior import Prior, homogeneous, make_prior
+from stream_osr.model.prior import Prior, homogeneous, make_prior, width_of
 from tests.model import chains
 from tests.oracles import crf, niw, stream
+from tests.oracles.categories import Categories, Mixed
 
 COVARIANCES = ["full", "diagonal", "tied"]
+
+MIXED = ["categories", "diagonal categories", "tied categories"]
+"""Beside so many numbers two categories, with one of these covariances; without numbers for ``d=0``."""
+
+DIRICHLET = ((0.7, 0.4, 0.1), (1.5, 0.5))
+"""Parameters of the categories; the last value of each stands for all that training did not have."""
 
 
 def make_base(
@@ -24,6 +31,12 @@ def make_base(
 ) -> tuple[Prior, niw.BaseMeasure]:
     """One base measure for the library and for the oracles; ``psi`` is ``nu * scale``."""
     nu = d + 1.5 if nu is None else nu
+    if covariance in MIXED:
+        own = covariance.split()[0].replace("categories", "full")
+        prior, gaussian = make_base(own, d, nu=nu, psi=psi, beta=beta)
+        mixed = Mixed(Categories(DIRICHLET), gaussian if d else None)
+        pseudo = np.concatenate([[sum(column), *column] for column in DIRICHLET])
+        return prior._replace(first=np.array(mixed.first), pseudo=pseudo), mixed
     prior = make_prior(covariance, d, nu, psi / nu, beta)
     if covariance == "full":
         return prior, niw.Full(d, psi, nu, beta)
@@ -36,9 +49,17 @@ def fill(prior: Prior, blocks: list[np.ndarray], capacity: int | None = None) ->
     """Subclasses that hold the given blocks of whitened rows."""
     dishes = empty_dishes(len(blocks) if capacity is None else capacity, prior)
     for k, block in enumerate(blocks):
-        for row in homogeneous(np.asarray(block).reshape(-1, prior.n_features)):
+        for row in homogeneous(np.asarray(block).reshape(-1, width_of(prior))):
             add(dishes, k, row, prior)
     return dishes
+
+
+def random_rows(rng: np.random.Generator, n: int, prior: Prior, scale: float = 1.5) -> np.ndarray:
+    """Draw whitened rows, a fifth of their categories missing, shape (n, C + d)."""
+    ends = [*prior.first[1:].tolist(), len(prior.pseudo)][: len(prior.first)]
+    values = [rng.integers(first + 1, end, size=n) for first, end in zip(prior.first, ends, strict=True)]
+    there = [np.where(rng.random(n) < 0.2, first, own) for first, own in zip(prior.first, values, strict=True)]
+    return np.column_stack([*there, rng.normal(scale=scale, size=(n, prior.n_features))])
 
 
 class Problem(NamedTuple):
@@ -112,19 +133,19 @@ def random_problem(
     n_slots = n + n_settled + spare
     franchise = empty_franchise(n_groups, n_frozen + n_slots, n_tables, 1.3, 0.9)
     guests = Guests(
-        homogeneous(rng.normal(scale=scale, size=(n, d))),
+        homogeneous(random_rows(rng, n, prior, scale)),
         np.array(groups, np.int64),
         rng.uniform(0.3, 1.0, n) if fading else np.ones(n),
         np.full(n, CLOSED),
     )
-    settled = [np.empty((0, d)) for _ in range(n_slots)]
+    settled = [np.empty((0, width_of(prior))) for _ in range(n_slots)]
     franchise.menu[:n_frozen] = rng.integers(1, 4, n_frozen)  # trained tables
     franchise.held[:n_frozen] = True
     franchise.total[0] = franchise.menu.sum()
     table = 0
     for dish in range(n_frozen + n_settled):
         if dish >= n_frozen:
-            settled[dish - n_frozen] = rng.normal(scale=scale, size=(rng.integers(1, 5), d))
+            settled[dish - n_frozen] = random_rows(rng, int(rng.integers(1, 5)), prior, scale)
         for _ in range(rng.integers(1, 3) if dish >= n_frozen else rng.integers(0, 2)):
             group = int(rng.integers(n_groups)) if not exclusive else dish % n_groups
             franchise.table_dish[table] = dish
@@ -186,7 +207,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
     assert f.total[0] == weight.sum()
     for k in range(len(problem.dishes.size)):
         dish = problem.n_frozen + k
-        rows = problem.rows_of(dish) if weight[dish] > 0 else np.empty((0, problem.prior.n_features))
+        rows = problem.rows_of(dish) if weight[dish] > 0 else np.empty((0, width_of(problem.prior)))
         assert problem.dishes.size[k] == len(rows)
         if weight[dish] == 0:
             continue  # whoever takes the slot writes it
@@ -195,6 +216,7 @@ def check_books(problem: Problem, trained: np.ndarray, exclusive: bool = False) 
         np.testing.assert_allclose(problem.dishes.inverse[k], fresh.inverse[0], rtol=1e-7, atol=1e-9)
         assert abs(problem.dishes.log_det[k] - fresh.log_det[0]) < 1e-8
         np.testing.assert_array_equal(problem.dishes.constant[k], fresh.constant[0])
+        np.testing.assert_array_equal(problem.dishes.counts[k], fresh.counts[0])
     if exclusive:
         serving = f.table_dish[used]
         np.testing.assert_array_equal(f.owner[serving], f.table_group[used])

@@ -249,7 +249,7 @@ class Pair:
 
 def frozen(trained: list[float]) -> Densities:
     nothing: Any = np.zeros(0)
-    return Densities(Terms(*[nothing] * 6), nothing, np.array(trained))
+    return Densities(Terms(*[nothing] * 7), nothing, np.array(trained))
 
 
 VERBS = ("merge", "split", "hold", "insert", "drop", "rename", "withdraw", "gather", "adopt", "refresh_classes")

@@ -82,7 +82,7 @@ def test_seats_are_those_of_the_terms_without_what_is_missing(setting: Setting) 
     state = setting.state
     _, found = sampler.step(setting.known, setting.frozen, state, row, rng, settings, gaps)
     product, first = products(homogeneous(row)), setting.view.first
-    weight = np.exp(weights_of(opened(setting.view, gaps, 0), product))[:, 0]
+    weight = np.exp(weights_of(opened(setting.view, gaps, 0), product, np.empty((0, 1), np.int64)))[:, 0]
     expected = np.array([weight[a:b].sum() for a, b in itertools.pairwise(first)]) / weight.sum()
     assert found.probabilities[0] == pytest.approx(expected, abs=1e-9)
 

@@ -11,13 +11,16 @@ import pytest
 
 from stream_osr.model.moves.concentration import ALPHA, GAMMA
 from tests.model import chains
-from tests.model.problems import make_base, seat, stream_problem
+from tests.model.problems import MIXED, make_base, seat, stream_problem
 from tests.oracles import crf, stream
 
 LARGEST = 4.5
 """Largest standardised difference allowed; of some thousand that are looked at none should reach it by chance."""
 
 ROWS = np.array([[0.1, 0.0], [0.5, 0.3], [0.2, -0.1], [-0.4, 0.2], [1.2, 0.9]])
+
+PLACES = np.array([[1.0, 6.0], [1.0, 4.0], [2.0, 5.0], [1.0, 6.0], [3.0, 5.0]])
+"""Categories of the same instances; one value is missing, and one is among those that training did not have."""
 
 TRAINING = [
     # groups, features, covariance, ownership
@@ -29,6 +32,9 @@ TRAINING = [
     pytest.param((0, 1, 0, 1), 2, "tied", False, id="two groups, shared dishes, tied"),
     pytest.param((0, 0, 0, 0, 0), 1, "full", True, id="one group of five, d=1"),
     pytest.param((0, 0, 0, 0), 2, "full", True, id="one group of four, d=2"),
+    pytest.param((0, 0, 1, 1), 1, "categories", True, id="two groups, own dishes, categories, d=1"),
+    pytest.param((0, 0, 1, 1), 1, "categories", False, id="two groups, shared dishes, categories, d=1"),
+    pytest.param((0, 0, 0, 0), 0, "categories", True, id="one group of four, categories alone"),
 ]
 
 
@@ -36,6 +42,8 @@ def training_problem(groups, d, covariance, ownership, alpha, gamma):
     """The exact posterior, and a sampler's state to start from (everybody at a table of their own)."""
     rows = ROWS[: len(groups), :d]
     psi, beta = (0.1, 0.005) if covariance != "tied" else (1.0, 0.02)
+    if covariance in MIXED:
+        rows = np.hstack([PLACES[: len(groups)], rows])
     prior, base = make_base(covariance, d, nu=d + 2.0, psi=psi, beta=beta)
     exact = crf.Franchise(groups, alpha, gamma, ownership).posterior(rows, base)
     numbers = tuple(range(len(groups)))

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import pytest
 
 import stream_osr
@@ -100,3 +101,20 @@ def test_division_follows_ieee_rules():
         return x / y
 
     assert divide(1.0, 0.0) == float("inf")
+
+
+def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
+    """Reading the rest would take longer than all else that a process does before its first decision."""
+
+    @jit.kernel
+    def thrice(x: float) -> float:
+        return 3.0 * x
+
+    assert thrice(2.0) == 6.0
+    (compiled,) = thrice.overloads.values()
+    (_, kind, (machine, intermediate)), *_ = thrice._cache._impl.reduce(compiled)
+    assert kind == "object"
+    assert machine
+    module = llvm.parse_bitcode(intermediate)
+    assert {function.name for function in module.functions} >= {compiled.fndesc.llvm_cpython_wrapper_name}
+    assert all(len(list(block.instructions)) == 1 for function in module.functions for block in function.blocks)

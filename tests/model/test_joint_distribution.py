@@ -23,13 +23,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stream_osr.model.dishes import log_prior_predictives, refill
 from stream_osr.model.moves.concentration import (
     ALPHA,
     GAMMA,
     STREAM_ALPHA,
 )
+from stream_osr.model.moves.likelihood import Sitting
+from stream_osr.model.moves.redishing import redish_tables
+from stream_osr.model.moves.seating import visit
 from tests.model import chains
-from tests.model.problems import make_base, seat, stream_problem
+from tests.model.problems import DIRICHLET, make_base, seat, stream_problem
 from tests.oracles import concentration, crf, stream
 from tests.oracles.niw import BaseMeasure
 
@@ -147,6 +151,49 @@ def test_training_sweep_leaves_the_joint_distribution_alone(groups, d, covarianc
     frequencies, distance = chains.indicator_scores(numbers, p)
     assert np.abs(frequencies).max() < LARGEST
     assert distance < 0.03
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("groups", "d"), [((0, 0, 1, 1), 1), ((0, 0, 0, 1), 0)], ids=["beside a number", "alone"])
+def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups, d):
+    # rows are drawn here and not by compiled code: fewer sweeps
+    alpha, gamma = 1.5, 1.2
+    prior, base = make_base("categories", d, nu=d + 12.0, psi=6.0, beta=0.3)
+    law = crf.Franchise(groups, alpha, gamma, False)
+    exact, rng = law.prior(), np.random.default_rng(13)
+    _, _, seating = law.draw(rng)
+    rows = crf.draw_rows(seating, base, rng)
+    guests, franchise, dishes = seat(seating, rows, groups, prior, alpha=alpha, gamma=gamma, exclusive=False)
+    sweeps, n = 12_000, len(groups)
+    numbers, x = np.empty(sweeps, np.int64), np.empty((sweeps, n, 2))
+    known = {each: number for number, each in enumerate(exact.seatings)}
+    for sweep in range(sweeps):
+        log_new, weights = log_prior_predictives(guests.rows, prior), np.empty(len(franchise.menu) + 1)
+        sitting = Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights)
+        for i in range(n):
+            visit(rng, i, sitting)
+        redish_tables(rng, 0, sitting)
+        seating = crf.canonical(groups, guests.table.tolist(), franchise.table_dish.tolist())
+        numbers[sweep] = known[seating]
+        guests.rows[:, :-1] = crf.draw_rows(seating, base, rng)
+        refill(dishes, franchise.table_dish[guests.table], guests.rows, prior)
+        x[sweep] = guests.rows[:, :2] - prior.first - 1.0
+    p = exact.probabilities
+    joined = chains.of_seatings(exact.seatings, lambda s: s.dishes[s.tables[0]] == s.dishes[s.tables[-1]])
+    tests = {"one dish": (joined[numbers], p @ joined)}
+    for c, own in enumerate(DIRICHLET):
+        share = np.array(own) / sum(own)
+        equal = (share * (np.array(own) + 1.0) / (sum(own) + 1.0)).sum()  # of two who share a dish
+        for v, each in enumerate(share):
+            tests[f"value {v} of {c}"] = (x[:, 0, c] == v, each)
+        expected = p @ (joined * equal + (1 - joined) * (share**2).sum())
+        tests[f"the same value of {c}"] = (x[:, 0, c] == x[:, -1, c], expected)
+        tests[f"the same value of {c} at one dish"] = (
+            (x[:, 0, c] == x[:, -1, c]) * joined[numbers],
+            p @ joined * equal,
+        )
+    scores = {name: float(chains.z_score(np.asarray(values, float), mean)) for name, (values, mean) in tests.items()}
+    assert max(np.abs(list(scores.values()))) < LARGEST, scores
 
 
 @pytest.mark.statistical

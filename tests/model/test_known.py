@@ -67,7 +67,7 @@ def test_subclass_densities_are_the_predictives(covariance):
 def test_one_matrix_product_is_the_multivariate_t():
     known, blocks, base = make_known("full", d=4, sizes=[(12,), (20,), (6,)])
     x = points(4)
-    sums, best = log_sums(densities(known).terms, products(homogeneous(x)))
+    sums, best = log_sums(densities(known).terms, products(homogeneous(x)), np.empty((0, len(x)), np.int64))
     found = sums[:-1].T - densities(known).log_weight.max(axis=0)
     assert (best[:-1] == np.arange(len(blocks))[:, None]).all()
     for k, block in enumerate(blocks):

@@ -24,7 +24,9 @@ from stream_osr.model.moves.redishing import HOPELESS, redish_tables, weigh_bloc
 from stream_osr.model.moves.seating import visit, weigh_dishes, weigh_remembered
 from stream_osr.model.moves.splitting import split_or_merge
 from stream_osr.model.prior import Prior, homogeneous
-from tests.model.problems import COVARIANCES, Problem, fill, make_base, random_problem
+from tests.model.problems import COVARIANCES, MIXED, Problem, fill, make_base, random_problem, random_rows
+
+KINDS = [*COVARIANCES, *MIXED]
 
 
 def check(remembered: library.Likelihood, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
@@ -49,26 +51,41 @@ def remember(rows: np.ndarray, dishes: Dishes, prior: Prior) -> library.Likeliho
     )
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", KINDS)
 def test_first_computation_is_the_predictive(covariance):
     prior, base = make_base(covariance, 3)
     rng = np.random.default_rng(0)
-    blocks = [rng.normal(size=(n, 3)) for n in (4, 0, 1, 30)]
-    rows = rng.normal(scale=3.0, size=(7, 3))
+    blocks = [random_rows(rng, n, prior, 1.0) for n in (4, 0, 1, 30)]
+    rows = random_rows(rng, 7, prior, 3.0)
     remembered = remember(homogeneous(rows), fill(prior, blocks), prior)
     for k in (0, 2, 3):
         expected = [base.log_predictive(row, blocks[k]) for row in rows]
         np.testing.assert_allclose(np.log(remembered.density[:, k]) + remembered.reference, expected, rtol=1e-9)
 
 
+def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_prior():
+    # muted, and all its instances have been labelled: re-dishing looks at it
+    prior, _ = make_base("full", 3)
+    rows = homogeneous(np.random.default_rng(0).normal(scale=3.0, size=(7, 3)))
+    franchise = empty_franchise(1, 2, 0, 1.0, 1.0)
+    franchise.held[1] = 1.0
+    nobody, dishes = np.full(7, CLOSED), fill(prior, [rows[:2, :-1], rows[:0, :-1]])
+    guests, log_new = Guests(rows, nobody, np.zeros(7), nobody), log_prior_predictives(rows, prior)
+    sitting = library.Sitting(guests, franchise, dishes, prior, np.empty((7, 0)), log_new, False, np.empty(3))
+    remembered = library.remember(sitting)
+    expected = np.einsum("na,ab,nb->n", rows, dishes.inverse[1], rows)
+    np.testing.assert_allclose(remembered.form[1], expected, rtol=1e-12)
+    np.testing.assert_allclose(remembered.start, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("far", [1.0, 300.0])
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", KINDS)
 def test_any_sequence_of_moves(covariance, far):
     # far: a few rows that are hundreds of standard deviations out, whose removals are inversions
     prior, base = make_base(covariance, 4)
     rng = np.random.default_rng(1)
-    raw = rng.normal(size=(60, 4))
-    raw[:3] *= far
+    raw = random_rows(rng, 60, prior, 1.0)
+    raw[:3, len(prior.first) :] *= far
     rows = homogeneous(raw)
     dishes = empty_dishes(6, prior)
     remembered = remember(rows, dishes, prior)
@@ -90,10 +107,10 @@ def test_any_sequence_of_moves(covariance, far):
                     assert found == pytest.approx(base.log_predictive(raw[j], others), rel=tolerance, abs=tolerance)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", KINDS)
 def test_emptied_slots(covariance):
     prior, _ = make_base(covariance, 2)
-    rows = homogeneous(np.random.default_rng(2).normal(size=(5, 2)))
+    rows = homogeneous(random_rows(np.random.default_rng(2), 5, prior, 1.0))
     dishes = empty_dishes(2, prior)
     remembered = remember(rows, dishes, prior)
     for i in range(3):
@@ -112,7 +129,7 @@ def stream_like(seed: int, covariance: str, scale: float = 2.0) -> Problem:
     return random_problem(seed, covariance, groups=(0,) * 14, n_frozen=2, n_settled=3, fading=True, scale=scale)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
     problem = stream_like(seed, covariance)
@@ -139,7 +156,7 @@ def test_weights_after_visits_redishing_splits_and_merges(covariance, seed):
         np.testing.assert_allclose(left.weights / found, direct / total, rtol=1e-9, atol=1e-15)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_weights_of_whole_tables_but_for_hopeless_dishes(covariance, seed):
     problem = stream_like(seed, covariance, scale=100.0)
@@ -161,12 +178,13 @@ def test_weights_of_whole_tables_but_for_hopeless_dishes(covariance, seed):
             np.testing.assert_allclose(found[~out], direct[~out], rtol=1e-9, atol=1e-8)
             left_out, weighed = left_out + int(out.sum()), weighed + int((~out).sum())
     assert weighed > 100
-    assert (left_out > 10) == (covariance == "full")
+    assert (left_out > 10) == (covariance in ("full", "categories"))
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_remembering_changes_no_draw(seed):
-    one, other = stream_like(seed, "full"), stream_like(seed, "full")
+@pytest.mark.parametrize("covariance", ["full", "categories"])
+def test_remembering_changes_no_draw(seed, covariance):
+    one, other = stream_like(seed, covariance), stream_like(seed, covariance)
     remembered = library.remember(one.sitting())
     for problem, memory in ((one, remembered), (other, None)):
         rng, sitting = np.random.default_rng(seed), problem.sitting()
@@ -178,8 +196,9 @@ def test_remembering_changes_no_draw(seed):
 
 
 @pytest.mark.parametrize("off", [-1e4, -500.0, 500.0, 1e4])
-def test_densities_that_ran_away_from_their_reference_are_stated_anew(off):
-    problem = stream_like(0, "full")
+@pytest.mark.parametrize("covariance", ["full", "categories"])
+def test_densities_that_ran_away_from_their_reference_are_stated_anew(off, covariance):
+    problem = stream_like(0, covariance)
     guests, f, sitting = problem.guests, problem.franchise, problem.sitting()
     remembered = library.remember(sitting)
     remembered.reference[:] += off  # as if all densities were so far below, or above

@@ -79,7 +79,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", [*COVARIANCES, "categories"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dish_weights_are_equation_10_added_up(seed, covariance, kind):
     problem = random_problem(seed, covariance, **kind)
@@ -168,7 +168,7 @@ def test_crumb_left_by_rounding_goes_to_the_last_possible_dish():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", [*COVARIANCES, "categories"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_redish_weights_are_equation_11(seed, covariance, kind):
     start = random_problem(seed, covariance, **kind)
@@ -242,7 +242,7 @@ def test_only_whole_tables_with_somebody_of_the_batch_are_redished():
     assert changed.tolist() == [False, True, False, False, False]
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", [*COVARIANCES, "categories"])
 def test_lone_guest_who_founds_a_subclass_again_keeps_its_slot_and_statistics(covariance):
     problem = random_problem(3, covariance, groups=(0, 0))
     f, guests, sitting = problem.franchise, problem.guests, problem.sitting()
@@ -293,7 +293,7 @@ def test_exclusive_dishes_belong_to_who_opens_them():
             check_books(problem, np.zeros(len(problem.franchise.menu)), exclusive=True)
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("covariance", [*COVARIANCES, "categories"])
 def test_marginal_likelihood_of_a_new_table(covariance):
     problem = random_problem(0, covariance, d=3)
     rows = problem.guests.rows

@@ -115,4 +115,4 @@ def test_what_the_earlier_coordinates_left_out_is_as_wide_as_the_known_classes()
     np.testing.assert_allclose(np.linalg.eigvalsh(way.missing)[:3], 0.0, atol=1e-6)
     explained = way.matrix.T @ way.matrix + way.missing
     np.testing.assert_allclose(np.linalg.eigvalsh(explained), 1.0, atol=0.05)
-    np.testing.assert_allclose(passage(new, new, list(range(6))).missing, 0.0)
+    assert not len(passage(new, new, list(range(6))).missing)

@@ -20,7 +20,13 @@ from .partition import seed_of
 _WITHOUT_EFFECT = ("batch_size", "max_wait", "n_jobs", "min_probability")
 """Arguments that may change under a running group: a replay leads to the same state."""
 
-_CAME_LATER = {"references": 1000, "max_false_unknown": None, "follow_drift": False, "max_classes": 1000}
+_CAME_LATER = {
+    "references": 1000,
+    "max_false_unknown": None,
+    "follow_drift": False,
+    "max_classes": 1000,
+    "categorical": None,
+}
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
 
 _IDENTITY = re.compile(r"[0-9a-f]{16}")

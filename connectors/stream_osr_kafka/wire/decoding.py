@@ -11,7 +11,8 @@ import numpy as np
 import orjson
 
 from stream_osr.errors import ConnectorError
-from stream_osr.features import LARGEST, Name, plain_rows
+from stream_osr.features import LARGEST, plain_rows
+from stream_osr.kinds import Name
 from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
 from stream_osr.showing import shown
 from stream_osr_connectors.base import Record

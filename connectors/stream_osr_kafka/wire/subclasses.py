@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from stream_osr import TrainedModel
+from stream_osr.discovery.events import as_fields
 from stream_osr.discovery.reconcile import Changes, Local, Reconciled, Summary
 from stream_osr.engine.summaries import Said, describe_statistics, most_numbers, read_sums, written_sums
 from stream_osr.showing import shown
@@ -212,7 +213,7 @@ def changes_told(
             "subclass": name_of(local),
             "size": int(state.sums[key].size[0]),
             "model": trained.fingerprint,
-            "explanation": describe_statistics(trained, state.sums[key])._asdict(),
+            "explanation": as_fields(describe_statistics(trained, state.sums[key])),
         }
         out.append((events, f"global:{key}", about, GLOBAL_EVENT))
     return [

@@ -13,7 +13,13 @@ from stream_osr.archive.migrations.from_5 import name_what_lies_beside
 
 Manifest = dict[str, Any]
 
-STEPS: dict[int, Callable[[Manifest, Any], Manifest]] = {5: name_what_lies_beside}
+
+def _fields_alone(manifest: Manifest, beside: Any) -> Manifest:
+    """Take the step to a version that has more fields, all of them with defaults."""
+    return {**manifest, "version": manifest["version"] + 1}
+
+
+STEPS: dict[int, Callable[[Manifest, Any], Manifest]] = {5: name_what_lies_beside, 6: _fields_alone}
 """By the version that they take. What they get beside the manifest is the value that the file was written beside."""
 
 

@@ -100,10 +100,11 @@ def log_marginal(log_det: float, n: int, prior: Prior) -> float:
 @kernel
 def log_det_with(matrix: np.ndarray, block: np.ndarray, sign: float, n: int, prior: Prior) -> float:
     """Sum of log scatters with a block of rows put in or taken out of ``matrix``; n counts the instances then."""
+    skip = prior.first.shape[0]
     for i in range(block.shape[0]):
         for a in range(prior.n_features):
-            matrix[0, a] += sign * block[i, a]
-            matrix[1, a] += sign * block[i, a] * block[i, a]
+            matrix[0, a] += sign * block[i, skip + a]
+            matrix[1, a] += sign * block[i, skip + a] * block[i, skip + a]
     return refresh(matrix, np.empty_like(matrix), n, prior)
 
 

@@ -215,29 +215,36 @@ def log_marginal_ratio(log_det: float, n: int, log_det_after: float, n_after: in
 
 @kernel
 def log_det_with(matrix: np.ndarray, inverse: np.ndarray, log_det: float, block: np.ndarray, sign: float) -> float:
-    """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, d + 1).
+    """``log|M + sign X~' X~|`` for a block of homogeneous rows of shape (size, C + d + 1).
 
     By the determinant lemma while the block is smaller than the matrix, ``|I + sign X~ Q X~'|``, else afresh.
     """
-    size, width = block.shape
+    size, width = block.shape[0], matrix.shape[0]
     if size < width:
         change = log_det_change(inverse, block, sign)
         if change > math.log(LOSES_DIGITS):
             return log_det + change
-    m = matrix + sign * (block.T @ block)
+    m = matrix + sign * _products(block, width)
     return invert(m, np.empty_like(m))
 
 
 @kernel
+def _products(block: np.ndarray, width: int) -> np.ndarray:
+    """``X~' X~`` of the last coordinates of a block."""
+    rows = np.ascontiguousarray(block[:, block.shape[1] - width :])
+    return rows.T @ rows
+
+
+@kernel
 def log_det_begun(block: np.ndarray, prior: Prior) -> float:
-    """``log|M|`` of a subclass whose first rows are the block, shape (size, d + 1).
+    """``log|M|`` of a subclass whose first rows are the block, shape (size, C + d + 1).
 
     As :func:`log_det_with` of no rows, but for ``Q`` being diagonal: of size ``d`` for a row in place of ``d^2``.
     """
-    size, width = block.shape
+    size, width = block.shape[0], prior.n_features + 1
     if size < width:
         return log_det_of_prior(prior) + _log_det_of_first(block, prior)
-    m = block.T @ block
+    m = _products(block, width)
     for a in range(width):
         m[a, a] += prior.psi if a < width - 1 else prior.beta
     return invert(m, np.empty_like(m))
@@ -246,25 +253,27 @@ def log_det_begun(block: np.ndarray, prior: Prior) -> float:
 @fused_kernel
 def _log_det_of_first(block: np.ndarray, prior: Prior) -> float:
     """``log|I + X~ Q X~'|`` where Q is the prior's."""
-    size, width = block.shape
+    size, width = block.shape[0], prior.n_features + 1
+    skip = block.shape[1] - width
     lower, v = np.empty((size, size)), np.empty(width)
     for i in range(size):
         for a in range(width):
-            v[a] = block[i, a] * (1.0 / prior.psi if a < width - 1 else 1.0 / prior.beta)
+            v[a] = block[i, skip + a] * (1.0 / prior.psi if a < width - 1 else 1.0 / prior.beta)
         for j in range(i + 1):
-            lower[i, j] = dot(v, block[j]) + (1.0 if i == j else 0.0)
+            lower[i, j] = dot(v, block[j, skip:]) + (1.0 if i == j else 0.0)
     return _factor(lower)
 
 
 @fused_kernel
 def log_det_change(inverse: np.ndarray, block: np.ndarray, sign: float) -> float:
     """``log|I + sign X~ Q X~'|``."""
-    size, width = block.shape
+    size, width = block.shape[0], inverse.shape[0]
+    skip = block.shape[1] - width
     lower, v = np.empty((size, size)), np.empty(width)
     for i in range(size):
-        times(inverse, block[i], v)
+        times(inverse, block[i, skip:], v)
         for j in range(i + 1):
-            lower[i, j] = sign * dot(v, block[j]) + (1.0 if i == j else 0.0)
+            lower[i, j] = sign * dot(v, block[j, skip:]) + (1.0 if i == j else 0.0)
     return _factor(lower)
 
 
@@ -296,7 +305,8 @@ def log_det_added(
     Of each of the ``members``, whose rows are the block, the quadratic form is known. ``|I + A| >= 1 + tr A`` for a
     positive semidefinite A, and what is left of A after some rows (its Schur complement) is one.
     """
-    size, width = block.shape
+    size, width = block.shape[0], inverse.shape[0]
+    skip = block.shape[1] - width
     lower, v = np.empty((size, size)), np.empty(width)  # on the diagonal: what is left of the form of each row
     for i in range(size):
         lower[i, i] = max(form[members[i]], 0.0)
@@ -309,10 +319,10 @@ def log_det_added(
             return np.inf
         log_det += math.log1p(lower[i, i])
         if i + 1 < size:  # of the last row the form is enough
-            times(inverse, block[i], v)
+            times(inverse, block[i, skip:], v)
             root = math.sqrt(1.0 + lower[i, i])
         for j in range(i + 1, size):
-            s = dot(v, block[j])
+            s = dot(v, block[j, skip:])
             for c in range(i):
                 s -= lower[i, c] * lower[j, c]
             lower[j, i] = s / root

@@ -20,6 +20,8 @@ NU_ABOVE_DIMENSION = 2.0 ** np.arange(9)
 FLOOR = 0.05
 PSI_PER_DIMENSION = np.geomspace(FLOOR, 10.0, 60)
 BETA = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
+CONCENTRATION = 2.0 ** np.arange(-3, 15)
+"""Instances that the base measure of a category may weigh: most where its values say nothing, as those of a name."""
 
 
 class Grid(NamedTuple):
@@ -52,7 +54,7 @@ def make_grid(
     """
     nus = np.array([float(nu)]) if nu is not None else n_features + NU_ABOVE_DIMENSION.astype(float)
     if scale is None:
-        psi = np.tile(n_features * PSI_PER_DIMENSION, (len(nus), 1))
+        psi = np.tile(max(n_features, 1) * PSI_PER_DIMENSION, (len(nus), 1))
     else:
         psi = nus[:, None] * scale
     return Grid(nus, psi, BETA if beta is None else np.array([float(beta)]))
@@ -138,7 +140,9 @@ def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, p
     ----------
     rng
         Source of randomness.
-    rows, dish, grid
+    rows
+        Whitened rows without categories, shape (n, d).
+    dish, grid
         As for :func:`log_evidence`.
     prior
         Says the covariance model; its other values are replaced.
@@ -148,3 +152,54 @@ def draw_prior(rng: Generator, rows: np.ndarray, dish: np.ndarray, grid: Grid, p
     chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
     a, p, b = np.unravel_index(min(chosen, weights.size - 1), evidence.shape)
     return prior._replace(nu=float(grid.nu[a]), psi=float(grid.psi[a, p]), beta=float(grid.beta[b]))
+
+
+def log_evidence_of_values(place: np.ndarray, dish: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """Log marginal probability of the values of one column given the partition, at every concentration of the grid.
+
+    Parameters
+    ----------
+    place
+        Place of each instance within the column, 0 where its value is missing, shape (n,).
+    dish
+        Subclass of each, shape (n,).
+    base
+        Probability of each place before any instance; what stands first is not looked at, shape (m,).
+
+    Returns
+    -------
+    Array of shape (A,).
+    """
+    there = place > 0
+    subclass = np.unique(dish[there], return_inverse=True)[1]
+    counts = np.zeros((int(subclass.max(initial=-1)) + 1, len(base)))
+    np.add.at(counts, (subclass, place[there]), 1.0)
+    k, v = np.nonzero(counts)
+    a = CONCENTRATION[:, None]
+    whole = gammaln(a) - gammaln(a + counts.sum(axis=1))
+    values = gammaln(a * base[v] + counts[k, v]) - gammaln(a * base[v])
+    return np.asarray(whole.sum(axis=1) + values.sum(axis=1))
+
+
+def draw_concentrations(rng: Generator, rows: np.ndarray, dish: np.ndarray, prior: Prior) -> Prior:
+    """Draw the concentration of each categorical column given the partition, on a grid with a flat prior.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    rows
+        Whitened rows, shape (n, C + d).
+    dish
+        Subclass of each, shape (n,).
+    prior
+        Its concentrations are replaced.
+    """
+    pseudo = prior.pseudo.copy()
+    for c, column in enumerate(np.split(pseudo, prior.first[1:])):
+        place = rows[:, c].astype(np.int64) - prior.first[c]
+        evidence = log_evidence_of_values(place, dish, column / column[0])
+        weights = np.exp(evidence - evidence.max())
+        chosen = int(np.searchsorted(np.cumsum(weights), rng.random() * weights.sum()))
+        column *= CONCENTRATION[min(chosen, len(weights) - 1)] / column[0]
+    return prior._replace(pseudo=pseudo)

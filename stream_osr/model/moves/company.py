@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, add_telling, clear, empty_dishes, log_predictive
 from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.moves.likelihood import Sitting
@@ -20,6 +21,9 @@ NEIGHBOURS = 64
 
 PATIENCE = 8
 """Nobody else is offered when so many in a row have stayed: those who follow are farther away still."""
+
+MISMATCH = 2.0
+"""Squared distance of two guests for each category that differs: as of a coordinate of one subclass, on average."""
 
 SPAN = 128
 """How many places before or after its anchor a guest may have arrived to be one of them.
@@ -46,7 +50,7 @@ class Company(NamedTuple):
     subclass
         The subclass that is founded, one slot.
     scratch
-        Room for one row, shape (d + 1,).
+        Room for one row without categories, shape (d + 1,).
     """
 
     guest: np.ndarray
@@ -60,9 +64,9 @@ class Company(NamedTuple):
 @kernel
 def make_company(sitting: Sitting) -> Company:
     """Make the room."""
-    n, width = sitting.guests.rows.shape
-    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, sitting.prior)
-    return Company(guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(width))
+    n, prior = sitting.guests.rows.shape[0], sitting.prior
+    guest, member, subclass = np.empty(n, np.int64), np.empty(n, np.int64), empty_dishes(1, prior)
+    return Company(guest, np.empty(n), np.empty(n, np.bool_), member, subclass, np.empty(prior.n_features + 1))
 
 
 @borrowing_kernel
@@ -70,12 +74,14 @@ def gather(anchor: int, dish: int, table: int, sitting: Sitting, company: Compan
     """Gather the guests of a frozen dish, and of one more table (they are inside), around an anchor; how many."""
     guests, franchise = sitting.guests, sitting.franchise
     n, width = guests.rows.shape
-    count = 0
+    count, columns = 0, sitting.prior.first.shape[0]
     for i in range(max(0, anchor - SPAN), min(n, anchor + SPAN + 1)):
         t = guests.table[i]
         if i != anchor and (t == table or franchise.table_dish[t] == dish):
             total = 0.0
-            for a in range(width):
+            if columns > 0:
+                total = MISMATCH * categories.mismatches(guests.rows[i], guests.rows[anchor], columns)
+            for a in range(columns, width):
                 total += (guests.rows[i, a] - guests.rows[anchor, a]) ** 2
             company.guest[count] = i
             company.distance[count] = total

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model import categories
 from stream_osr.model import dishes as statistics
 from stream_osr.model.dishes import Dishes
 from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_each_using
@@ -23,6 +24,7 @@ from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.gaps import Gaps, form_without, log_open_density
 from stream_osr.model.gaussian import full
 from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.moves.forms import packed_forms, quadratic_forms, shift_forms
 from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.terms import products
 
@@ -82,7 +84,7 @@ class Likelihood(NamedTuple):
     start
         Quadratic forms under the prior, shape (n,).
     columns
-        The homogeneous rows transposed, shape (d + 1, n).
+        The homogeneous rows transposed, without categories, shape (d + 1, n).
     scratch
         Room for one row, shape (d + 1,).
     side, room
@@ -94,6 +96,11 @@ class Likelihood(NamedTuple):
         Room for one number of each Gaussian dish, twice, shape (K,).
     gaps
         What is missing of the guests.
+    places, values
+        Places of the guests' categories, shape (C, n), and their log probability under each dish, shape (K, n); shape
+        (0, 0) without categories and unless the covariance is full.
+    logs, powers
+        Room for one number of each place, twice, shape (V,).
     """
 
     density: np.ndarray
@@ -109,6 +116,10 @@ class Likelihood(NamedTuple):
     trace: np.ndarray
     exponent: np.ndarray
     gaps: Gaps
+    places: np.ndarray
+    values: np.ndarray
+    logs: np.ndarray
+    powers: np.ndarray
 
 
 @kernel
@@ -118,7 +129,8 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     ``product`` (:func:`~stream_osr.model.terms.products` of their rows) is made unless it is at hand.
     """
     rows, dishes, prior = sitting.guests.rows, sitting.dishes, sitting.prior
-    log_frozen, log_new, columns = sitting.log_frozen, sitting.log_new, np.ascontiguousarray(rows.T)
+    log_frozen, log_new, skip = sitting.log_frozen, sitting.log_new, prior.first.shape[0]
+    columns = categories.numbers_of(rows, skip)
     n, frozen, count = rows.shape[0], log_frozen.shape[1], dishes.size.shape[0]
     start = np.full(n, 1.0 / prior.beta)
     for a in range(prior.n_features):
@@ -135,35 +147,28 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     exp_each(relative.reshape(relative.size))
     density[:, :frozen] = relative[:, :frozen]
     fresh[:] = relative[:, frozen]
-    scratch, side, room = np.empty(rows.shape[1]), np.empty(n), np.empty(n)
+    scratch, side, room = np.empty(prior.n_features + 1), np.empty(n), np.empty(n)
     constant, trace, exponent = np.full(TABULATED, np.nan), np.empty(count), np.empty(count)
+    values = np.empty((count, n)) if skip > 0 and prior.covariance == FULL else np.empty((0, 0))
+    logs, powers = np.empty(prior.pseudo.shape[0]), np.empty(prior.pseudo.shape[0])
+    own = (sitting.gaps, categories.places_of(rows, skip), values, logs, powers)
     out = Likelihood(
-        density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, sitting.gaps
+        density, fresh, reference, form, start, columns, scratch, side, room, constant, trace, exponent, *own
     )
     used = np.flatnonzero(dishes.size > 0)
+    if prior.covariance == FULL:
+        for k in range(count):
+            if dishes.size[k] == 0 and menu_weight(sitting.franchise, frozen + k) > 0.0:
+                restart(out, k)  # held, though all its instances have left
     if prior.covariance == FULL and len(used) > 0:
-        forms = packed_forms(used, dishes) @ (products(rows) if product is None else product).T
+        forms = packed_forms(used, dishes) @ (products(rows, skip) if product is None else product).T
         for position in range(len(used)):
             form[used[position]] = forms[position]
+            weigh_values(out, used[position], dishes, prior)
             tell(out, used[position], dishes, prior)
     elif len(used) > 0:
         for position in range(len(used)):
             compute(out, used[position], rows, dishes, prior)
-    return out
-
-
-@kernel
-def packed_forms(used: np.ndarray, dishes: Dishes) -> np.ndarray:
-    """Lower triangles of the inverses, what is off the diagonal twice: forms are linear in :func:`products`."""
-    width = dishes.inverse.shape[1]
-    out = np.empty((len(used), width * (width + 1) // 2))
-    for position in range(len(used)):
-        inverse = dishes.inverse[used[position]]
-        line = 0
-        for a in range(width):
-            for b in range(a + 1):
-                out[position, line] = inverse[a, b] if a == b else 2.0 * inverse[a, b]
-                line += 1
     return out
 
 
@@ -172,6 +177,7 @@ def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, pr
     """Compute the densities under dish k from its statistics."""
     if prior.covariance == FULL:
         quadratic_forms(dishes.inverse[k], likelihood.columns, likelihood.side, likelihood.form[k])
+        weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
     else:
         for i in range(rows.shape[0]):
@@ -179,41 +185,26 @@ def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, pr
         write(likelihood, k, dishes)
 
 
-@fused_borrowing_kernel
-def quadratic_forms(inverse: np.ndarray, columns: np.ndarray, side: np.ndarray, out: np.ndarray) -> None:
-    """Write ``x~' Q x~`` of each column, shape (d + 1, n), to ``out``, shape (n,); ``side`` is room of that shape."""
-    width, n = columns.shape
+@borrowing_kernel
+def weigh_values(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
+    """Write the log probability of the guests' categories under dish k."""
+    places, logs, columns = likelihood.places, likelihood.logs, prior.first.shape[0]
+    if columns == 0:
+        return
+    out, n = likelihood.values[k], places.shape[1]
+    for place in range(logs.shape[0]):
+        logs[place] = dishes.counts[k, place] + prior.pseudo[place]
+    log_each_using(likelihood.powers, logs)
     out[:] = 0.0
-    for a in range(width):
+    for c in range(columns):
+        whole = logs[prior.first[c]]
         for i in range(n):
-            side[i] = 0.5 * inverse[a, a] * columns[a, i]
-        for b in range(a):
-            for i in range(n):
-                side[i] += inverse[a, b] * columns[b, i]
-        for i in range(n):
-            out[i] += 2.0 * columns[a, i] * side[i]
-
-
-@fused_borrowing_kernel
-def shift_forms(form: np.ndarray, columns: np.ndarray, v: np.ndarray, factor: float, side: np.ndarray) -> None:
-    """Add ``factor (x~' v)^2`` of each column to its quadratic form, shape (n,); ``side`` is room of that shape."""
-    width, n = columns.shape
-    side[:] = 0.0
-    whole = width - width % 4
-    for a in range(0, whole, 4):  # four at a time: the sums are read and written a quarter as often
-        p, q, r, s = v[a], v[a + 1], v[a + 2], v[a + 3]
-        for i in range(n):
-            side[i] += p * columns[a, i] + q * columns[a + 1, i] + r * columns[a + 2, i] + s * columns[a + 3, i]
-    for a in range(whole, width):
-        for i in range(n):
-            side[i] += v[a] * columns[a, i]
-    for i in range(n):
-        form[i] += factor * side[i] * side[i]
+            out[i] += logs[places[c, i]] - whole
 
 
 @fused_borrowing_kernel
 def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
-    """Write the densities that follow from the quadratic forms of dish k."""
+    """Write the densities that follow from the quadratic forms of dish k, and from the guests' categories."""
     form, logs = likelihood.form[k], likelihood.side
     n = form.shape[0]
     for i in range(n):
@@ -227,6 +218,9 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
         for i in range(n):
             if likelihood.gaps.pattern[i] >= 0:
                 logs[i] = _log_open(likelihood, i, dishes.inverse[k], head, power)
+    if likelihood.values.shape[0] > 0:
+        for i in range(n):
+            logs[i] += likelihood.values[k, i]
     write(likelihood, k, dishes)
 
 
@@ -261,8 +255,10 @@ def log_density(likelihood: Likelihood, i: int, k: int, rows: np.ndarray, dishes
     power = 0.5 * (prior.nu + dishes.size[k] + 1.0)
     head = dishes.constant[k, 0] - 0.5 * dishes.log_det[k]
     if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
-        return _log_open(likelihood, i, dishes.inverse[k], head, power)
-    return head - power * np.log1p(max(likelihood.form[k, i], 0.0))
+        out = _log_open(likelihood, i, dishes.inverse[k], head, power)
+    else:
+        out = head - power * np.log1p(max(likelihood.form[k, i], 0.0))
+    return out + likelihood.values[k, i] if likelihood.values.shape[0] > 0 else out
 
 
 @borrowing_kernel
@@ -321,7 +317,8 @@ def add(dishes: Dishes, k: int, i: int, rows: np.ndarray, prior: Prior, likeliho
             restart(likelihood, k)
         v = likelihood.scratch
         statistics.add_telling(dishes, k, x, prior, v)
-        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(full.dot(x, v), 0.0)), prior)
+        z = x[prior.first.shape[0] :]
+        _follow(likelihood, k, rows, dishes, v, -1.0 / (1.0 + max(full.dot(z, v), 0.0)), prior)
 
 
 @borrowing_kernel
@@ -338,11 +335,12 @@ def remove(
     elif dishes.size[k] == 1:
         statistics.remove(dishes, k, x, prior)
         restart(likelihood, k)
+        weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
     else:
         v = likelihood.scratch
         statistics.remove_telling(dishes, k, x, prior, v)
-        left = 1.0 - full.dot(x, v)
+        left = 1.0 - full.dot(x[prior.first.shape[0] :], v)
         if left < full.LOSES_DIGITS:
             compute(likelihood, k, rows, dishes, prior)
         else:
@@ -358,6 +356,7 @@ def _follow(
         compute(likelihood, k, rows, dishes, prior)
     else:
         shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)
+        weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
 
 
@@ -372,10 +371,14 @@ def log_density_without(
             half_power = 0.5 * (prior.nu + dishes.size[k] - 1.0)
             if likelihood.gaps.rank.shape[0] > 0 and likelihood.gaps.pattern[i] >= 0:
                 head = dishes.constant[k, 1] - 0.5 * (dishes.log_det[k] + np.log(left))
-                width, apart = rows.shape[1], likelihood.gaps.apart
-                form_without(dishes.inverse[k], rows[i], apart)
-                return _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
-            return dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+                width, apart = prior.n_features + 1, likelihood.gaps.apart
+                form_without(dishes.inverse[k], rows[i, rows.shape[1] - width :], apart)
+                out = _log_open(likelihood, i, apart[:width], head, half_power + 0.5)
+            else:
+                out = dishes.constant[k, 1] - 0.5 * dishes.log_det[k] + half_power * np.log(left)
+            if likelihood.values.shape[0] > 0:
+                out += categories.log_predictive_without(dishes.counts[k], rows[i], prior)
+            return out
     return statistics.log_predictive_without(dishes, k, rows[i], prior)
 
 

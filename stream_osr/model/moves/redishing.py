@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.random import Generator
 
+from stream_osr.model import categories
 from stream_osr.model.dishes import Dishes, clear, empty_dishes, log_block_predictive
 from stream_osr.model.elementwise import largest, log_each_using, total_of
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, free_dish, menu_weight, serve
@@ -100,6 +101,8 @@ def weigh_emerging(
         if trace[k] < floor:
             weights[k] = -np.inf
             continue
+        if prior.first.shape[0] > 0:  # a probability: the bound is one without it, too
+            weights[k] += categories.log_block_predictive(dishes.counts[k], block, False, prior)
         power = half_power + 0.5 * dishes.size[k]
         enough = (weights[k] - floor) / power
         weights[k] -= power * full.log_det_added(dishes.inverse[k], block, likelihood.form[k], members, enough)

@@ -1,0 +1,130 @@
+"""What is known of the references before they are asked: what follows from the frozen densities alone is kept."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.cells import Asked, asked
+from stream_osr.model.known import Known, log_new
+from stream_osr.model.prior import Prior, homogeneous
+from stream_osr.trust.division import votes
+from stream_osr.trust.levels import level_bounds, levels_of, scores
+from stream_osr.trust.references import References
+
+ASKED = 256
+"""References asked with each batch, those next in order."""
+KEPT = 1 << 22
+"""Products of the references' coordinates that are kept at most; more of them are made anew each time."""
+
+
+class Model(NamedTuple):
+    """What the references say of the frozen densities of one chain alone.
+
+    Columns over the R references go on with those of the first :data:`ASKED`, so that all who are asked with a batch
+    lie side by side.
+
+    Attributes
+    ----------
+    many, total
+        Number of references of each class and the sum of their log densities under it, shape (J,).
+    bounds
+        Bounds of the levels.
+    confusion
+        Mean over the references of each class of how probable each class is, shape (J, J).
+    theirs
+        What is known of the references.
+    log_new
+        Log densities under a new subclass, by the base measure that they were made with.
+    asked
+        What is asked of all states, by the covariance model.
+    rows
+        Whitened rows of the references, shape (R, d).
+    """
+
+    many: np.ndarray
+    total: np.ndarray
+    bounds: np.ndarray
+    confusion: np.ndarray
+    theirs: Theirs
+    log_new: dict[int, tuple[Known, np.ndarray]]
+    asked: dict[int, Asked]
+    rows: np.ndarray
+
+    def new_of(self, known: Known) -> np.ndarray:
+        """Log density of each reference as the first of a new subclass, which no label changes."""
+        key = id(known.prior)
+        if key not in self.log_new:
+            self.log_new[key] = (known, _twice(log_new(known, homogeneous(self.rows))))
+        return self.log_new[key][1]
+
+    def asked_of(self, prior: Prior) -> Asked | None:
+        """Rows of the references, prepared; ``None``: that would take too much room."""
+        if (len(self.rows) + ASKED) * (prior.n_features + 1) * (prior.n_features + 2) // 2 > KEPT:
+            return None
+        if prior.covariance not in self.asked:
+            self.asked[prior.covariance] = asked(_twice(self.rows), prior)
+        return self.asked[prior.covariance]
+
+    def levels(self, log_density: np.ndarray) -> np.ndarray:
+        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
+        return levels_of(log_density, self.many, self.total, self.bounds)
+
+
+class Theirs(NamedTuple):
+    """What is known of n references.
+
+    Attributes
+    ----------
+    group, level
+        Class and level of each, shape (n,).
+    log_density, vote
+        Log density under each known class, and how probable the class is by that alone, shape (n, J).
+    """
+
+    group: np.ndarray
+    level: np.ndarray
+    log_density: np.ndarray
+    vote: np.ndarray
+
+
+def _twice(column: np.ndarray) -> np.ndarray:
+    """Let a column go on from its beginning."""
+    return np.concatenate([column, column[:ASKED]])
+
+
+class _Held:
+    """References as the key of a cache: one is as good as itself only."""
+
+    def __init__(self, references: References) -> None:
+        self.references = references
+
+    def __hash__(self) -> int:
+        return id(self.references.group)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and self.references is other.references
+
+
+def model_of(references: References, number: int) -> Model:
+    """Sum up what the references say of the densities of chain ``number``; made once for each set of references."""
+    return _model_of(_Held(references), number % len(references.log_density))
+
+
+@lru_cache(maxsize=64)
+def _model_of(held: _Held, number: int) -> Model:
+    references = held.references
+    log_density, group = references.log_density[number], references.group
+    n_classes = log_density.shape[1]
+    count = np.bincount(group, minlength=n_classes).astype(float)
+    total = np.bincount(group, log_density[np.arange(len(group)), group], minlength=n_classes)
+    score = scores(log_density, count, total, group)
+    bounds = level_bounds(score, group)
+    vote = votes(log_density)
+    confusion = np.eye(n_classes)
+    for j in np.unique(group):
+        confusion[j] = vote[group == j].mean(axis=0)
+    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote)))
+    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)

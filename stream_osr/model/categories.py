@@ -1,0 +1,270 @@
+"""Categorical columns of a subclass: a Dirichlet-multinomial each, with its probabilities integrated out.
+
+All columns share one array of *places*. The first place of a column stands for the column as a whole, then come its
+values, and the last is for all values that training did not have. A row names one place of each column, the first
+where its value is missing. With n the counts of a subclass and a the Dirichlet parameters, both of which have at the
+first place of a column the sum of its values,
+
+``p(place) = (n[place] + a[place]) / (n[first] + a[first])``
+
+so that a missing value has the probability 1: it is marginalised out (``docs/inference.md``).
+
+Every function takes views of one subclass: ``counts`` (n), shape (V,); of a row ``x`` the first C numbers are places.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_osr.model.elementwise import log_each
+from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.prior import Prior
+
+
+@borrowing_kernel
+def shift(counts: np.ndarray, x: np.ndarray, sign: float, prior: Prior) -> None:
+    """Put the values of ``x`` in (sign 1) or take them out (sign -1)."""
+    for c in range(prior.first.shape[0]):
+        place = int(x[c])
+        if place != prior.first[c]:
+            counts[place] += sign
+            counts[prior.first[c]] += sign
+
+
+@borrowing_kernel
+def log_predictive(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+    """Log probability of the values of ``x`` under the posterior predictive."""
+    total = 0.0
+    for c in range(prior.first.shape[0]):
+        place, first = int(x[c]), prior.first[c]
+        if place != first:
+            value, whole = counts[place] + prior.pseudo[place], counts[first] + prior.pseudo[first]
+            total += math.log(value / whole)
+    return total
+
+
+@borrowing_kernel
+def log_predictive_without(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+    """Log probability of the values of ``x``, which are in the counts, under the others."""
+    total = 0.0
+    for c in range(prior.first.shape[0]):
+        place, first = int(x[c]), prior.first[c]
+        if place != first:
+            value, whole = counts[place] - 1.0 + prior.pseudo[place], counts[first] - 1.0 + prior.pseudo[first]
+            total += math.log(value / whole)
+    return total
+
+
+@borrowing_kernel
+def log_block_predictive(counts: np.ndarray, block: np.ndarray, member: bool, prior: Prior) -> float:
+    """Log probability of the values of some rows together; ``member`` says that they are in the counts.
+
+    Each is foreseen by the counts with those before it; the counts are in the end what they were.
+    """
+    total = 0.0
+    if member:
+        for i in range(block.shape[0]):
+            shift(counts, block[i], -1.0, prior)
+    for i in range(block.shape[0]):
+        total += log_predictive(counts, block[i], prior)
+        shift(counts, block[i], 1.0, prior)
+    if not member:
+        for i in range(block.shape[0]):
+            shift(counts, block[i], -1.0, prior)
+    return total
+
+
+@borrowing_kernel
+def log_marginal(counts: np.ndarray, prior: Prior) -> float:
+    """Log marginal probability of the values that the counts sum up, in any one order."""
+    total = 0.0
+    for c in range(prior.first.shape[0]):
+        first = prior.first[c]
+        if counts[first] == 0.0:
+            continue
+        last = prior.first[c + 1] if c + 1 < prior.first.shape[0] else prior.pseudo.shape[0]
+        total += math.lgamma(prior.pseudo[first]) - math.lgamma(prior.pseudo[first] + counts[first])
+        for place in range(first + 1, last):
+            if counts[place] > 0.0:
+                total += math.lgamma(prior.pseudo[place] + counts[place]) - math.lgamma(prior.pseudo[place])
+    return total
+
+
+@borrowing_kernel
+def log_apart(counts: np.ndarray, prior: Prior) -> float:
+    """Log probability of the values that the counts sum up, each drawn from the base measure by itself."""
+    total = 0.0
+    for c in range(prior.first.shape[0]):
+        first = prior.first[c]
+        last = prior.first[c + 1] if c + 1 < prior.first.shape[0] else prior.pseudo.shape[0]
+        for place in range(first + 1, last):
+            if counts[place] > 0.0:
+                total += counts[place] * math.log(prior.pseudo[place] / prior.pseudo[first])
+    return total
+
+
+@borrowing_kernel
+def log_rarer(counts: np.ndarray, x: np.ndarray, prior: Prior) -> float:
+    """Log ratio of the probabilities of the commonest value of each column and of those of ``x``, added up."""
+    total = 0.0
+    for c in range(prior.first.shape[0]):
+        place, first = int(x[c]), prior.first[c]
+        if place != first:
+            last = prior.first[c + 1] if c + 1 < prior.first.shape[0] else prior.pseudo.shape[0]
+            most = 0.0
+            for other in range(first + 1, last):
+                most = max(most, counts[other] + prior.pseudo[other])
+            total += math.log(most / (counts[place] + prior.pseudo[place]))
+    return total
+
+
+@kernel
+def log_table(counts: np.ndarray, prior: Prior) -> np.ndarray:
+    """Log probability of each place under K subclasses, 0 at the first of each column, shape (K, V)."""
+    out = counts + prior.pseudo
+    log_each(out.reshape(out.size))
+    columns, places = prior.first.shape[0], prior.pseudo.shape[0]
+    for c in range(columns):
+        first = prior.first[c]
+        last = prior.first[c + 1] if c + 1 < columns else places
+        for k in range(out.shape[0]):
+            whole = out[k, first]
+            for place in range(first, last):
+                out[k, place] -= whole
+    return out
+
+
+@kernel
+def places_of(rows: np.ndarray, count: int) -> np.ndarray:
+    """Places that n rows name in their first ``count`` columns, shape (C, n)."""
+    out = np.empty((count, rows.shape[0]), np.int64)
+    for c in range(count):
+        for i in range(rows.shape[0]):
+            out[c, i] = int(rows[i, c])
+    return out
+
+
+@kernel
+def numbers_of(rows: np.ndarray, count: int) -> np.ndarray:
+    """Coordinates of n homogeneous rows but for their first ``count`` columns, shape (d + 1, n)."""
+    return np.ascontiguousarray(rows[:, count:].T)
+
+
+@borrowing_kernel
+def log_of(logs: np.ndarray, x: np.ndarray, count: int) -> float:
+    """Add up what a row of :func:`log_table`, shape (V,), has at the ``count`` places of a row."""
+    total = 0.0
+    for c in range(count):
+        total += logs[int(x[c])]
+    return total
+
+
+def log_of_each(logs: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    """Add up what one log probability of each place, shape (V,), says of n rows; shape (n,)."""
+    return np.asarray(logs[rows[:, :count].astype(np.int64)].sum(axis=1))
+
+
+@kernel
+def log_without_each(counts: np.ndarray, rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Log probability of the values of each of n rows, all of which are in the counts, under the others."""
+    out = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        out[i] = log_predictive_without(counts, rows[i], prior)
+    return out
+
+
+def log_base(prior: Prior) -> np.ndarray:
+    """Log probability of each place under a subclass without instances, shape (V,)."""
+    return np.asarray(log_table(np.zeros((1, len(prior.pseudo))), prior)[0])
+
+
+@borrowing_kernel
+def mismatches(x: np.ndarray, y: np.ndarray, count: int) -> float:
+    """Count the columns in which two rows have different values; a missing one is like any other."""
+    total = 0.0
+    for c in range(count):
+        total += 1.0 if x[c] != y[c] else 0.0
+    return total
+
+
+def spread_out(rows: np.ndarray, count: int) -> np.ndarray:
+    """State the categories of n rows as numbers: a column for each of their values, 1 where it is; shape (n, ...).
+
+    Examples
+    --------
+    >>> spread_out(np.array([[1.0, 0.5], [2.0, 0.7]]), 1)
+    array([[1. , 0. , 0.5],
+           [0. , 1. , 0.7]])
+    """
+    values = [(rows[:, c : c + 1] == np.unique(rows[:, c])).astype(float) for c in range(count)]
+    return np.hstack([*values, rows[:, count:]])
+
+
+def counts_of(rows: np.ndarray, prior: Prior) -> np.ndarray:
+    """Count the values of some rows, shape (V,)."""
+    out = np.zeros(len(prior.pseudo))
+    for c, first in enumerate(prior.first.tolist()):
+        place = rows[:, c].astype(np.int64)
+        place = place[place != first]
+        np.add.at(out, place, 1.0)
+        out[first] = len(place)
+    return out
+
+
+def with_base(prior: Prior, places: np.ndarray, base: np.ndarray, concentration: float) -> Prior:
+    """Give a base measure categorical columns.
+
+    Parameters
+    ----------
+    prior
+        Of the numeric features.
+    places
+        Places of each column, shape (C,).
+    base
+        Probability of each place within its column, 1 at the first of each, shape (V,).
+    concentration
+        Of each column: instances that the base measure weighs.
+    """
+    first = np.cumsum(places) - places
+    return prior._replace(first=first.astype(np.int64), pseudo=concentration * base)
+
+
+def base_of(rows: np.ndarray, group: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Probability of each place before any instance: its frequency in a class, averaged over the classes.
+
+    Each class counts alike, however many instances it has, and as if it had one more, spread evenly over all places
+    of the column; so a value that training did not have is possible.
+
+    Parameters
+    ----------
+    rows
+        Rows whose first C numbers are places, shape (n, C + d).
+    group
+        Class of each, shape (n,).
+    places
+        Places of each column, shape (C,).
+
+    Returns
+    -------
+    Array of shape (V,), 1 at the first place of each column.
+
+    Examples
+    --------
+    Two values in one column: nine of ten and one of ten; in another class all ten have the second.
+
+    >>> rows = np.repeat([1.0, 2.0, 2.0], [9, 1, 10])[:, None]
+    >>> base_of(rows, np.repeat([0, 1], 10), np.array([4])).round(3)
+    array([1.   , 0.439, 0.53 , 0.03 ])
+    """
+    out = np.ones(int(places.sum()))
+    begin = 0
+    for c, count in enumerate(places.tolist()):
+        place = rows[:, c].astype(np.int64) - begin
+        values = np.zeros((int(group.max()) + 1, count))
+        np.add.at(values, (group, place), 1.0)
+        values = values[:, 1:] + 1.0 / (count - 1)
+        out[begin + 1 : begin + count] = (values / values.sum(axis=1, keepdims=True)).mean(axis=0)
+        begin += count
+    return out

@@ -1,0 +1,73 @@
+"""Whitened coordinates of raw rows some of whose features are categories."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stream_osr.model.space import Space, fit_space
+from stream_osr.model.subspace import Plan, make_plan
+
+
+def choose(
+    X: np.ndarray,
+    group: np.ndarray,
+    places: np.ndarray,
+    *,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Plan | None:
+    """Choose what becomes of the numeric features; ``None``: a PCA is asked for, or there are none.
+
+    The parameters are those of :func:`fit_mixed`.
+    """
+    if pca_components is not None or pca_variance is not None or places.all():
+        return None
+    return make_plan(X[:, places == 0], group)
+
+
+def fit_mixed(
+    X: np.ndarray,
+    group: np.ndarray,
+    places: np.ndarray,
+    *,
+    plan: Plan | None = None,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Space:
+    """Fit the map of the numeric features (:func:`stream_osr.model.space.fit_space`), beside the categories.
+
+    Parameters
+    ----------
+    X
+        Training instances, NaN = missing, categories as numbers of values, shape (n, p).
+    group
+        Class of each, 0 to J - 1, shape (n,).
+    places
+        Places of each feature: 0 for a numeric one, and two more than a category has values, shape (p,).
+    plan
+        What becomes of the numeric features (:func:`choose`).
+    pca_components, pca_variance
+        Of the numeric features.
+
+    Examples
+    --------
+    >>> from stream_osr.model.space import whiten
+    >>> X = np.array([[0, 1.5], [1, 2.5], [0, 3.5], [np.nan, 4.5]])
+    >>> space = fit_mixed(X, np.array([0, 0, 1, 1]), np.array([4, 0]))
+    >>> whiten(space, X)[:, 0]
+    array([1., 2., 1., 0.])
+    """
+    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places)
+    if not len(columns):
+        return fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+    p = len(places)
+    if len(numeric):
+        own = fit_space(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+    else:
+        own = Space(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
+    d = own.forward.shape[1]
+    fill, center, constant = np.zeros(p), np.zeros(p), np.zeros(p, bool)
+    forward, backward = np.zeros((p, d)), np.zeros((d, p))
+    fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
+    forward[numeric], backward[:, numeric] = own.forward, own.backward
+    return Space(fill, center, forward, backward, constant, own.variance_left, columns, places[columns])

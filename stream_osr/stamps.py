@@ -1,0 +1,103 @@
+"""Times and keys of instances, as callers hand them over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stream_osr.errors import InvalidInstance
+from stream_osr.features import LARGEST, TIMES, column_values
+from stream_osr.limits import check_key, fits_as_key
+from stream_osr.missing import is_missing
+from stream_osr.showing import typed
+
+_PLAIN_KEYS = frozenset((str, int))
+
+
+def times_of(values: object, n: int) -> Sequence[float | None]:
+    """Check the times of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one is no finite number, or there are not n of them.
+    """
+    if type(values) is list and len(values) == n and set(map(type, values)) == {float}:
+        with np.errstate(invalid="ignore"):
+            if (np.abs(values) <= LARGEST).all():
+                return values
+    return _checked(time_of, column_values(values, n, "t"))
+
+
+def keys_of(values: object, n: int, *, limited: bool = True) -> Sequence[Any]:
+    """Check the keys of n rows, plain ones all at once.
+
+    Raises
+    ------
+    InvalidInstance
+        If one cannot be hashed or, if ``limited``, is beyond the bounds, or there are not n of them.
+    """
+    if (
+        type(values) is list
+        and len(values) == n
+        and _PLAIN_KEYS.issuperset(map(type, values))
+        and (not limited or all(map(fits_as_key, values)))
+    ):
+        return values
+    return _checked(partial(key_of, limited=limited), column_values(values, n, "key"))
+
+
+def _checked(check: Callable[[Any], Any], values: Sequence[Any]) -> Sequence[Any]:
+    out: list[Any] = []
+    for number, value in enumerate(values):
+        try:
+            out.append(None if value is None else check(value))
+        except InvalidInstance as error:
+            raise InvalidInstance(f"row {number}: {error}") from None
+    return out
+
+
+def time_of(t: object) -> float | None:
+    """Check a time; ``None`` if it is missing.
+
+    Raises
+    ------
+    InvalidInstance
+        If it is no finite number.
+
+    Examples
+    --------
+    >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
+    (3, 0.5, None)
+    """
+    if type(t) is float and -LARGEST <= t <= LARGEST:
+        return t
+    if is_missing(t):
+        return None
+    value = t.item() if isinstance(t, np.generic) and not isinstance(t, TIMES) else t
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        return value
+    raise InvalidInstance(
+        f"t is {typed(t)}; expected a finite number such as seconds (of a datetime: its timestamp()), or None"
+    )
+
+
+def key_of(key: Any, *, limited: bool = True) -> Any:
+    """Check a key.
+
+    Raises
+    ------
+    InvalidInstance
+        If it cannot be hashed or, if ``limited``, is beyond the bounds (:mod:`stream_osr.limits`).
+    """
+    try:
+        hash(key)
+    except TypeError:
+        raise InvalidInstance(f"key is {typed(key)}; expected something hashable, such as a str or an int") from None
+    key = key.item() if isinstance(key, np.generic) else key
+    if limited and key is not None:
+        check_key(key)
+    return key

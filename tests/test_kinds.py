@@ -1,0 +1,219 @@
+"""Which features are categories, how their values are read, and what a recognizer does with them."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.errors import InvalidFeature
+from stream_osr.features import Features
+from stream_osr.kinds import OTHER, Kinds, category_of, commonest
+from stream_osr.limits import MOST_CATEGORY_BYTES
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("tcp", "tcp"), ("", ""), (True, "true"), (np.False_, "false"), (3, "3"), (3.0, "3"), (2.5, "2.5"), ("3", "3")],
+)
+def test_values_are_text(value: object, text: str) -> None:
+    assert category_of("a", value) == text
+
+
+@pytest.mark.parametrize("value", [b"x", [1], object(), "x" * (MOST_CATEGORY_BYTES + 1), "\ud800"])
+def test_what_is_no_value_is_refused(value: object) -> None:
+    with pytest.raises(InvalidFeature):
+        category_of("a", value)
+
+
+def test_the_first_value_says_what_a_feature_is() -> None:
+    features = Features(()).joined_by({"a": 1.5, "b": "x", "c": True, "d": None}, ())
+    assert features.kinds == Kinds({"b": ("x",), "c": ("true",)}, frozenset("d"))
+    later = features.joined_by({"a": 2.0, "b": 7, "d": "late"}, ())
+    assert later.kinds.values == {"b": ("x", "7"), "c": ("true",), "d": ("late",)}
+    assert later.joined_by({"a": 2.0, "b": "x", "c": False}, ()).kinds.values["c"] == ("true", "false")
+    assert later.joined_by({"b": "x"}, ()) is later
+
+
+def test_whole_numbers_are_categories_if_the_caller_says_so() -> None:
+    assert Features(()).joined_by({"a": 3, "b": 3}, ("a",)).kinds.values == {"a": ("3",)}
+
+
+def test_a_row_holds_numbers_of_values() -> None:
+    features = Features("abc", Kinds({"b": ("x", "y")}))
+    row = features.row({"a": 1, "b": "y", "c": 2})
+    np.testing.assert_array_equal(row.values, [1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(features.row({"a": 1, "b": "new", "c": 2}).values, [1.0, OTHER, 2.0])
+    missing = features.row({"a": 1, "b": None, "c": 2})
+    assert (math.isnan(missing.values[1]), missing.missing) == (True, 1)
+    assert features.plain({"a": 1, "b": "y", "c": 2}) == (1, 1.0, 2)
+    assert features.plain({"a": 1, "b": "new", "c": 2}) is None
+    with pytest.raises(InvalidFeature, match=r"feature 'a' is 'x' \(str\): expected a finite number"):
+        features.row({"a": "x", "b": "y", "c": 2})
+
+
+def test_only_the_commonest_of_very_many_values_are_kept() -> None:
+    kinds = Kinds({"a": ("p", "q", "r", "never")})
+    X, kept = commonest(np.array([[0.0], [2.0], [2.0], [1.0], [1.0], [np.nan], [OTHER]]), ("a",), kinds, 2)
+    assert kept.values == {"a": ("q", "r")}
+    np.testing.assert_array_equal(X[:, 0], [OTHER, 1.0, 1.0, 0.0, 0.0, np.nan, OTHER])
+
+
+def taught(**arguments: Any) -> OpenSetRecognizer:
+    rng = np.random.default_rng(0)
+    model = OpenSetRecognizer(batch_size=32, chains=2, seed=3, training_sweeps=10, **arguments)
+    for a, b in rng.normal(size=(80, 2)):
+        model.learn_one({"a": a, "b": b, "way": "tcp" if a > -1 else "udp"}, "left")
+        model.learn_one({"a": a + 20, "b": b, "way": "udp"}, "right")
+    return model
+
+
+def test_a_value_never_seen_is_new_and_a_missing_one_is_not() -> None:
+    model = taught()
+    model.freeze()
+    for way in ("tcp", "icmp", None):
+        model.learn_one({"a": 0.3, "b": 0.2, "way": way}, key=way)
+    model.flush()
+    usual, new, missing = model.drain()
+    assert usual.label == missing.label == "left"
+    assert new.p_unknown > 5 * usual.p_unknown
+    assert model.counters["missing"] == 1
+
+
+def test_frames_dicts_and_other_types_say_the_same() -> None:
+    rows = [{"a": 0.5, "b": 0.1, "way": "tcp"}, {"a": 20.0, "b": 0.3, "way": "udp"}, {"a": 1.0, "b": 2.0, "way": "x"}]
+    base = taught()
+    base.freeze()
+    said = []
+    for frame in (None, pd.DataFrame(rows), pl.DataFrame(rows), pd.DataFrame(rows).astype({"way": "category"})):
+        model = copy.deepcopy(base)
+        if frame is None:
+            for row in rows:
+                model.learn_one(row)
+        else:
+            model.learn_many(frame)
+        model.flush()
+        said.append([(d.label, d.p_unknown) for d in model.drain()])
+    assert said[0] == said[1] == said[2] == said[3]
+
+
+@pytest.mark.parametrize("types", [{"c": "category"}, {"c": "bool"}], ids=str)
+def test_typed_columns_of_frames_are_categories(types: dict[str, str]) -> None:
+    frame = pd.DataFrame({"a": [0.1, 0.2, 0.3, 5.0], "c": [1, 0, 1, 1]}).astype(types)
+    model = OpenSetRecognizer(chains=1, training_sweeps=3)
+    model.learn_many(frame, ["l", "l", "l", "r"])
+    model.freeze()
+    assert sorted(model.trained.values["c"]) == (["0", "1"] if "category" in str(types) else ["false", "true"])
+
+
+def test_categories_alone_are_enough() -> None:
+    model = OpenSetRecognizer(batch_size=16, chains=2, training_sweeps=10, seed=1)
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        model.learn_one({"p": "ab"[int(rng.random() < 0.1)], "q": "x"}, "one")
+        model.learn_one({"p": "ab"[int(rng.random() < 0.9)], "q": "y"}, "two")
+    report = model.freeze()
+    assert report.references == 120
+    for p, q in [("a", "x"), ("b", "y"), ("c", "z")] * 16:
+        model.learn_one({"p": p, "q": q})
+    model.flush()
+    labels = [d.label for d in model.drain()]
+    assert labels[::3].count("one") == labels[1::3].count("two") == 16
+    assert labels[2::3].count("unknown") >= 14
+
+
+def test_a_saved_recognizer_goes_on(tmp_path: Any) -> None:
+    model = taught()
+    model.save(tmp_path / "training.osr")
+    again = OpenSetRecognizer.load(tmp_path / "training.osr")
+    for each in (model, again):
+        each.learn_one({"a": 1.0, "b": 0.0, "way": "sctp"}, "left")
+        each.learn_one({"a": 1.0, "b": 0.0, "way": "icmp"})
+    model.save(tmp_path / "stream.osr")
+    streams = [model, again, OpenSetRecognizer.load(tmp_path / "stream.osr")]
+    for each in streams:
+        for i in range(40):
+            each.learn_one({"a": i % 3, "b": 0.0, "way": ("icmp", "tcp", None)[i % 3]})
+        each.flush()
+    first, second, third = ([(d.label, d.p_unknown) for d in each.drain()] for each in streams)
+    assert first == second == third
+    assert model.trained.fingerprint == again.trained.fingerprint
+
+
+def test_arguments_are_checked_and_kept() -> None:
+    assert OpenSetRecognizer(categorical=["a"]).arguments["categorical"] == ("a",)
+    with pytest.raises(Exception, match="categorical"):
+        OpenSetRecognizer(categorical="ab")  # type: ignore[arg-type]
+
+
+def streamed(model: OpenSetRecognizer, seed: int, n: int = 200, new: str = "sctp") -> OpenSetRecognizer:
+    """Let known instances come, and a new class whose way is new."""
+    rng = np.random.default_rng(seed)
+    for number in range(n):
+        a, b = rng.normal(size=2)
+        x = {"a": a, "b": b, "way": "tcp" if a > -1 else "udp"}
+        if number % 2:
+            x = {"a": 10 + a, "b": 8 + b, "way": new}
+        model.learn_one(x, key=number)
+    model.flush()
+    return model
+
+
+def test_explanations_say_which_values_are_new() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 1)
+    (first, *_) = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    assert set(first.explanation.values) == {"way"}
+    assert first.explanation.values["way"]["value"] is None
+    assert first.explanation.values["way"]["share"] > 0.8
+    assert first.explanation.told[0].startswith("way: a new value ")
+    assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}
+
+
+def test_what_emerged_is_named_undone_and_carried_over_to_a_model_with_other_values() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 1)
+    (key, *_) = [event.subclass_id for event in model.drain_events() if isinstance(event, SubclassEmerged)]
+    list(model.drain())
+    before = model.predict_proba_one({"a": 10.0, "b": 8.0, "way": "sctp"})
+    model.promote([key], "third")
+    assert model.predict_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == "third"
+    model.undo()
+    assert model.predict_proba_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == before
+    other = OpenSetRecognizer(batch_size=32, chains=2, seed=4, training_sweeps=10)
+    rng = np.random.default_rng(5)
+    for a, b in rng.normal(size=(80, 2)):
+        other.learn_one({"a": a, "b": b, "way": "udp" if a < -1 else "tcp"}, "left")  # values in another order
+        other.learn_one({"a": a + 20, "b": b, "way": "quic" if a > 1 else "udp"}, "right")
+    other.freeze()
+    other.carry_over(model)
+    assert key in other.value.running[1].state.ids
+    assert other.predict_one({"a": 10.0, "b": 8.0, "way": "sctp"}) == "unknown"
+    slot = other.value.running[1].state.ids.tolist().index(key)
+    way = dict(
+        zip(("none", "tcp", "udp", "quic", "other"), other.value.running[1].state.dishes.counts[slot], strict=False)
+    )
+    assert way["other"] == way["none"] > 50
+
+
+def test_late_labels_and_missing_numbers_beside_categories() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model, 2, 100)
+    model.learn_label(3, "third")
+    model.learn_one({"a": None, "b": 0.0, "way": "tcp"}, key="gap")
+    model.learn_one({"a": 10.0, "b": None, "way": None}, "third")
+    model.learn_one({"a": None, "b": None, "way": "udp"}, key="more")
+    model.flush()
+    decided = {d.key: d for d in model.drain()}
+    assert decided["gap"].label == "left"
+    assert all(math.isfinite(d.p_unknown) for d in decided.values())
+    assert model.predict_one({"a": None, "b": 0.0, "way": "tcp"}) == "left"
