@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo warmup collect test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
+.PHONY: help install browser faketime demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -50,8 +50,13 @@ warmup: $(VENV)/.dev   ## compile the sampler, once for these sources
 collect: $(VENV)/.dev   ## import all tests, so that those who run them find them translated
 	$(BIN)/pytest --quiet --collect-only > /dev/null
 
+chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
+	$(BIN)/pytest --quiet -m 'chains and not long' tests/model
+
+# those that are left to do
+TESTS ?= not long
 test: warmup   ## run the tests (those marked long excepted)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m 'not long'
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m '$(TESTS)'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m long

@@ -15,8 +15,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 HERE = Path(__file__).parent
-CHAINS = ("test_exact_posterior", "test_joint_distribution", "test_base_measure")
-"""Tests that enter the same kernels, which nothing else enters: whoever runs one of them compiles those."""
+CHAINS = ("test_exact_posterior", "test_joint_distribution", "test_splitting")
+"""Tests that enter kernels of their own, ``tests.model.chains``: whoever runs one of them compiles those, for all."""
 FIRST = (
     "kafka faults",
     "kafka test_crash",
@@ -26,21 +26,28 @@ FIRST = (
     "kafka test_reconcile",
     "kafka test_unreadable",
     "chains",
-    "model/test_splitting.py",
 )
 """What takes longest is begun first, lest the last process run alone."""
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of a module in one process (``--dist loadgroup``): what they share is made once, or compiled."""
     for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+        if item.path.stem in CHAINS:
+            item.add_marker(pytest.mark.chains)
+        item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_rank)
 
 
-def _group(path: Path) -> str:
+def _group(item: pytest.Item) -> str:
+    """Name of those who stay in one process; each process has a broker of its own.
+
+    The faults are one group: a process that has one of them begins all that run side by side.
+    """
+    path = item.path
+    if "started" in getattr(item, "fixturenames", ()):
+        return "kafka faults" if path.parent.name == "faults" else f"kafka {path.stem}"
     if path.stem in CHAINS:
         return "chains"
     return str(path.relative_to(HERE)) if HERE in path.parents else str(path)
@@ -48,9 +55,7 @@ def _group(path: Path) -> str:
 
 def _rank(item: pytest.Item) -> int:
     """Number of the turn that a test has: the longest, others with a broker, others, doctests."""
-    marker = item.get_closest_marker("xdist_group")
-    assert marker is not None
-    group = marker.args[0]
+    group = _group(item)
     if group in FIRST:
         return FIRST.index(group)
-    return len(FIRST) + (0 if group.startswith("kafka") else 1 if HERE in item.path.parents else 2)
+    return len(FIRST) + (0 if group.startswith("kafka ") else 1 if HERE in item.path.parents else 2)

@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Instances of a batch in order of arrival: whitened rows, shape (b, d), times, keys, and what is missing."""
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing."""
 
     rows: np.ndarray
     times: Sequence[float | None]

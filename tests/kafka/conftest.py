@@ -16,17 +16,6 @@ from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a module in one process (``--dist loadgroup``); each process has a broker of its own.
-
-    The faults are one group: a process that has one of them begins all that run side by side.
-    """
-    for item in items:
-        if "started" in getattr(item, "fixturenames", ()):
-            faults = item.path.parent.name == "faults"
-            item.add_marker(pytest.mark.xdist_group("kafka faults" if faults else f"kafka {item.path.stem}"))
-
-
 @pytest.fixture(autouse=True, scope="session")
 def quiet_client() -> None:
     """A failure is to be read without thousands of lines about reconnections."""

@@ -9,7 +9,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from stream_osr.model.dishes import empty_dishes, log_prior_predictives
 from stream_osr.model.franchise import CLOSED, Guests, empty_franchise, join
@@ -17,10 +16,10 @@ from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves import company as company_of
 from stream_osr.model.moves import splitting as library
 from stream_osr.model.moves.likelihood import Sitting
-from stream_osr.model.moves.sweeps import sweep_batch
 from stream_osr.model.prior import homogeneous
-from tests.model.problems import StreamProblem, check_books, make_base, random_problem, stream_problem
-from tests.oracles import crf, stream
+from tests.model import chains
+from tests.model.problems import StreamProblem, check_books, fill, make_base, random_problem, sources, stream_problem
+from tests.oracles import crf, niw, stream
 
 ROWS = np.array([[0.9], [1.6], [1.1], [0.2]])
 SEATINGS = [
@@ -177,30 +176,40 @@ def test_books_agree_with_a_recount_after_splits_and_merges(fading):
     assert merges > 10
 
 
-def seats_left(proposals: int, seed: int) -> int:
+D = 6
+
+
+@pytest.fixture(scope="module")
+def known() -> chains.Frozen:
+    """A class of unit variance in six dimensions, of which so much is known that its density is the normal one."""
+    prior, base = make_base("full", D, nu=10.0, psi=2.0, beta=0.02)
+    rows = np.random.default_rng(100).normal(size=(5000, D))
+    assert isinstance(base, niw.Full)
+    return chains.Frozen(fill(prior, [rows]), sources(base, [rows]), np.zeros((1, 1)))
+
+
+def seats_left(known: chains.Frozen, proposals: int, seed: int) -> int:
     """30 guests in one spot well within the reach of a known class, among 60 of its own: how many leave it."""
-    d = 6
     rng = np.random.default_rng(seed)
-    spot = rng.normal(scale=0.4, size=(30, d)) + np.eye(d)[0]
-    rows = homogeneous(np.concatenate([rng.normal(size=(60, d)), spot]))
-    prior, _ = make_base("full", d, nu=10.0, psi=2.0, beta=0.02)
+    spot = rng.normal(scale=0.4, size=(30, D)) + np.eye(D)[0]
+    rows = homogeneous(np.concatenate([rng.normal(size=(60, D)), spot]))
+    prior, _ = make_base("full", D, nu=10.0, psi=2.0, beta=0.02)
     franchise = empty_franchise(1, 60, 100, 10.0, 30.0)
     franchise.held[0], franchise.menu[0], franchise.total[0] = True, 20.0, 20.0
     guests = Guests(rows, np.zeros(90, np.int64), np.ones(90), np.zeros(90, np.int64))
     for _ in rows:
         join(franchise, 0, 0, 0, 1.0)
-    log_frozen = stats.multivariate_normal.logpdf(rows[:, :d], np.zeros(d)).reshape(-1, 1)
-    log_new = log_prior_predictives(rows, prior)
-    dishes = empty_dishes(59, prior)
-    sitting = Sitting(guests, franchise, dishes, prior, log_frozen, log_new, False, np.empty(61), no_gaps(0, 0))
-    sweep_batch(rng, 0, 5, proposals, False, sitting)
+    nobody = chains.Settled(np.empty((0, D + 1)), np.zeros(0, np.int64))
+    chains.stream_chain(
+        rng, 3, 0, proposals, guests, franchise, empty_dishes(59, prior), prior, known, nobody, known.sources
+    )
     return int((franchise.table_dish[guests.table[60:]] > 0).sum())
 
 
-def test_group_within_reach_of_a_known_class_is_found_together():
+def test_group_within_reach_of_a_known_class_is_found_together(known):
     # nobody gains by leaving alone, all gain by leaving together
-    alone = [seats_left(0, seed) for seed in range(8)]
-    together = [seats_left(6, seed) for seed in range(8)]
+    alone = [seats_left(known, 0, seed) for seed in range(8)]
+    together = [seats_left(known, 6, seed) for seed in range(8)]
     assert max(alone) < 5
     assert min(together) > 20
 
