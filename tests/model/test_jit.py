@@ -112,7 +112,7 @@ def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
 
     assert thrice(2.0) == 6.0
     (compiled,) = thrice.overloads.values()
-    key = thrice._cache._index_key(compiled.signature, compiled.target_context.codegen())
+    key = thrice._cache._index_key(compiled.signature.args, compiled.target_context.codegen())
     (_, kind, (machine, intermediate)), *_ = thrice._cache._cache_file.load(key)
     assert kind == "object"
     assert machine
