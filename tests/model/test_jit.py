@@ -112,7 +112,8 @@ def test_of_a_kernel_its_machine_code_is_kept_and_nothing_to_be_compiled_anew():
 
     assert thrice(2.0) == 6.0
     (compiled,) = thrice.overloads.values()
-    (_, kind, (machine, intermediate)), *_ = thrice._cache._impl.reduce(compiled)
+    key = thrice._cache._index_key(compiled.signature.args, compiled.target_context.codegen())
+    (_, kind, (machine, intermediate)), *_ = thrice._cache._cache_file.load(key)
     assert kind == "object"
     assert machine
     module = llvm.parse_bitcode(intermediate)
