@@ -28,7 +28,8 @@ from stream_osr.discovery.events import (
 from stream_osr.discovery.summaries import Signals, Summary
 from stream_osr.moved import keep_earlier_names
 from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.trained import TrainedModel, TrainingReport
+from stream_osr.trained import TrainedModel
+from stream_osr.training_report import TrainingReport
 
 __version__ = "0.1.0"
 

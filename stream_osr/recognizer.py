@@ -22,7 +22,8 @@ from stream_osr.engine.value import close, labelled
 from stream_osr.features import check_rows, frame_matrix
 from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
-from stream_osr.trained import TrainedModel, TrainingReport
+from stream_osr.trained import TrainedModel
+from stream_osr.training_report import TrainingReport
 
 
 @documented

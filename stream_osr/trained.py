@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -23,13 +23,15 @@ from stream_osr.model.background import Background, Noise, fit_background, noise
 from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
-from stream_osr.model.mixed import fill_mixed, fit_mixed
+from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
 from stream_osr.model.space import Space, whiten
+from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
-from stream_osr.trust.recall import ENOUGH, instances_that_would_do, promise
+from stream_osr.training_report import TrainingReport
+from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 
 logger = logging.getLogger("stream_osr")
@@ -68,74 +70,6 @@ their average is more accurate than the best of them on most data sets (``docs/r
 
 LEAST_DESCRIBED = 0.9
 """A placed member whose kept subclasses hold a smaller share of the training set has come apart: it is not used."""
-
-
-@dataclass(frozen=True)
-class TrainingReport:
-    """What training found, for a person to act on.
-
-    Attributes
-    ----------
-    instances
-        Training instances of each class.
-    subclasses
-        Subclasses kept of each class.
-    known_recall
-        Share of known instances that get their own label in a stream, as promised by the training instances, each
-        judged by densities made without it, all models averaged, at the shares of the training set.
-    recall_interval
-        Interval that holds it with 95 %, as far as the number of instances goes; ``None``: not known.
-    references
-        Training instances that are kept and asked beside the stream; 0: nothing guards the known classes.
-    small_classes
-        Classes with fewer instances than whitened dimensions: their covariance leans on the prior.
-    constant_features
-        Features that did not vary: any value of theirs near the constant tells nothing.
-    missing_values
-        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
-        not full, the feature's mean.
-    variance_left_out
-        Share of the variance outside the PCA; novelty that shows only there is invisible.
-    """
-
-    instances: dict[Label, int]
-    subclasses: dict[Label, int]
-    known_recall: float
-    small_classes: tuple[Label, ...] = ()
-    constant_features: tuple[Name, ...] = ()
-    missing_values: int = 0
-    variance_left_out: float = 0.0
-    recall_interval: tuple[float, float] | None = None
-    references: int = 0
-
-    def __str__(self) -> str:
-        n, k = sum(self.instances.values()), sum(self.subclasses.values())
-        wide, interval = False, ""
-        if self.recall_interval is not None:
-            low, high = self.recall_interval
-            wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
-        lines = [
-            f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
-            f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
-            f"{self.known_recall:.3f}{interval}"
-        ]
-        if wide:
-            enough = instances_that_would_do(self.known_recall)
-            lines.append(f"too few instances for a promise: some {enough} would do")
-        if self.references:
-            lines.append(f"{self.references} of them are kept with the model and asked beside the stream")
-        else:
-            lines.append("no reference instances were kept: nothing guards the known classes")
-        if self.small_classes:
-            listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes)
-            lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
-        if self.constant_features:
-            lines.append(f"constant in training: {', '.join(map(repr, self.constant_features))}")
-        if self.missing_values:
-            lines.append(f"{self.missing_values} missing values were completed by what else was there")
-        if self.variance_left_out > 0.10:
-            lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,14 +245,18 @@ def train_model(
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
-    kept = X.shape[1] if p.pca_components is None and p.pca_variance is None else min(X.shape)
+    own = p.pca_components is None and p.pca_variance is None
+    numeric = int((features.places == 0).sum())
+    kept = min(numeric, MOST + 1) if own else min(len(X), numeric)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
+        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
+        plan = choose(X, group, features.places, **pca)
         X = fill_mixed(X, group, features.places, p.seed) if p.covariance == "full" else X
-        space = fit_mixed(X, group, features.places, pca_components=p.pca_components, pca_variance=p.pca_variance)
+        space = fit_mixed(X, group, features.places, plan=plan, **pca)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -351,7 +289,7 @@ def train_model(
         log_density = [found for _, found in summaries]
         references = None
         if draws is None:  # a provisional model guards nothing
-            log_density = unseen_densities(X, group, p, space, trainings, log_density)
+            log_density = unseen_densities(X, group, p, space, trainings, log_density, plan)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p)
         space = trainings[0].space
@@ -367,10 +305,23 @@ def train_model(
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
         variance_left_out=space.variance_left,
+        dimensions=space.forward.shape[1],
+        **_told_of(plan, [name for name, count in zip(features.names, features.places, strict=True) if not count]),
     )
     background = fit_background(X, space)
     categories = tuple(features.kinds.values[features.names[at]] for at in space.columns.tolist())
     return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background, categories)
+
+
+def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
+    """Say what the training report tells of a plan, by the names of the numeric features."""
+    if plan is None:
+        return {}
+    return {
+        "usual_features": tuple(names[a] for a in plan.rare),
+        "repeated_features": tuple(names[a] for a in plan.copies),
+        "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
+    }
 
 
 def _described(training: Training, epsilon: float) -> float:

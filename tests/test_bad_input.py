@@ -487,7 +487,6 @@ def test_constant_features(covariance):
     decided(model, [usual, {**usual, "c": -7.0}, {**usual, "d": 1e6}])
 
 
-@pytest.mark.xfail(strict=True, reason="model.space: the spread of a constant depends on the units of the others")
 def test_constant_features_whatever_the_units_of_the_others():
     model = OpenSetRecognizer()
     for x, y in training_part():

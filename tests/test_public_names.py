@@ -252,4 +252,5 @@ def test_fields_of_what_is_told():
     assert [f.name for f in dataclasses.fields(TrainingReport)] == [
         *("instances", "subclasses", "known_recall", "small_classes", "constant_features", "missing_values"),
         *("variance_left_out", "recall_interval", "references"),
+        *("dimensions", "usual_features", "repeated_features", "told_apart"),
     ]

@@ -415,8 +415,7 @@ def test_models_that_do_not_fit_together() -> None:
         fitted(1, covariance="diagonal").carry_over(flat)
     cut = play(fitted(0, pca_components=1), n=64)
     cut.flush()
-    with pytest.raises(InvalidParameter, match="PCA has left out"):
-        fitted(1, pca_components=1).carry_over(cut)
+    fitted(1, pca_components=1).carry_over(cut)  # a PCA is no hindrance
 
 
 def test_only_from_a_stream_that_has_ended_to_one_that_has_not_begun() -> None:

@@ -18,7 +18,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
-from stream_osr.model.mixed import fit_mixed
+from stream_osr.model.mixed import choose, fit_mixed
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
 
@@ -65,7 +65,8 @@ def select_by_validation(
     beta = BETA if parameters.beta is None else parameters.beta
     fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
     pca: dict[str, Any] = {"pca_components": parameters.pca_components, "pca_variance": parameters.pca_variance}
-    space = fit_mixed(parts.X_fit, fit_group, features.places, **pca)
+    plan = choose(parts.X_fit, fit_group, features.places, **pca)
+    space = fit_mixed(parts.X_fit, fit_group, features.places, plan=plan, **pca)
     d = space.forward.shape[1]
     nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]
     scales = list(scale) if parameters.scale is None else [parameters.scale]

@@ -94,11 +94,6 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
         )
     order, numbers = [its.names.index(name) for name in trained.names], _values_there(its, trained)
     way = passage(its.space, trained.space, order, numbers)
-    if way is None:
-        raise InvalidParameter(
-            "the earlier model's PCA has left out what the new model needs of its subclasses, so that nothing can be "
-            "carried over; begin anew (models without a PCA, or with all its components, can be carried over)"
-        )
     if trained.known.prior.covariance == DIAGONAL and not way.apart:
         raise InvalidParameter(
             "with diagonal covariances subclasses cannot be put into the coordinates of another training, so that "

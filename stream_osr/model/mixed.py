@@ -6,6 +6,24 @@ import numpy as np
 
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.space import Space, fit_space
+from stream_osr.model.subspace import Plan, make_plan
+
+
+def choose(
+    X: np.ndarray,
+    group: np.ndarray,
+    places: np.ndarray,
+    *,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
+) -> Plan | None:
+    """Choose what becomes of the numeric features; ``None``: a PCA is asked for, or there are none.
+
+    The parameters are those of :func:`fit_mixed`.
+    """
+    if pca_components is not None or pca_variance is not None or places.all():
+        return None
+    return make_plan(X[:, places == 0], group)
 
 
 def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:
@@ -26,6 +44,7 @@ def fit_mixed(
     group: np.ndarray,
     places: np.ndarray,
     *,
+    plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
 ) -> Space:
@@ -39,6 +58,8 @@ def fit_mixed(
         Class of each, 0 to J - 1, shape (n,).
     places
         Places of each feature: 0 for a numeric one, and two more than a category has values, shape (p,).
+    plan
+        What becomes of the numeric features (:func:`choose`).
     pca_components, pca_variance
         Of the numeric features.
 
@@ -52,10 +73,10 @@ def fit_mixed(
     """
     numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places)
     if not len(columns):
-        return fit_space(X, group, pca_components=pca_components, pca_variance=pca_variance)
+        return fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     p = len(places)
     if len(numeric):
-        own = fit_space(X[:, numeric], group, pca_components=pca_components, pca_variance=pca_variance)
+        own = fit_space(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     else:
         own = Space(np.zeros(0), np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0, bool), 0.0)
     d = own.forward.shape[1]

@@ -11,6 +11,7 @@ from stream_osr.errors import InvalidParameter
 from stream_osr.model.jit import kernel
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.scatter import bounded_scatter
+from stream_osr.model.subspace import Directions, Plan, follow
 
 RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
@@ -23,7 +24,7 @@ HORIZON = 1e4
 
 
 class Space(NamedTuple):
-    """A frozen affine map: missing values filled, optional PCA, whitened by the within-class covariance W.
+    """A frozen affine map: missing values filled, projected, whitened by the within-class covariance W.
 
     Attributes
     ----------
@@ -38,7 +39,7 @@ class Space(NamedTuple):
     constant
         Raw features that did not vary in training, shape (p,).
     variance_left
-        Share of the total variance that the PCA left out (0 without PCA).
+        Share of the total variance that a PCA left out (0 without PCA).
     columns
         Raw features that are categories, held as numbers of values, shape (C,): whitened rows begin with their places
         (:mod:`stream_osr.model.categories`), and the maps do not see them.
@@ -57,15 +58,20 @@ class Space(NamedTuple):
 
 
 def fit_space(
-    X: np.ndarray, group: np.ndarray, *, pca_components: int | None = None, pca_variance: float | None = None
+    X: np.ndarray,
+    group: np.ndarray,
+    *,
+    plan: Plan | None = None,
+    pca_components: int | None = None,
+    pca_variance: float | None = None,
 ) -> Space:
     """Fit the map on the training groups.
 
-    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each feature's
+    The pooled within-class covariance W (eq. 13 of the paper) gets a ridge of ``RIDGE`` times each coordinate's
     total variance. With fewer within-class degrees of freedom than twice the dimension, W is shrunk towards
     the total variances in proportion to what is missing. Instances far outside their class count as if they were
-    nearer (:mod:`stream_osr.model.scatter`). A feature that is constant in training (no PCA) gets a
-    standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
+    nearer (:mod:`stream_osr.model.scatter`). Where each feature is a direction of its own, one that is constant gets
+    a standard deviation of ``CONSTANT_SPREAD`` times the larger of its size and the median standard deviation of
     the features that vary: a deviation of its own order shows as novelty, rounding does not.
 
     Parameters
@@ -74,8 +80,10 @@ def fit_space(
         Training instances, NaN = missing, shape (n, p).
     group
         Class of each, 0 to J - 1, shape (n,).
+    plan
+        What becomes of the features (:mod:`stream_osr.model.subspace`); ``None``: each is a direction of its own.
     pca_components, pca_variance
-        Keep so many principal components, or as many as explain this share of the variance; not both.
+        Keep so many principal components, or as many as explain this share of the variance; not both, and no plan.
 
     Raises
     ------
@@ -93,7 +101,6 @@ def fit_space(
     >>> bool(np.allclose(unwhiten(space, z), X))
     True
     """
-    p = X.shape[1]
     known = ~np.isnan(X)
     counts = known.sum(axis=0)
     fill = np.where(known, X, 0.0).sum(axis=0) / np.maximum(counts, 1)
@@ -101,27 +108,27 @@ def fit_space(
     center = filled.mean(axis=0)
     deviation = filled.std(axis=0)
     constant = deviation <= 1e-10 * np.maximum(np.abs(center), np.finfo(float).tiny)
-    basis, variance_left = np.eye(p), 0.0
+    variance_left = 0.0
     if pca_components is not None or pca_variance is not None:
         basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)
-    coordinates = (filled - center) @ basis
-    spread = coordinates.var(axis=0)
-    if pca_components is None and pca_variance is None:
+        directions = Directions(basis, basis.T, np.zeros(basis.shape[1]))
+    elif plan is not None and not plan.everything:
+        directions = follow(plan, X)
+    else:
         typical = float(np.median(deviation[~constant])) if not constant.all() else 1.0
         size = CONSTANT_SPREAD * np.maximum(np.abs(center), typical)
-        coordinates = np.where(constant, 0.0, coordinates)
-        spread = np.where(constant, size**2, spread)
-        ridge = np.where(constant, spread, RIDGE * spread)
-    else:
-        ridge = RIDGE * spread
-    W, weight = _within_covariance(coordinates, group, spread, ridge)
+        directions = Directions(np.eye(len(fill)), np.eye(len(fill)), np.where(constant, size**2, 0.0))
+    basis, back, least = directions
+    coordinates = np.where(constant, 0.0, filled - center) @ basis
+    spread = np.maximum(coordinates.var(axis=0), least)
+    W, weight = _within_covariance(coordinates, group, spread, np.maximum(RIDGE * spread, least))
     middle = (weight[:, None] * coordinates).sum(axis=0) / weight.sum()
-    center = center + basis @ (middle - coordinates.mean(axis=0))
+    center = center + (middle - coordinates.mean(axis=0)) @ back
     scale = np.sqrt(np.diag(W))  # factor the correlation matrix: features differ by orders of magnitude
     lower = np.linalg.cholesky(W / np.outer(scale, scale))
     inverse = solve_triangular(lower, np.eye(len(lower)), lower=True)
     forward = basis @ (inverse / scale).T
-    backward = (scale[:, None] * lower).T @ basis.T
+    backward = (scale[:, None] * lower).T @ back
     return Space(fill, center, np.ascontiguousarray(forward), backward, constant, variance_left)
 
 

@@ -26,6 +26,9 @@ GAIN = 2.0
 says, and parts of it win by little (``tests/test_succession.py``, on LETTER and PENDIGITS)."""
 
 
+NOTHING = np.zeros((0, 0))
+
+
 class Passage(NamedTuple):
     """Affine map ``z' = z @ matrix + offset`` from whitened coordinates to those of another model.
 
@@ -39,12 +42,16 @@ class Passage(NamedTuple):
         Categorical column that each of the other model's was, shape (C,).
     places
         Place that each of its places has become, shape (V,).
+    missing
+        Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e); empty:
+        it left out nothing.
     """
 
     matrix: np.ndarray
     offset: np.ndarray
     columns: np.ndarray = NO_COLUMN
     places: np.ndarray = NO_COLUMN
+    missing: np.ndarray = NOTHING
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
@@ -61,8 +68,12 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray] = ()) -> Passage | None:
+def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray] = ()) -> Passage:
     """Find the way from one model's coordinates to another's, through the caller's own.
+
+    What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
+    known classes do, about where these are: the covariance within classes, 1 in the new coordinates, less what of it
+    the old ones explain.
 
     Parameters
     ----------
@@ -75,7 +86,7 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.nd
 
     Returns
     -------
-    The map, exactly the identity between equal ones; ``None``: the old one's PCA has left out what the new one needs.
+    The map, exactly the identity between equal ones.
 
     Examples
     --------
@@ -92,10 +103,11 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.nd
     same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
         return Passage(np.eye(d), np.zeros(d), *categories)
-    if d < p:
-        return None
     matrix, offset = old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward
-    return Passage(matrix, offset, *categories)
+    if d == p:
+        return Passage(matrix, offset, *categories)
+    power, axes = np.linalg.eigh(np.eye(len(offset)) - matrix.T @ matrix)
+    return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T)
 
 
 def _columns_and_places(
@@ -128,6 +140,8 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
     if prior.covariance == FULL:
         lift = np.block([[matrix, np.zeros((len(matrix), 1))], [offset, np.ones(1)]])
         moved = lift.T @ sums @ lift
+        if len(way.missing):
+            moved[:, :-1, :-1] += n[:, :, None] * way.missing
         moved = 0.5 * (moved + moved.transpose(0, 2, 1))
     elif prior.covariance == DIAGONAL:
         scale = np.diag(matrix)

@@ -11,7 +11,7 @@ says the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
 from stream_osr.model.space import Space, whiten
+from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 
 FOLDS = 10
@@ -57,6 +58,7 @@ def unseen_densities(
     space: Space,
     trainings: Sequence[Training],
     left_out: Sequence[np.ndarray],
+    plan: Plan | None = None,
 ) -> list[np.ndarray]:
     """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
 
@@ -74,6 +76,8 @@ def unseen_densities(
         The models as training left them.
     left_out
         Log class densities, each instance left out alone (:func:`stream_osr.model.training.summarize`).
+    plan
+        What became of the features.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def unseen_densities(
     for number in range(FOLDS):
         held = fold == number
         if held.any():
-            for each, found in zip(out, _without(held, X, group, p, space, trainings), strict=True):
+            for each, found in zip(out, _without(held, X, group, p, space, trainings, plan), strict=True):
                 each[held] = found
     return out
 
@@ -104,19 +108,26 @@ def _folds(group: np.ndarray, seed: int) -> np.ndarray:
 
 
 def _without(
-    held: np.ndarray, X: np.ndarray, group: np.ndarray, p: Parameters, space: Space, trainings: Sequence[Training]
+    held: np.ndarray,
+    X: np.ndarray,
+    group: np.ndarray,
+    p: Parameters,
+    space: Space,
+    trainings: Sequence[Training],
+    plan: Plan | None,
 ) -> list[np.ndarray]:
     """Log class densities of some instances by models of the others, seated as they are."""
     rest = ~held
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[space.columns] = space.places
-        other = fit_mixed(X[rest], group[rest], places, pca_components=p.pca_components, pca_variance=p.pca_variance)
+        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
+        other = fit_mixed(X[rest], group[rest], places, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:
         other = space
-    volume = _log_volume(other) - _log_volume(space)
+    volume = float(np.linalg.slogdet(space.backward @ other.forward)[1])  # of a unit of the coordinates
     rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, X[held]))
     out = []
     for training in trainings:
@@ -136,11 +147,6 @@ def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) ->
         return prior
     concentration = np.repeat(prior.pseudo[prior.first], space.places)
     return prior._replace(pseudo=concentration * base_of(rows, group, space.places))
-
-
-def _log_volume(space: Space) -> float:
-    """Log volume that the map to whitened coordinates makes of a unit of the features."""
-    return float(0.5 * np.linalg.slogdet(space.forward.T @ space.forward)[1])
 
 
 def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:

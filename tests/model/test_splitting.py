@@ -201,7 +201,7 @@ def seats_left(known: chains.Frozen, proposals: int, seed: int) -> int:
         join(franchise, 0, 0, 0, 1.0)
     nobody = chains.Settled(np.empty((0, D + 1)), np.zeros(0, np.int64))
     chains.stream_chain(
-        rng, 3, 0, proposals, guests, franchise, empty_dishes(59, prior), prior, known, nobody, known.sources
+        rng, 1, 0, proposals, guests, franchise, empty_dishes(59, prior), prior, known, nobody, known.sources
     )
     return int((franchise.table_dish[guests.table[60:]] > 0).sum())
 

@@ -31,22 +31,34 @@ def test_restated_is_what_the_rows_say(covariance: str) -> None:
     np.testing.assert_allclose(found.matrix, after.matrix, rtol=1e-11, atol=1e-9)
 
 
-def test_the_way_goes_by_the_names_of_the_features_and_may_lose_only_what_is_not_needed() -> None:
+def test_the_way_goes_by_the_names_of_the_features_and_knows_what_was_left_out() -> None:
     rng = np.random.default_rng(1)
     X, group = rng.normal(size=(200, 3)) * [1.0, 1e4, 1e-3] + [5.0, -1e6, 0.0], np.arange(200) % 2
     old, order = fit_space(X, group), [2, 0, 1]
     new = fit_space(2.0 * X[:100, order] + 1.0, group[:100], pca_components=2)
     way = passage(old, new, order)
-    assert way is not None
     np.testing.assert_allclose(
         whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, order]), rtol=1e-9, atol=1e-6
     )
     cut = fit_space(X, group, pca_components=2)
-    assert passage(cut, fit_space(X[:100], group[:100], pca_components=2), [0, 1, 2]) is None
-    same = passage(cut, cut, [0, 1, 2])
-    assert same is not None
-    np.testing.assert_array_equal(same.matrix, np.eye(2))
-    assert passage(cut, cut, order) is None
+    np.testing.assert_array_equal(passage(cut, cut, [0, 1, 2]).matrix, np.eye(2))
+    assert not len(passage(cut, cut, [0, 1, 2]).missing)
+    back = passage(cut, old, [0, 1, 2])
+    np.testing.assert_allclose(back.matrix.T @ back.matrix + back.missing, np.eye(3), atol=0.05)
+
+
+def test_subclasses_are_as_wide_as_the_known_classes_where_they_were_not_seen() -> None:
+    rng = np.random.default_rng(2)
+    prior, other = make_prior("full", 2, 5.0, 0.5, 1.0), make_prior("full", 3, 6.0, 0.5, 1.0)
+    rows, missing = rng.normal(size=(30, 2)), np.diag([0.0, 0.0, 1.0])
+    way = Passage(np.eye(2, 3), np.zeros(3), missing=missing)
+    dishes, full = empty_dishes(1, prior), empty_dishes(1, other)
+    refill(dishes, np.zeros(30, np.int64), homogeneous(rows), prior)
+    found = restate(statistics_of(dishes, np.arange(1)), way, prior, other)
+    seen = np.column_stack([rows, np.zeros(30)])
+    refill(full, np.zeros(30, np.int64), homogeneous(seen), other)
+    full.matrix[0, 2, 2] += 30.0
+    np.testing.assert_allclose(found.matrix, full.matrix, rtol=1e-11, atol=1e-9)
 
 
 def test_rows_belong_to_the_class_that_foresees_them_unless_they_gain_much() -> None:

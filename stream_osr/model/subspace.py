@@ -1,0 +1,291 @@
+"""Which directions of the features carry the model: chosen from the training instances, whatever the units.
+
+Three things a table can have too much of. Features that nearly always have the same value: their variance is an
+accident of few instances, and a Gaussian takes the next accident for something new. They share one coordinate, the
+sum of what is unusual about an instance. Features that say what others say: a copy is left out. And directions in
+which instances hardly differ, or which are too many for the instances there are: of the principal axes of the
+features the first are kept, as many as tell known classes apart from what is new. What that is the known classes
+themselves show: each is left out in turn, and the others must not take it for their own
+(:mod:`stream_osr.model.apart`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.apart import told_apart
+
+USUAL = 0.9
+"""A feature that has one and the same value in so large a share of the instances hardly varies."""
+ROUNDING = 1e-10
+"""Standard deviation of a constant feature at most, as a share of its size."""
+COPY = 1e-9
+"""A feature whose correlation with an earlier one lacks no more than this is a copy of it."""
+GAUSSIAN_KURTOSIS = 3.0
+LEAST_POWER = 1e-6
+"""Variance of a direction that is rounding, 1 being that of a feature."""
+TOLERANCE = 0.005
+"""How much worse a class that was left out may be told from the others: more directions are better than fewer."""
+STEP = 1.2
+"""Numbers of directions that are tried, each about so many times the one before."""
+PLENTY, FEW = 5.0, 20
+"""Within-class degrees of freedom for each direction from which on up to so many directions are kept unasked."""
+MOST = 128
+"""Directions at most."""
+
+
+class Plan(NamedTuple):
+    """What becomes of each feature, and how many directions are kept.
+
+    Attributes
+    ----------
+    telling
+        Features that the axes are made of, shape (q,).
+    axes
+        How many principal axes they have.
+    rare
+        Features that nearly always have their usual value, the constant ones among them, shape (m,).
+    weight
+        What a unit of each of these counts in their sum, shape (m,).
+    least
+        Variance of the sum at least.
+    copies, originals
+        Features that say what an earlier one says, and which one, shape (c,).
+    rank
+        How many of the axes are kept.
+    kept_area, whole_area
+        How well a known class that was left out was told from the others, with these axes and with all
+        that were tried: mean area under the ROC curve. NaN: there was nothing to choose.
+    """
+
+    telling: np.ndarray
+    axes: int
+    rare: np.ndarray
+    weight: np.ndarray
+    least: float
+    copies: np.ndarray
+    originals: np.ndarray
+    rank: int
+    kept_area: float
+    whole_area: float
+
+    @property
+    def partial(self) -> bool:
+        """Axes are left out because of how classes were told apart."""
+        return self.rank < self.axes and not math.isnan(self.kept_area)
+
+    @property
+    def everything(self) -> bool:
+        """Each feature is a direction of its own: nothing is left out."""
+        return self.rank == len(self.telling) and not len(self.rare) and not len(self.copies)
+
+
+class Directions(NamedTuple):
+    """Linear map from raw features, less their mean, to d coordinates.
+
+    Attributes
+    ----------
+    basis
+        Coordinates of a row of features, shape (p, d).
+    back
+        Features of a row of coordinates, shape (d, p), what is left out at its mean; ``back @ basis`` is I.
+    least
+        Variance that each coordinate has at least, shape (d,).
+    """
+
+    basis: np.ndarray
+    back: np.ndarray
+    least: np.ndarray
+
+
+def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
+    """Choose from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
+
+    Examples
+    --------
+    Two features that tell six classes apart, one of them twice, and 40 that are noise:
+
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(np.arange(6), 10)
+    >>> telling = 9.0 * rng.normal(size=(6, 2))[group] + rng.normal(size=(60, 2))
+    >>> plan = make_plan(np.hstack([telling, telling[:, :1], rng.normal(size=(60, 40))]), group)
+    >>> plan.copies, plan.originals, plan.rank < 40
+    (array([2]), array([0]), True)
+    """
+    rare = is_constant(X) | (((usual_values(X) == X) | np.isnan(X)).mean(axis=0) >= USUAL)
+    scaled = in_units(X)
+    alike = np.triu(_alike(scaled), 1)
+    copies = alike.any(axis=0)
+    telling = np.flatnonzero(~rare & ~copies)
+    axes = principal_axes(scaled[:, telling])
+    freedom = len(X) - len(np.unique(group))
+    ranks = _numbers(min(axes.shape[1], MOST), min(FEW, int(freedom / PLENTY)))
+    chosen = (0, math.nan, math.nan)
+    if ranks:
+        chosen = _choose(ranks, told_apart(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks))
+    rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
+    unit = units(X)[telling]
+    weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
+    return Plan(telling, axes.shape[1], rare, weight, least, at, alike[:, at].argmax(axis=0), *chosen)
+
+
+def follow(plan: Plan, X: np.ndarray) -> Directions:
+    """Make the directions that a plan says, of training rows of shape (n, p).
+
+    There may be fewer axes if the rows are not those that the plan was made from.
+    """
+    p = X.shape[1]
+    if plan.everything:
+        return Directions(np.eye(p), np.eye(p), np.zeros(p))
+    scaled, unit = in_units(X)[:, plan.telling], units(X)[plan.telling]
+    axes = principal_axes(scaled)[:, : plan.rank]
+    count = axes.shape[1]
+    wide = count + (len(plan.rare) > 0)
+    basis, back, least = np.zeros((p, wide)), np.zeros((wide, p)), np.zeros(wide)
+    basis[plan.telling, :count] = axes / unit[:, None]
+    back[:count, plan.telling] = axes.T * unit
+    if len(plan.rare):
+        basis[plan.rare, -1], least[-1] = plan.weight, plan.least
+        back[-1, plan.rare] = _features_of(X[:, plan.rare], plan.weight)
+    filled = _filled(X)
+    centred = filled - filled.mean(axis=0)
+    for copy, original in zip(plan.copies, plan.originals, strict=True):
+        power = centred[:, original] @ centred[:, original]
+        if power > 0.0:
+            back[:, copy] = (centred[:, copy] @ centred[:, original] / power) * back[:, original]
+    return Directions(basis, back, least)
+
+
+def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, float]:
+    """Sum up what is unusual in features that nearly always have their usual value, rows of shape (n, m).
+
+    A feature counts by the log odds that it has its usual value, times its deviation as a share of those that there
+    were. Where there were none, one of its own size is a whole one; of a zero, one of what is ``typical`` of others.
+
+    Returns
+    -------
+    Weights of the features, shape (m,), and the variance of the sum if half an instance more had been unusual in
+    each.
+    """
+    n, usual = len(X), usual_values(X)
+    away = np.nan_to_num(X - usual)
+    away = np.where(is_constant(X), 0.0, away)
+    off = (away != 0.0).sum(axis=0)
+    size = np.where(usual == 0.0, typical, np.abs(usual))
+    size = np.where(off > 0, np.abs(away).sum(axis=0) / np.maximum(off, 1), size)
+    size = np.where(away.sum(axis=0) < 0.0, -size, size)
+    share = (off + 0.5) / (n + 1.0)
+    odds = np.log((1.0 - share) / share)
+    return odds / size, float((odds**2 * share * (1.0 - share)).sum())
+
+
+def _features_of(X: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Find what the features are at a unit of their weighted sum, by regression, shape (m,)."""
+    away = np.where(is_constant(X), 0.0, _filled(X) - _filled(X).mean(axis=0))
+    total = away @ weight
+    power = total @ total
+    return np.asarray(away.T @ total / power if power > 0.0 else 1.0 / (len(weight) * weight))
+
+
+def usual_values(X: np.ndarray) -> np.ndarray:
+    """Take a median of each feature that is among its values, shape (p,): what most rows have is that."""
+    there = np.maximum((~np.isnan(X)).sum(axis=0), 1)
+    return np.nan_to_num(np.sort(X, axis=0)[(there - 1) // 2, np.arange(X.shape[1])])
+
+
+def is_constant(X: np.ndarray) -> np.ndarray:
+    """Say which features vary by no more than rounding, shape (p,)."""
+    filled = _filled(X)
+    size = np.maximum(np.abs(filled.mean(axis=0)), np.finfo(float).tiny)
+    return np.asarray(filled.std(axis=0) <= ROUNDING * size)
+
+
+def units(X: np.ndarray) -> np.ndarray:
+    """Find the unit of each feature: its standard deviation, or what its far values make of it, shape (p,).
+
+    The root of ``E x^4 / (3 E x^2)``: that of a Gaussian is its standard deviation. Where few instances make up the
+    variance it is larger. 1 where a feature is constant.
+    """
+    filled = _filled(X)
+    centred = np.where(is_constant(X), 0.0, filled - filled.mean(axis=0))
+    deviation = centred.std(axis=0)
+    deviation = np.where(deviation > 0.0, deviation, 1.0)
+    kurtosis = ((centred / deviation) ** 4).mean(axis=0)
+    return np.asarray(deviation * np.sqrt(np.maximum(kurtosis / GAUSSIAN_KURTOSIS, 1.0)))
+
+
+def in_units(X: np.ndarray) -> np.ndarray:
+    """State rows less their mean in the units of the features; zeros where they are constant, or missing."""
+    filled = _filled(X)
+    return np.asarray(np.where(is_constant(X), 0.0, filled - filled.mean(axis=0)) / units(X))
+
+
+def _filled(X: np.ndarray) -> np.ndarray:
+    """Put the mean of a feature where it is missing, 0 if it is missing everywhere."""
+    known = ~np.isnan(X)
+    return np.where(known, X, np.where(known, X, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+
+
+def _alike(scaled: np.ndarray) -> np.ndarray:
+    """Say which features are the same but for unit and origin, shape (p, p)."""
+    length = np.sqrt((scaled**2).sum(axis=0))
+    return np.abs(scaled.T @ scaled) > (1.0 - COPY) * np.maximum(np.outer(length, length), np.finfo(float).tiny)
+
+
+def principal_axes(scaled: np.ndarray) -> np.ndarray:
+    """Find the directions in which scaled rows, shape (n, q), differ, by falling variance.
+
+    Returns
+    -------
+    Orthonormal columns, shape (q, r), r at most q and n - 1.
+    """
+    n, q = scaled.shape
+    if q <= n:
+        power, axes = np.linalg.eigh(scaled.T @ scaled / n)
+        return np.asarray(axes[:, ::-1][:, power[::-1] > LEAST_POWER])
+    power, rows = np.linalg.eigh(scaled @ scaled.T / n)
+    there = power > LEAST_POWER
+    return np.asarray((scaled.T @ rows[:, there] / np.sqrt(n * power[there]))[:, ::-1])
+
+
+def _numbers(most: int, least: int) -> list[int]:
+    """Numbers of directions to try, by rising size.
+
+    Examples
+    --------
+    >>> _numbers(20, 4), _numbers(3, 4)
+    ([4, 5, 6, 8, 10, 13, 16, 20], [3])
+    """
+    out = [most] if most else []
+    while out and out[-1] > max(least, 1):
+        out.append(max(least, 1, min(out[-1] - 1, int(out[-1] / STEP))))
+    return out[::-1]
+
+
+def _choose(ranks: list[int], areas: np.ndarray) -> tuple[int, float, float]:
+    """Choose as many directions as are no worse than the best number, but for the tolerance.
+
+    Parameters
+    ----------
+    ranks
+        Numbers of directions, R of them, the last all that there are.
+    areas
+        How well each class that was left out is told from the others, shape (R, C).
+
+    Returns
+    -------
+    The number, and the mean areas for it and for all.
+
+    Examples
+    --------
+    >>> _choose([2, 4, 8], np.array([[0.7, 0.7], [0.8, 0.9], [0.795, 0.9]]))[0]
+    8
+    """
+    if not areas.shape[1]:
+        return ranks[-1], math.nan, math.nan
+    mean = areas.mean(axis=1)
+    at = int(np.flatnonzero(mean >= mean.max() - TOLERANCE)[-1])
+    return ranks[at], float(mean[at]), float(mean[-1])

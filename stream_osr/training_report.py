@@ -1,0 +1,110 @@
+"""What training found, for a person to act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stream_osr.config import Label
+from stream_osr.kinds import Name
+from stream_osr.trust.recall import ENOUGH, instances_that_would_do
+
+MOST_LISTED = 12
+"""Features that a line of the training report names."""
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What training found, for a person to act on.
+
+    Attributes
+    ----------
+    instances
+        Training instances of each class.
+    subclasses
+        Subclasses kept of each class.
+    known_recall
+        Share of known instances that get their own label in a stream, as promised by the training instances, each
+        judged by densities made without it, all models averaged, at the shares of the training set.
+    recall_interval
+        Interval that holds it with 95 %, as far as the number of instances goes; ``None``: not known.
+    references
+        Training instances that are kept and asked beside the stream; 0: nothing guards the known classes.
+    small_classes
+        Classes with fewer instances than whitened dimensions: their covariance leans on the prior.
+    constant_features
+        Features that did not vary: any value of theirs near the constant tells nothing.
+    missing_values
+        Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
+        not full, the feature's mean.
+    variance_left_out
+        Share of the variance outside the PCA; novelty that shows only there is invisible.
+    dimensions
+        Coordinates that the features are brought to; 0: the model is of a release that did not say.
+    usual_features
+        Features that nearly always have the same value, constant ones included: what is unusual about them is added
+        up in one coordinate.
+    repeated_features
+        Features that say what another one says: they are left out.
+    told_apart
+        Why so many dimensions: how well known classes, each left out in turn, are told from the others with them, and
+        with all that there are; mean areas under the ROC curve. ``None``: nothing was left out for that.
+    """
+
+    instances: dict[Label, int]
+    subclasses: dict[Label, int]
+    known_recall: float
+    small_classes: tuple[Label, ...] = ()
+    constant_features: tuple[Name, ...] = ()
+    missing_values: int = 0
+    variance_left_out: float = 0.0
+    recall_interval: tuple[float, float] | None = None
+    references: int = 0
+    dimensions: int = 0
+    usual_features: tuple[Name, ...] = ()
+    repeated_features: tuple[Name, ...] = ()
+    told_apart: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        n, k = sum(self.instances.values()), sum(self.subclasses.values())
+        wide, interval = False, ""
+        if self.recall_interval is not None:
+            low, high = self.recall_interval
+            wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
+        lines = [
+            f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
+            f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
+            f"{self.known_recall:.3f}{interval}"
+        ]
+        if wide:
+            enough = instances_that_would_do(self.known_recall)
+            lines.append(f"too few instances for a promise: some {enough} would do")
+        if self.references:
+            lines.append(f"{self.references} of them are kept with the model and asked beside the stream")
+        else:
+            lines.append("no reference instances were kept: nothing guards the known classes")
+        if self.small_classes:
+            listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes)
+            lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
+        if self.told_apart is not None:
+            kept, whole = self.told_apart
+            lines.append(
+                f"{self.dimensions} directions are kept: known classes, left out in turn, are told from the others "
+                f"with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
+            )
+        if self.repeated_features:
+            lines.append(f"say what another feature says, and are left out: {_listed(self.repeated_features)}")
+        if self.usual_features:
+            lines.append(f"nearly always the same, and added up in one coordinate: {_listed(self.usual_features)}")
+        if self.constant_features:
+            lines.append(f"constant in training: {_listed(self.constant_features)}")
+        if self.missing_values:
+            lines.append(f"{self.missing_values} missing values were completed by what else was there")
+        if self.variance_left_out > 0.10:
+            lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
+        return "\n".join(lines)
+
+
+def _listed(names: tuple[Name, ...]) -> str:
+    """List the first of some features, and say how many more there are."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(map(repr, names[:MOST_LISTED])) + more

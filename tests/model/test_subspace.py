@@ -1,0 +1,118 @@
+"""Which directions carry the model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model import apart, subspace
+from stream_osr.model.space import fit_space, unwhiten, whiten
+from stream_osr.model.subspace import MOST, follow, make_plan
+from stream_osr.model.transfer import passage
+from tests.oracles.apart import areas
+
+
+def classes(count=6, each=20, p=8, seed=0):
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(count), each)
+    return 3.0 * rng.normal(size=(count, p))[group] + rng.normal(size=(len(group), p)), group
+
+
+@pytest.mark.parametrize("each", [20, 4])
+def test_classes_that_are_left_out_are_told_apart_as_one_at_a_time_would(each, monkeypatch):
+    rows, group = classes(each=each)
+    rng = np.random.default_rng(0)  # as the library draws
+    part = np.empty(len(group), int)
+    for j in range(6):
+        part[rng.permutation(np.flatnonzero(group == j))] = (
+            np.arange(each) + rng.integers(apart.FOLDS)
+        ) % apart.FOLDS
+    found = apart.told_apart(rows, group, [1, 3, 8])
+    np.testing.assert_allclose(found, areas(rows, group, part, [1, 3, 8]), rtol=1e-12)
+
+
+def test_one_class_or_one_instance_of_each_cannot_be_left_out():
+    rows, group = classes()
+    assert apart.told_apart(rows, np.zeros(len(rows), int), [1, 2]).shape == (2, 0)
+    assert apart.told_apart(rows[::20], group[::20], [1, 2]).shape == (2, 0)
+    assert make_plan(rows[::20], group[::20]).rank == 5
+
+
+def test_where_nothing_is_too_much_each_feature_stays_a_direction_of_its_own():
+    X, group = classes(each=30, p=4)
+    plan = make_plan(X, group)
+    assert plan.everything
+    assert not plan.partial
+    np.testing.assert_array_equal(follow(plan, X).basis, np.eye(4))
+    for found, expected in zip(fit_space(X, group, plan=plan), fit_space(X, group), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_noise_directions_are_left_out_where_instances_are_few():
+    X, group = classes(each=10, p=3)
+    rng = np.random.default_rng(1)
+    noisy = X @ rng.normal(size=(3, 80)) + rng.normal(size=(60, 80))
+    plan = make_plan(noisy, group)
+    assert plan.axes == 59
+    assert plan.rank <= 20
+    assert plan.partial
+    assert plan.kept_area > plan.whole_area + 0.1
+
+
+def test_no_more_directions_than_are_paid_for():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 300)) * np.linspace(1.0, 2.0, 300)
+    assert make_plan(X, np.arange(400) % 2).rank <= MOST
+
+
+def test_usual_values_share_a_coordinate_and_copies_are_left_out():
+    X, group = classes(p=4, each=40)
+    rare = np.zeros((len(X), 3))
+    rare[:4, 0], rare[9:12, 1] = 1.0, -5.0
+    wide = np.column_stack([X, rare, 7.0 - 2.0 * X[:, 1], -3.0 * rare[:, 0]])
+    plan = make_plan(wide, group)
+    assert plan.rare.tolist() == [4, 5, 6]
+    assert plan.copies.tolist() == [7, 8]
+    assert plan.originals.tolist() == [1, 4]
+    directions = follow(plan, wide)
+    np.testing.assert_allclose(directions.back @ directions.basis, np.eye(plan.rank + 1), atol=1e-12)
+    space = fit_space(wide, group, plan=plan)
+    assert space.forward.shape == (9, 5)
+    back = unwhiten(space, whiten(space, wide))
+    np.testing.assert_allclose(back[:, [0, 1, 2, 3, 7]], wide[:, [0, 1, 2, 3, 7]], atol=1e-8)
+    sums = (wide - space.center) @ directions.basis[:, -1]
+    one, two = sums[0] - sums[100], sums[9] - sums[100]  # log odds of 4 and of 3 in 240
+    assert one == pytest.approx(np.log(236.5 / 4.5))
+    assert two == pytest.approx(np.log(237.5 / 3.5))
+    moved = wide[:1].copy()
+    moved[0, 6] += 1.0
+    assert np.linalg.norm(whiten(space, moved) - whiten(space, wide[:1])) > 1.0
+
+
+def test_missing_values_are_as_usual_as_anything():
+    X, group = classes(p=4, each=40)
+    rare = np.zeros(len(X))
+    rare[:6] = 1.0
+    rare[50:150] = np.nan
+    plan = make_plan(np.column_stack([X, rare, np.full(len(X), np.nan)]), group)
+    assert plan.rare.tolist() == [4, 5]
+
+
+def test_units_of_heavy_tails_are_larger():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=4000), rng.standard_t(3, size=4000), rng.random(4000) < 0.02])
+    ratio = subspace.units(X) / X.std(axis=0)
+    assert ratio[0] == pytest.approx(1.0, abs=0.05)
+    assert (ratio[1:] > 1.5).all()
+
+
+def test_what_the_earlier_coordinates_left_out_is_as_wide_as_the_known_classes():
+    X, group = classes(p=6, each=40)
+    small = fit_space(X, group, pca_components=3)
+    new = fit_space(X, group)
+    way = passage(small, new, list(range(6)))
+    assert way.matrix.shape == (3, 6)
+    np.testing.assert_allclose(np.linalg.eigvalsh(way.missing)[:3], 0.0, atol=1e-6)
+    explained = way.matrix.T @ way.matrix + way.missing
+    np.testing.assert_allclose(np.linalg.eigvalsh(explained), 1.0, atol=0.05)
+    assert not len(passage(new, new, list(range(6))).missing)
