@@ -24,6 +24,7 @@ import pytest
 from scipy import stats
 
 from stream_osr.model.dishes import log_prior_predictives, refill
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.moves.concentration import (
     ALPHA,
     GAMMA,
@@ -169,7 +170,8 @@ def test_training_sweep_leaves_the_joint_distribution_of_categories_alone(groups
     known = {each: number for number, each in enumerate(exact.seatings)}
     for sweep in range(sweeps):
         log_new, weights = log_prior_predictives(guests.rows, prior), np.empty(len(franchise.menu) + 1)
-        sitting = Sitting(guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights)
+        state = guests, franchise, dishes, prior, np.empty((n, 0)), log_new, False, weights
+        sitting = Sitting(*state, no_gaps(0, 0))
         for i in range(n):
             visit(rng, i, sitting)
         redish_tables(rng, 0, sitting)
