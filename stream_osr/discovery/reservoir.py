@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.model.jit import borrowing_kernel, kernel
+
 LEAST_ROOM = 16
 """Rows that are kept of each subclass, or as many as there are dimensions if those are more."""
 
@@ -37,12 +39,16 @@ class Reservoir(NamedTuple):
     priority: np.ndarray
 
 
+@kernel
 def priority(seq: np.ndarray) -> np.ndarray:
     """Mix positions, shape (m,), into numbers that look random (the finaliser of splitmix64)."""
-    z = (seq.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(z ^ (z >> np.uint64(31)))
+    out = np.empty(len(seq), np.uint64)
+    for i in range(len(seq)):
+        z = (np.uint64(seq[i]) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out[i] = z ^ (z >> np.uint64(31))
+    return out
 
 
 def objects(values: Sequence[Any]) -> np.ndarray:
@@ -103,52 +109,71 @@ def exchange(
         Number of the sample that each may come into, and its position, shape (n,), row, shape (n, d), and key, shape
         (n,).
     """
-    room, mixed = max(LEAST_ROOM, came[2].shape[1]), priority(came[1])
-    last = np.array([kept.priority[-1] if len(kept.seq) >= room else _ANY for kept in samples], np.uint64)
-    low, touched = np.flatnonzero(mixed <= last[came[0]]), set[int]()
-    for number, one in zip(came[0][low].tolist(), mixed[low], strict=True):
-        if number not in touched and one not in samples[number].priority:
-            touched.add(number)
-    for number, seq in zip(gone[0].tolist(), gone[1], strict=True):
-        if number not in touched and seq in samples[number].seq:
-            touched.add(number)
-    if not touched:
-        return list(samples)
-    some = sorted(touched)
-    place = np.full(len(samples), -1)
-    place[some] = np.arange(len(some))
-    at, of = place[came[0]], place[gone[0]]
-    left = of[of >= 0], gone[1][of >= 0]
-    came = at[at >= 0], *(column[at >= 0] for column in came[1:])
-    out = list(samples)
-    for number, kept in zip(some, _exchange([samples[one] for one in some], left, came, room), strict=True):
-        out[number] = kept
+    begin, room = np.cumsum([0, *(len(kept.seq) for kept in samples)]), max(LEAST_ROOM, came[2].shape[1])
+    seq, out = np.concatenate([*(kept.seq for kept in samples), came[1]]), list(samples)
+    order, ends, changed = _choose(begin, seq, came[0], *gone, room)
+    if not changed.any():
+        return out
+    rows, keys = (np.concatenate([*(kept[at] for kept in samples), came[at + 1]]) for at in (1, 2))
+    for number in np.flatnonzero(changed).tolist():
+        chosen = order[ends[number] : ends[number + 1]]
+        out[number] = Reservoir(seq[chosen], rows[chosen], keys[chosen], priority(seq[chosen]))
     return out
 
 
-_ANY = np.uint64(0xFFFFFFFFFFFFFFFF)
+@kernel
+def _choose(
+    begin: np.ndarray, seq: np.ndarray, number: np.ndarray, left: np.ndarray, gone: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Choose what is in each of S samples then.
+
+    Parameters
+    ----------
+    begin
+        Sample k is in the places ``begin[k]`` to ``begin[k + 1] - 1``, those who come are behind, shape (S + 1,).
+    seq
+        Positions of all.
+    number, left, gone
+        Sample of each who comes, and of each who goes, and the position of that.
+    room
+        How many a sample holds.
+
+    Returns
+    -------
+    Places by sample and priority, where those of each sample begin and end, shape (S + 1,), and which samples change.
+    """
+    count, first, mixed = len(begin) - 1, begin[-1], priority(seq)
+    order, ends, changed = np.empty(count * room, np.int64), np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
+    stays = np.ones(len(seq), np.bool_)
+    for g in range(len(gone)):
+        for i in range(begin[left[g]], begin[left[g] + 1]):
+            if seq[i] == gone[g]:
+                stays[i], changed[left[g]] = False, True
+    for k in range(count):
+        own, size = order[ends[k] :], 0
+        for i in range(begin[k], begin[k + 1]):
+            if stays[i]:
+                own[size] = i
+                size += 1
+        for i in range(len(number)):
+            if number[i] == k:
+                size = _insert(own, size, first + i, mixed, room)
+        for at in range(size):
+            changed[k] |= own[at] >= first
+        ends[k + 1] = ends[k] + size
+    return order, ends, changed
 
 
-def _exchange(
-    samples: Sequence[Reservoir], gone: tuple[np.ndarray, np.ndarray], came: tuple[np.ndarray, ...], room: int
-) -> list[Reservoir]:
-    """Do what :func:`exchange` does, with samples that change, all of them."""
-    first = sum(len(kept.seq) for kept in samples)
-    owner = np.concatenate([np.repeat(np.arange(len(samples)), [len(kept.seq) for kept in samples]), came[0]])
-    mixed = np.concatenate([*(kept.priority for kept in samples), priority(came[1])])
-    seq, rows, keys = map(np.concatenate, zip(*(kept[:3] for kept in samples), came[1:], strict=True))
-    stays = np.ones(len(seq), bool)
-    stays[:first] = ~((seq[:first, None] == gone[1]) & (owner[:first, None] == gone[0])).any(axis=1)
-    order = np.lexsort((mixed, owner))
-    order = order[stays[order]]
-    same = (np.diff(mixed[order]) == 0) & (np.diff(owner[order]) == 0)
-    order = order[np.append(True, ~same)] if len(order) else order
-    whose = owner[order]
-    inside = np.arange(len(order)) - np.searchsorted(whose, whose) < room
-    order, whose = order[inside], whose[inside]
-    changed = {*owner[~stays].tolist(), *whose[order >= first].tolist()}
-    begin, out = np.searchsorted(whose, np.arange(len(samples) + 1)), list(samples)
-    for number in changed:
-        at = order[begin[number] : begin[number + 1]]
-        out[number] = Reservoir(seq[at], rows[at], keys[at], mixed[at])
-    return out
+@borrowing_kernel
+def _insert(own: np.ndarray, size: int, place: int, mixed: np.ndarray, room: int) -> int:
+    """Put a place among others, by priority, unless it is there or there is no room; how many they are then."""
+    at = size
+    while at > 0 and mixed[own[at - 1]] > mixed[place]:
+        at -= 1
+    if at == room or (at > 0 and mixed[own[at - 1]] == mixed[place]):
+        return size
+    size = min(size + 1, room)
+    for to in range(size - 1, at, -1):
+        own[to] = own[to - 1]
+    own[at] = place
+    return size

@@ -255,15 +255,6 @@ def unseen(known: Known, frozen: Densities, rows: np.ndarray, group: np.ndarray,
     return np.where(np.isfinite(found), found, log_new(known, rows))
 
 
-def density_rank(known: Known, log_density: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Share of a class's training instances that are no denser than the given log densities, in [0, 1]."""
-    out = np.empty(len(label))
-    for j in set(label.tolist()):
-        own = label == j
-        out[own] = np.searchsorted(known.ranks[j], log_density[own], side="right") / N_RANKS
-    return out
-
-
 def open_class(known: Known, level: float = 0.0) -> Known:
     """Add a class without instances, all quantiles of its log densities at ``level``."""
     seated, tables = (np.vstack([v, np.zeros(v.shape[1])]) for v in (known.seated, known.tables))

@@ -10,7 +10,8 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from stream_osr.model import known as library
-from stream_osr.model.dishes import log_predictives
+from stream_osr.model.cells import nearby
+from stream_osr.model.dishes import log_predictives, mahalanobis_each
 from stream_osr.model.known import Known, densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.terms import log_sums, products
@@ -165,11 +166,21 @@ def test_leave_one_out_of_a_class_of_one_is_nothing():
     assert np.isfinite(found[1:]).all()
 
 
-def test_density_rank_is_the_share_of_the_class_that_is_no_denser():
-    known, _, _ = make_known()
+def test_of_the_nearest_class_the_rank_is_the_share_that_is_no_denser():
+    known, blocks, _ = make_known()
+    n_classes = len(known.size)
     known.ranks[1] = np.linspace(0.0, 100.0, library.N_RANKS)
-    found = library.density_rank(known, np.array([-0.5, 0.0, 49.5, 100.0, 1e9]), np.ones(5, dtype=int))
-    np.testing.assert_allclose(found, np.array([0, 1, 50, 101, 101]) / 101)
+    log_density = np.full((5, n_classes), -1e12)
+    log_density[:, 1] = [-0.5, 0.0, 49.5, 100.0, 1e9]
+    responsible = np.tile(np.arange(n_classes), (5, 1))
+    rows = np.random.default_rng(2).normal(size=(2, blocks[0].shape[1]))
+    found = nearby(known, log_density, responsible, rows)
+    assert found.nearest.tolist() == [1] * 5
+    np.testing.assert_allclose(found.rank, np.array([0, 1, 50, 101, 101]) / 101)
+    expected = mahalanobis_each(known.dishes, np.ones(2, np.int64), homogeneous(rows), known.prior)
+    np.testing.assert_allclose(found.distance, expected)
+    tied = nearby(known, np.zeros((1, n_classes)), responsible[:1], rows[:0])
+    assert tied.nearest.tolist() == [0], "the first of several"
 
 
 # A label that arrives

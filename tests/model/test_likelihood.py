@@ -71,7 +71,8 @@ def test_of_a_dish_that_is_held_though_it_is_empty_the_forms_are_those_of_the_pr
     franchise.held[1] = 1.0
     nobody, dishes = np.full(7, CLOSED), fill(prior, [rows[:2, :-1], rows[:0, :-1]])
     guests, log_new = Guests(rows, nobody, np.zeros(7), nobody), log_prior_predictives(rows, prior)
-    sitting = library.Sitting(guests, franchise, dishes, prior, np.empty((7, 0)), log_new, False, np.empty(3))
+    nothing, weights, gaps = np.empty((7, 0)), np.empty(3), no_gaps(0, 0)
+    sitting = library.Sitting(guests, franchise, dishes, prior, nothing, log_new, False, weights, gaps)
     remembered = library.remember(sitting)
     expected = np.einsum("na,ab,nb->n", rows, dishes.inverse[1], rows)
     np.testing.assert_allclose(remembered.form[1], expected, rtol=1e-12)
