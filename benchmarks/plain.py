@@ -11,6 +11,7 @@ import numpy as np
 from stream_osr.model.broad import add_broad
 from stream_osr.model.dishes import Dishes, add, clear, remove
 from stream_osr.model.franchise import ANYONE, CLOSED, free_dish, free_table, join, leave, menu_weight
+from stream_osr.model.gaps import no_gaps
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_new, mix
 from stream_osr.model.moves.company import make_company
@@ -179,7 +180,7 @@ def plain_step(
     log_density = add_broad(log_density, known.broad, frozen.log_weight, batch)
     guests, franchise, dishes = lay_tables(state, batch, len(batch), known.prior, SPARE)
     new, weights = log_new(known, batch), np.empty(len(franchise.menu) + 1)
-    sitting = Sitting(guests, franchise, dishes, known.prior, log_density, new, False, weights)
+    sitting = Sitting(guests, franchise, dishes, known.prior, log_density, new, False, weights, no_gaps(0, 0))
     probabilities = sweep_plainly(rng, settings.sweeps, -(-len(batch) // GUESTS_PER_PROPOSAL), sitting)
     n_classes = log_density.shape[1]
     ids, next_id = name_subclasses(state, guests, franchise, n_classes)

@@ -70,7 +70,7 @@ def time_of(t: object) -> float | None:
 
     Examples
     --------
-    >>> time_of(3), time_of(np.float64(0.5)), time_of(math.nan)
+    >>> time_of(3), time_of(np.float64(0.5)), time_of(float("nan"))
     (3, 0.5, None)
     """
     if type(t) is float and -LARGEST <= t <= LARGEST:

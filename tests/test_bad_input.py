@@ -628,16 +628,17 @@ def test_stray_unlabelled_instance_ends_no_training_that_is_ended_by_hand():
 
 
 def test_training_that_cannot_begin_takes_nothing_in():
-    model = OpenSetRecognizer(nu=2)
+    model, rows = OpenSetRecognizer(nu=2), np.random.default_rng(0).normal(size=(4, 4))
+    for row in rows[:3]:
+        model.learn_one(dict(zip("abcd", row.tolist(), strict=True)), "left")
     before = pickle.dumps(model)
-    for _ in range(3):
+    for _ in range(3):  # with the fourth there are three directions
         with pytest.raises(
-            InvalidParameter, match="nu is 2, but 4 whitened features need nu > 3; leave nu=None or raise it"
+            InvalidParameter, match="nu is 2, but 3 whitened features need nu > 2; leave nu=None or raise it"
         ):
-            model.learn_one({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, "left")
+            model.learn_one(dict(zip("abcd", rows[3].tolist(), strict=True)), "left")
         assert pickle.dumps(model) == before
-    model.learn_one({"a": 1.0, "b": 1.0}, "left")
-    assert len(model.value.training) == 1
+    assert len(model.value.training) == 3
 
 
 def test_tied_covariance_without_sweeps():
@@ -758,12 +759,12 @@ def test_frame_that_fails_in_a_batch_changes_nothing(trained, monkeypatch):
             closed.append(1)
             if len(closed) == 3:
                 raise MemoryError
-            return close_batch(*arguments, **options)
+            return close_arrivals(*arguments, **options)
 
         from stream_osr.engine import value
 
-        close_batch = value.close_batch
-        patch.setattr(value, "close_batch", fail_at_third)
+        close_arrivals = value.close_arrivals
+        patch.setattr(value, "close_arrivals", fail_at_third)
         with pytest.raises(MemoryError):
             model.learn_many(rows)
     assert len(closed) == 3
@@ -781,7 +782,7 @@ def test_batch_that_fails_leaves_the_instances_waiting(trained, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("stream_osr.engine.value.close_batch", fail)
+        patch.setattr("stream_osr.engine.value.close_arrivals", fail)
         before = pickle.dumps(model)
         with pytest.raises(MemoryError):
             model.flush()

@@ -7,10 +7,11 @@ import logging
 import numpy as np
 import pytest
 
+from stream_osr import memory
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
+from stream_osr.memory import HOLDERS, least_bytes, tell_of_memory
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.prior import make_prior
 from stream_osr.trained import train_model
@@ -26,9 +27,10 @@ def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "GiB: pca_variance=0.99" in record.message
 
 
-def test_more_than_there_is_is_refused_before_the_work() -> None:
+def test_more_than_there_is_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     many, parameters = 10_000, Parameters()
-    classes = int(physical_bytes() / least_bytes(0, many, 1, parameters.chains, full=True)) + 1
+    classes = 3
+    monkeypatch.setattr(memory, "physical_bytes", lambda: 2.0**31)
     X, group = np.zeros((classes, many)), np.arange(classes)
     expected = rf"{many} features.* GiB, and the machine has .*: pca_variance"
     with pytest.raises(InvalidParameter, match=expected):

@@ -48,6 +48,8 @@ class Value:
         What has not been drained.
     limited
         Labels, keys and names beyond the bounds are refused, and floods of events summed up.
+    integrates
+        Missing values are integrated out; else they are the training mean.
     """
 
     parameters: Parameters
@@ -60,6 +62,7 @@ class Value:
     decisions: deque[Decision] = field(default_factory=deque)
     events: deque[Event] = field(default_factory=deque)
     limited: bool = True
+    integrates: bool = True
 
     def __copy__(self) -> Value:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
@@ -124,6 +127,15 @@ class Holder(Arguments):
         checked = parameters(**self.arguments)
         self.value = Value(checked, TrainingSet(checked.max_training, checked.seed))
 
+    @property
+    def integrates(self) -> bool:
+        """Whether missing values are integrated out; before format 7 they were the training mean."""
+        return self.value.integrates
+
+    @integrates.setter
+    def integrates(self, integrates: bool) -> None:
+        self.value = replace(self.value, integrates=integrates)
+
     def _go_on(self, value: Value, outcome: Outcome) -> None:
         self.value = value
         value.decisions.extend(outcome.decisions)
@@ -142,7 +154,8 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     if value.buffer:
         rows, times, keys = zip(*value.buffer, strict=True)
         values, space = np.array(rows, dtype=float), value.trained.space
-        arrived = Arrivals(whiten(space, values), times, keys, gaps_of(space, values))
+        gaps = gaps_of(space, values) if value.integrates else None
+        arrived = Arrivals(whiten(space, values), times, keys, gaps)
     later, now = list[Evidence](), value.evidence
     if value.evidence:
         waiting = set(arrived.keys)
@@ -160,7 +173,8 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
 def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
     """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
     trained, stream = value.running
-    row, gaps, asked = whiten(trained.space, values[None]), gaps_of(trained.space, values[None]), value.asked
+    row, asked = whiten(trained.space, values[None]), value.asked
+    gaps = gaps_of(trained.space, values[None]) if value.integrates else None
     known = stream.labels.index(label) if label in stream.labels else None
     row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
     return Evidence(label, row[0], number=asked)

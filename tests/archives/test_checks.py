@@ -105,7 +105,7 @@ def test_a_scatter_may_be_somewhat_below_that_of_the_base_measure(share: float, 
     """As where instances left a subclass after its class had moved with its instances."""
     prior = make_prior("diagonal", 3, nu=6.0, scale=0.5, beta=0.1)
     sums = np.array([[[0.0, 0.0, 0.0], [share * prior.psi, 2.0, 3.0]]])
-    statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums})
+    statistics = Form("Statistics", {"size": np.array([3]), "matrix": sums, "counts": None})
     if not refused:
         check_statistics(statistics, prior, "here")
         return

@@ -172,7 +172,7 @@ def without_later(tree: typing.Any) -> typing.Any:
     if "record" not in tree:
         return {name: without_later(each) for name, each in tree.items()}
     since, values = RECORDS[tree["record"]].since, tree["values"]
-    assert all(each in (None, {"dict": []}, {"tuple": []}) for name, each in values.items() if since[name] == 7)
+    assert all(each in (None, 0, {"dict": []}, {"tuple": []}) for name, each in values.items() if since[name] == 7)
     return {**tree, "values": {name: without_later(each) for name, each in values.items() if since[name] < 7}}
 
 

@@ -102,8 +102,7 @@ def test_what_a_subclass_gains_over_the_background(given):
     gains = []
     for rows in (compact, wide):
         sums = of_rows(homogeneous(rows), prior)
-        (log_det,) = dishes_of(sums, prior).log_det
-        gains.append(gain(60, sums.matrix[0], log_det, noise, prior, known.location))
+        gains.append(gain(dishes_of(sums, prior), 0, noise, prior, known.location))
         square = sum(quadratic(noise.form, row) for row in homogeneous(rows))
         one = log_density(square, 60, 4, noise.log_det, NARROWEST)
         (together,) = log_marginals(sums, prior, known.location)

@@ -175,7 +175,7 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
     grid = Grid(np.array([d + 8.0, d + 14.0]), np.array([[4.0, 9.0], [8.0, 16.0]]), np.array([0.3, 1.2]))
     points = list(np.ndindex(2, 2, 2))
     made = [make_base(covariance, d, nu=grid.nu[a], psi=grid.psi[a, p], beta=grid.beta[b]) for a, p, b in points]
-    number = {prior: k for k, (prior, _) in enumerate(made)}
+    number = {(prior.nu, prior.psi, prior.beta): k for k, (prior, _) in enumerate(made)}
     law = crf.Franchise(groups, ALPHA, GAMMA, True)
     rng = np.random.default_rng(21)
     alpha, gamma, seating = law.draw(rng)
@@ -198,7 +198,7 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
             rng, Sitting(*state, prior, np.empty((len(groups), 0)), log_new, True, weights, no_gaps(0, 0))
         )
         assert not franchise.overflow[0]
-        at[s] = number[prior]
+        at[s] = number[prior.nu, prior.psi, prior.beta]
         dish = library.dish_of_guests(state)
         chains.draw_blocks(rng, guests.rows, dish, prior.covariance, sources[at[s]])
         x[s], joined[s] = guests.rows[:, :d], dish[0] == dish[1]

@@ -18,8 +18,9 @@ from ..wire.boundaries import Boundary, History
 from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
 
-RULES = 4
-"""4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
+RULES = 5
+"""5: missing values are integrated out, before they were the training mean.
+4: labels, keys and classes have bounds (:mod:`stream_osr.limits`), and floods of events are summed up.
 3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
 2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
 by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
@@ -96,7 +97,7 @@ def step(
         Makes instances of records.
     """
     begun = copy(partition.model)
-    begun.limited = partition.rules >= 4
+    begun.limited, begun.integrates = partition.rules >= 4, partition.rules >= 5
     left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
     about = f"{place[0]}/{place[1]}: the micro-batch that ends at {end.offset}"
     model, taken = _close(partition, about, begun, records, decode)

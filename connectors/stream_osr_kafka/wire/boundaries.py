@@ -15,7 +15,7 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
 
-VERSIONS = "1", "2", "3", "4"
+VERSIONS = "1", "2", "3", "4", "5"
 """Of the text: they differ in the rules by which the stream takes records, and in nothing else."""
 
 MOST_CHARACTERS = 4000
@@ -136,7 +136,7 @@ class Progress(NamedTuple):
     model: str
     lineage: str
     history: History
-    rules: int = 4
+    rules: int = 5
 
     def text(self) -> str:
         """Write it down; see ``MOST_CHARACTERS``."""
