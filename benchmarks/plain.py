@@ -116,7 +116,7 @@ def visit_plainly(
     rng: np.random.Generator, i: int, sitting: Sitting, lower: np.ndarray, log_det: np.ndarray
 ) -> float:
     """Take a guest out of its subclass, weigh every dish, seat it again; factors are made anew on every change."""
-    guests, franchise, dishes, prior, log_frozen, log_new, _, weights = sitting
+    guests, franchise, dishes, prior, log_frozen, log_new, _, weights, _ = sitting
     frozen = log_frozen.shape[1]
     x = guests.rows[i]
     own, alone = CLOSED, False

@@ -190,7 +190,7 @@ def test_draws_and_sweeps_leave_the_joint_distribution_alone(covariance):
     x = np.empty((steps, len(groups), d))
     joined = np.empty(steps)
     for s in range(steps):
-        prior, state = library._draw_base_measure(rng, state.guests.rows[:, :d], state, grid, prior)
+        prior, state = library._draw_base_measure(rng, state.guests.rows[:, :d], state, grid, prior, settled=True)
         guests, franchise, _ = state
         log_new = log_new_densities(guests.rows, prior)
         weights = np.empty(len(franchise.menu) + 1)
