@@ -13,12 +13,12 @@ def test_a_third_worker_joins_and_one_leaves(broker: Broker, tmp_path: Path) -> 
     stream = Stream(broker.address, tmp_path, 6, small_model(), commit_batches=2, snapshot_interval=2.0)
     stream.send(instances(600, 6))
     workers = [Worker(stream, name) for name in ("one", "two")]
-    for worker in workers:
-        worker.await_line("transaction committed")
     ended = threading.Event()
     feeder = threading.Thread(target=feed, args=(stream, ended))
-    feeder.start()
+    feeder.start()  # the first worker would be through with it before the second has its partitions
     try:
+        for worker in workers:
+            worker.await_line("transaction committed")
         workers.append(Worker(stream, "three"))
         workers[2].await_line("messages")  # it has got partitions, and publishes
         assert workers[0].stop() == 0
