@@ -164,6 +164,7 @@ def test_members_of_the_recognizer():
         "learn_many",
         "learn_rows",
         "learn_one",
+        "integrates",
         "limited",
         "load",
         "menu",

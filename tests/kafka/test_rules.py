@@ -127,10 +127,10 @@ def test_a_replay_of_a_stream_of_the_release_before_decides_as_that_did(tmp_path
     snapshots.write(*PLACE, back)
     state = recovery.upgraded(back, [Boundary(40), Boundary(70)])
     assert state is not None
-    assert state.rules == RULES == 4
+    assert state.rules == RULES == 5
     state, outcome = step(state, PLACE, batch_of_four(40, 70), (), Boundary(110), READ_FOUR)
     assert [received.offset for received, _ in outcome.taken.refused] == [73, 75, 77], "by the rules of today"
-    assert recovery.progress(state).text() == f"4 {model.identity} {old.lineage} 70+0 40"
+    assert recovery.progress(state).text() == f"5 {model.identity} {old.lineage} 70+0 40"
 
 
 def test_what_was_refused_is_counted_the_same_in_a_replay(tmp_path: Path) -> None:
