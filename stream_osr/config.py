@@ -222,6 +222,14 @@ class Parameters(BaseModel, Arguments):
             raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: set one of them otherwise")
         return self
 
+    @property
+    def chooses_coordinates(self) -> bool:
+        """Whether coordinates are chosen from the training part: no PCA is asked for, no covariance plugged in.
+
+        One that is plugged in is that of the training instances, in directions that were chosen by these.
+        """
+        return self.pca_components is None and self.pca_variance is None and self.covariance != "tied"
+
     def window_after(self, batch: int) -> int:
         """Count the latest instances that are re-seated with the batch after one of so many instances.
 

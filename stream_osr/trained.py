@@ -245,16 +245,16 @@ def train_model(
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
-    own = p.pca_components is None and p.pca_variance is None and p.covariance != "tied"
     numeric = int((features.places == 0).sum())
-    kept = min(numeric, MOST + 1) if own else numeric
+    spanned = numeric if p.pca_components is None and p.pca_variance is None else len(X)
+    kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        plan = choose(X, group, features.places) if own else None  # a covariance plugged in needs all directions
+        plan = choose(X, group, features.places) if p.chooses_coordinates else None
         X = fill_mixed(X, group, features.places, p.seed) if p.covariance == "full" else X
         space = fit_mixed(X, group, features.places, plan=plan, **pca)
         rows = whiten(space, X)

@@ -7,13 +7,13 @@ import logging
 import numpy as np
 import pytest
 
-from stream_osr import memory
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.memory import HOLDERS, least_bytes, tell_of_memory
+from stream_osr.memory import HOLDERS, least_bytes, physical_bytes, tell_of_memory
 from stream_osr.model.dishes import empty_dishes
 from stream_osr.model.prior import make_prior
+from stream_osr.model.subspace import MOST
 from stream_osr.trained import train_model
 
 
@@ -27,14 +27,23 @@ def test_much_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "GiB: pca_variance=0.99" in record.message
 
 
-def test_more_than_there_is_is_refused_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    many, parameters = 10_000, Parameters()
-    classes = 3
-    monkeypatch.setattr(memory, "physical_bytes", lambda: 2.0**31)
-    X, group = np.zeros((classes, many)), np.arange(classes)
+def test_more_than_there_is_is_refused_before_the_work() -> None:
+    parameters, kept = Parameters(), MOST + 1
+    many = kept
+    while least_bytes(many, kept, 3, parameters.chains, full=True) < physical_bytes():
+        many *= 2
+    X, group = np.zeros((3, many)), np.arange(3)
     expected = rf"{many} features.* GiB, and the machine has .*: pca_variance"
     with pytest.raises(InvalidParameter, match=expected):
-        train_model(Features(range(many)), X, group, tuple(range(classes)), parameters)
+        train_model(Features(range(many)), X, group, (0, 1, 2), parameters)
+
+
+def test_what_the_message_advises_is_not_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """A PCA of few instances has few components, however many features there are."""
+    X, group = np.random.default_rng(0).normal(size=(12, 3000)), np.arange(12) % 3
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        train_model(Features(range(3000)), X, group, (0, 1, 2), Parameters(pca_variance=0.9, training_sweeps=0))
+    assert not [message for message in caplog.messages if "GiB" in message]
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])

@@ -65,7 +65,7 @@ def select_by_validation(
     beta = BETA if parameters.beta is None else parameters.beta
     fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
     pca: dict[str, Any] = {"pca_components": parameters.pca_components, "pca_variance": parameters.pca_variance}
-    plan = choose(parts.X_fit, fit_group, features.places, **pca)
+    plan = choose(parts.X_fit, fit_group, features.places) if parameters.chooses_coordinates else None
     space = fit_mixed(parts.X_fit, fit_group, features.places, plan=plan, **pca)
     d = space.forward.shape[1]
     nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]

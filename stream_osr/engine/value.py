@@ -129,7 +129,7 @@ class Holder(Arguments):
 
     @property
     def integrates(self) -> bool:
-        """Whether missing values are integrated out; before format 7 they were the training mean."""
+        """Whether missing values are integrated out; by earlier rules they are the training mean."""
         return self.value.integrates
 
     @integrates.setter

@@ -9,21 +9,9 @@ from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
 
 
-def choose(
-    X: np.ndarray,
-    group: np.ndarray,
-    places: np.ndarray,
-    *,
-    pca_components: int | None = None,
-    pca_variance: float | None = None,
-) -> Plan | None:
-    """Choose what becomes of the numeric features; ``None``: a PCA is asked for, or there are none.
-
-    The parameters are those of :func:`fit_mixed`.
-    """
-    if pca_components is not None or pca_variance is not None or places.all():
-        return None
-    return make_plan(X[:, places == 0], group)
+def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray) -> Plan | None:
+    """Choose what becomes of the numeric features; ``None``: there are none. Arguments as for :func:`fit_mixed`."""
+    return None if places.all() else make_plan(X[:, places == 0], group)
 
 
 def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:

@@ -128,7 +128,7 @@ class Progress(NamedTuple):
     --------
     >>> history = History(Boundary(0), fresh=True).to(Boundary(256)).to(Boundary(512)).to(Boundary(519, 1))
     >>> Progress("0123abcd", "77aa", history).text()
-    '4 0123abcd 77aa 0+0f 256*2,7+1'
+    '5 0123abcd 77aa 0+0f 256*2,7+1'
     >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
     True
     """
