@@ -56,9 +56,9 @@ def _group(item: pytest.Item) -> str:
 
 
 def _places(groups: list[str]) -> dict[str, float]:
-    """Give each group its place in the run, from 0 to 1: those with a broker, which wait, evenly among those that work.
+    """Give each group its place in the run, from 0 to 1: who has a broker, and mostly waits, stands among others.
 
-    One after the other, the first would leave most of the cores idle, and the others would wait for them.
+    First all that wait and then all that work would leave cores idle, and then have too few.
     """
     waiting = [group for group in groups if group.startswith("kafka ")]
     working = [group for group in groups if not group.startswith("kafka ")]
