@@ -18,6 +18,7 @@ from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
+from stream_osr.model.flags import NO_FLAGS
 from stream_osr.model.location import CONJUGATE
 from stream_osr.model.prior import width_of
 
@@ -29,7 +30,7 @@ ROWS = read_table(FIRST)
 
 RENAMED = {"Past": "Decided"}
 """Records that have another name in memory than in archives."""
-_NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "nothing told": engine.Telling()}
+_NAMED: dict[str, Any] = {"conjugate": CONJUGATE, "no flags": NO_FLAGS, "nothing told": engine.Telling()}
 """Defaults that are records."""
 
 
