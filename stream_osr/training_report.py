@@ -125,7 +125,8 @@ class TrainingReport:
 
 def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
     """Say what the report tells of categories that are given as numbers, by the names of all features."""
-    kinds = [(tuple(names[at] for at in members.tolist()), len(low)) for members, low, _ in each_flag(flags)]
+    own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(flags))
+    kinds = [(tuple(names[at] for at in members), size) for members, size in own]
     return {
         "two_valued_features": tuple(name for group, size in kinds if size == 2 for name in group),
         "one_hot_features": tuple(group for group, size in kinds if size > 2),

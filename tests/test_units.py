@@ -21,7 +21,7 @@ class Table(NamedTuple):
 
 
 def table(kind: str) -> Table:
-    """Six classes, the last two of them new: few features; many, with few instances; some hardly vary, or are flags."""
+    """Six classes, the last two of them new: few features; many, with few instances; rare values; flags."""
     rng = np.random.default_rng(3)
     count, p = (60, 5) if kind in ("few", "flags") else (24, 40)
     latent = min(p, 6)

@@ -33,15 +33,16 @@ def _flags(form: Form) -> None:
 
 def _space(form: Form) -> None:
     """Forward and backward are inverse to each other, on the whitened side."""
-    (p, d), flags = form["forward"].shape, form["flags"]
-    columns, places = (np.zeros(0, np.int64) if form[name] is None else form[name] for name in ("columns", "places"))
-    apart = np.concatenate([columns, flags["members"]])
+    (p, d), nothing = form["forward"].shape, np.zeros(0, np.int64)
+    columns, places = (nothing if form[name] is None else form[name] for name in ("columns", "places"))
+    members, sizes = (nothing if form["flags"] is None else form["flags"][name] for name in ("members", "sizes"))
+    apart = np.concatenate([columns, members])
     least, most = (0, p - len(apart)) if len(apart) else (1, p)
     need(least <= d <= most, "Space.forward", f"of {d} coordinates", f"{least} to {most}")
-    count = len(columns) + len(flags["sizes"])
+    count = len(columns) + len(sizes)
     need(len(places) == count, "Space.places", f"of {len(places)}", f"{count}: Space.columns and Flags.sizes")
     of_flags = places[len(columns) :].tolist()
-    need(of_flags == (flags["sizes"] + 2).tolist(), "Space.places", of_flags, "two more than Flags.sizes, in the end")
+    need(of_flags == (sizes + 2).tolist(), "Space.places", of_flags, "two more than Flags.sizes, in the end")
     if len(apart):
         in_range(apart, p, "Space.columns and Flags.members")
         need(len(np.unique(apart)) == len(apart), "Space.columns and Flags.members", "not distinct", "each once")

@@ -78,8 +78,8 @@ def find_flags(X: np.ndarray, places: np.ndarray) -> Flags:
     >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
     >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag, ~flag, np.linspace(0.0, 1.0, 40)])
     >>> flags = find_flags(X, np.zeros(6, int))
-    >>> flags.members, flags.spans, flags.sizes
-    (array([0, 1, 2, 3, 4]), array([3, 2]), array([3, 2]))
+    >>> np.split(np.sort(flags.members), [3]), flags.spans, flags.sizes
+    ([array([0, 1, 2]), array([3, 4])], array([3, 2]), array([3, 2]))
     """
     there = ~np.isnan(X) & (places == 0)
     low = np.where(there, X, np.inf).min(axis=0, initial=np.inf)
@@ -93,7 +93,6 @@ def find_flags(X: np.ndarray, places: np.ndarray) -> Flags:
         found += [_Found([at], np.ones((1, 1), bool)) for at in np.flatnonzero(low == high).tolist()]
     if not found:
         return NO_FLAGS
-    found.sort(key=lambda each: min(each.columns))
     near = np.where(two, ROUNDING * (np.where(two, high, 0.0) - np.where(two, low, 0.0)), SIMILAR * np.abs(high))
     middle = [np.where(each.upper, high[each.columns], low[each.columns]) for each in found]
     return Flags(
@@ -112,7 +111,7 @@ def _categories(two: np.ndarray, upper: np.ndarray, there: np.ndarray) -> list[_
     for at in two.tolist():
         state = np.where(there[:, at], (upper[:, at] != turned[at]).astype(np.int8), -1)
         alike.setdefault(state.tobytes(), []).append(at)
-    units = list(alike.values())
+    units = [alike[state] for state in sorted(alike)]  # whatever the order of the columns
     plain = [unit for unit in units if there[:, unit[0]].all() and len({turned[at] for at in unit}) == 1]
     blocks = exact_covers(upper[:, [unit[0] for unit in plain]])
     found = list[_Found]()
@@ -173,14 +172,14 @@ def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tu
     >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
     >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag])
     >>> texts_of(find_flags(X, np.zeros(4, int)), ["red", "green", "blue", "late"])
-    [('red and 2 more', ('red', 'green', 'blue')), ('late', ('7', '0'))]
+    [('red and 2 more', ('blue', 'green', 'red')), ('late', ('7', '0'))]
     """
     told = list[tuple[Hashable, tuple[str, ...]]]()
     for members, low, high in each_flag(flags):
         own, middle = [names[at] for at in members.tolist()], 0.5 * (low + high)
         if len(middle) > 2:
             on = (middle == middle.max(axis=0)).argmax(axis=1)
-            told.append((f"{own[0]} and {len(own) - 1} more", tuple(str(own[at]) for at in on.tolist())))
+            told.append((f"{names[members.min()]} and {len(own) - 1} more", tuple(str(own[at]) for at in on.tolist())))
         else:
             told.append((own[0], tuple(f"{value:.6g}" for value in middle[:, 0].tolist())))
     return told
