@@ -23,10 +23,10 @@ from stream_osr.model.background import Background, Noise, fit_background, noise
 from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.flags import NO_FLAGS, OF_FLAG, find_flags, texts_of
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
 from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
-from stream_osr.model.prior import Prior, make_prior
+from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
@@ -71,6 +71,8 @@ their average is more accurate than the best of them on most data sets (``docs/r
 
 LEAST_DESCRIBED = 0.9
 """A placed member whose kept subclasses hold a smaller share of the training set has come apart: it is not used."""
+LEAST_IN_COMPANY = 0.25
+"""Nor is one in which fewer training instances are likelier beside one of their class than by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +277,10 @@ def train_model(
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             prior, grid, location = _base_measure(member, rows, group, space, p)
+            if share_in_company(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
+                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
-            if location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
+            if location.freedom > 0.0 and _comes_apart(training, group, p.epsilon):
                 prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
@@ -333,11 +337,14 @@ def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
     }
 
 
-def _described(training: Training, epsilon: float) -> float:
-    """Share of the training instances in subclasses that would be kept."""
+def _comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
+    """Say whether a placed member makes too many small subclasses: of known classes, or of new ones to come."""
     seated = training.seating.franchise.seated
     kept = seated >= epsilon * seated.sum(axis=1, keepdims=True)
-    return float(seated[kept].sum() / seated.sum())
+    if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
+        return True
+    rows, prior, location = training.seating.guests.rows, training.prior, training.location
+    return share_in_company(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
 def _base_measure(
