@@ -179,7 +179,8 @@ def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tu
         own, middle = [names[at] for at in members.tolist()], 0.5 * (low + high)
         if len(middle) > 2:
             on = (middle == middle.max(axis=0)).argmax(axis=1)
-            told.append((f"{names[members.min()]} and {len(own) - 1} more", tuple(str(own[at]) for at in on.tolist())))
+            name = f"{names[members.min()]} and {len(own) - 1} more"
+            told.append((name, tuple(str(own[at]) for at in on.tolist())))
         else:
             told.append((own[0], tuple(f"{value:.6g}" for value in middle[:, 0].tolist())))
     return told
