@@ -131,12 +131,12 @@ def test_who_is_in_company_is_told_from_densities() -> None:
 
 
 def test_in_many_dimensions_a_new_class_is_not_as_many_subclasses_as_instances() -> None:
-    """Six hundred features, as many instances: placed members would begin a subclass with each instance."""
+    """A thousand features, as many instances: a placed member would begin a subclass with each of 128."""
     rng = np.random.default_rng(0)
-    centres, noise = rng.normal(scale=0.7, size=(6, 600)), rng.normal(size=(856, 600))
-    y = np.concatenate([np.arange(600) % 5, np.full(256, 5)])
+    centres, noise = rng.normal(scale=0.7, size=(6, 1000)), rng.normal(size=(1128, 1000))
+    y = np.concatenate([np.arange(1000) % 5, np.full(128, 5)])
     X = centres[y] + 0.6 * noise + 0.8 * np.roll(noise, 1, axis=1)
-    model = OpenSetRecognizer(seed=0, batch_size=256, training_sweeps=5)
-    model.learn_many(pd.DataFrame(X[:600]), y[:600].tolist())
-    model.learn_many(pd.DataFrame(X[600:]))
+    model = OpenSetRecognizer(seed=0, batch_size=128, training_sweeps=1, chains=2)
+    model.learn_many(pd.DataFrame(X[:1000]), y[:1000].tolist())
+    model.learn_many(pd.DataFrame(X[1000:]))
     assert max(len(chain.state.ids) for chain in model.value.stream.chains) < 10
