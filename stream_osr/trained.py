@@ -21,16 +21,17 @@ from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.flags import NO_FLAGS, OF_FLAG, find_flags, texts_of
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location
+from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
 from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
-from stream_osr.model.prior import Prior, make_prior
+from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
-from stream_osr.training_report import TrainingReport
+from stream_osr.training_report import TrainingReport, told_of_flags
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 
@@ -70,6 +71,8 @@ their average is more accurate than the best of them on most data sets (``docs/r
 
 LEAST_DESCRIBED = 0.9
 """A placed member whose kept subclasses hold a smaller share of the training set has come apart: it is not used."""
+LEAST_IN_COMPANY = 0.25
+"""Nor is one in which fewer training instances are likelier beside one of their class than by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +98,8 @@ class TrainedModel:
     background
         What instances that resemble nothing look like; ``None``: the model is of a release that did not ask.
     categories
-        Values of each feature that is a category, in the order of these among the names.
+        Values of each feature that is a category, in the order of these among the names, then what the values of
+        flags are called.
     """
 
     names: tuple[Name, ...]
@@ -126,7 +130,7 @@ class TrainedModel:
     def values(self) -> dict[Name, tuple[str, ...]]:
         """Values of the features that are categories, by name."""
         columns = [self.names[at] for at in self.space.columns.tolist()]
-        return dict(zip(columns, self.categories, strict=True))
+        return dict(zip(columns, self.categories, strict=False))
 
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
         """Put a row that was read before, perhaps over other features than those of training, in its order."""
@@ -245,7 +249,10 @@ def train_model(
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
-    numeric = int((features.places == 0).sum())
+    flags = find_flags(X, features.places) if p.chooses_coordinates else NO_FLAGS
+    places = features.places
+    places[flags.members] = OF_FLAG
+    numeric = int((places == 0).sum())
     spanned = numeric if p.pca_components is None and p.pca_variance is None else len(X)
     kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
     if draws is None and (question := doubtful(len(labels), len(group))):
@@ -254,9 +261,9 @@ def train_model(
     missing = int(np.isnan(X).sum())
     with one_thread():
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        plan = choose(X, group, features.places) if p.chooses_coordinates else None
-        X = fill_mixed(X, group, features.places, p.seed) if p.covariance == "full" else X
-        space = fit_mixed(X, group, features.places, plan=plan, **pca)
+        plan = choose(X, group, places) if p.chooses_coordinates else None
+        X = fill_mixed(X, group, places, p.seed) if p.covariance == "full" else X
+        space = fit_mixed(X, group, places, flags=flags, plan=plan, **pca)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -270,8 +277,10 @@ def train_model(
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
             prior, grid, location = _base_measure(member, rows, group, space, p)
+            if share_in_company(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
+                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
-            if location.freedom > 0.0 and _described(training, p.epsilon) < LEAST_DESCRIBED:
+            if location.freedom > 0.0 and _comes_apart(training, group, p.epsilon):
                 prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
@@ -306,11 +315,15 @@ def train_model(
         missing_values=missing,
         variance_left_out=space.variance_left,
         dimensions=space.forward.shape[1],
-        **_told_of(plan, [name for name, count in zip(features.names, features.places, strict=True) if not count]),
+        **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
+        **told_of_flags(flags, features.names),
     )
     background = fit_background(X, space)
-    categories = tuple(features.kinds.values[features.names[at]] for at in space.columns.tolist())
-    return TrainedModel(features.names, labels, space, tuple(draws_of), report, references, background, categories)
+    categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
+    categories += [texts for _, texts in texts_of(flags, features.names)]
+    return TrainedModel(
+        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories)
+    )
 
 
 def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
@@ -324,18 +337,21 @@ def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
     }
 
 
-def _described(training: Training, epsilon: float) -> float:
-    """Share of the training instances in subclasses that would be kept."""
+def _comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
+    """Say whether a placed member makes too many small subclasses: of known classes, or of new ones to come."""
     seated = training.seating.franchise.seated
     kept = seated >= epsilon * seated.sum(axis=1, keepdims=True)
-    return float(seated[kept].sum() / seated.sum())
+    if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
+        return True
+    rows, prior, location = training.seating.guests.rows, training.prior, training.location
+    return share_in_company(rows, group, prior, location) < LEAST_IN_COMPANY
 
 
 def _base_measure(
     member: Member, rows: np.ndarray, group: np.ndarray, space: Space, p: Parameters
 ) -> tuple[Prior, Grid | None, Location]:
     """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
-    columns = len(space.columns)
+    columns = len(space.places)
     d = rows.shape[1] - columns
     location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
     beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta

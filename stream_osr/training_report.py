@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from stream_osr.config import Label
 from stream_osr.kinds import Name
+from stream_osr.model.flags import Flags, each_flag
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
@@ -48,6 +51,12 @@ class TrainingReport:
     told_apart
         Why so many dimensions: how well known classes, each left out in turn, are told from the others with them, and
         with all that there are; mean areas under the ROC curve. ``None``: nothing was left out for that.
+    two_valued_features
+        Numbers that had two values, and are categories.
+    one_hot_features
+        Numbers of which one is set in each instance: the features of one category each.
+    one_valued_features
+        Constant numbers beside categories: another value is a new one, however large.
     """
 
     instances: dict[Label, int]
@@ -63,6 +72,9 @@ class TrainingReport:
     usual_features: tuple[Name, ...] = ()
     repeated_features: tuple[Name, ...] = ()
     told_apart: tuple[float, float] | None = None
+    two_valued_features: tuple[Name, ...] = ()
+    one_hot_features: tuple[tuple[Name, ...], ...] = ()
+    one_valued_features: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -95,6 +107,13 @@ class TrainingReport:
             lines.append(f"say what another feature says, and are left out: {_listed(self.repeated_features)}")
         if self.usual_features:
             lines.append(f"nearly always the same, and added up in one coordinate: {_listed(self.usual_features)}")
+        if self.two_valued_features:
+            lines.append(f"numbers with two values, taken for categories: {_listed(self.two_valued_features)}")
+        if self.one_hot_features:
+            listed = _listed(tuple(f"{own[0]} and {len(own) - 1} more" for own in self.one_hot_features))
+            lines.append(f"one-hot numbers, taken for a category together: {listed}")
+        if self.one_valued_features:
+            lines.append(f"numbers with one value, another is a new one: {_listed(self.one_valued_features)}")
         if self.constant_features:
             lines.append(f"constant in training: {_listed(self.constant_features)}")
         if self.missing_values:
@@ -102,6 +121,17 @@ class TrainingReport:
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)
+
+
+def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
+    """Say what the report tells of categories that are given as numbers, by the names of all features."""
+    own = sorted((sorted(members.tolist()), len(low)) for members, low, _ in each_flag(flags))
+    kinds = [(tuple(names[at] for at in members), size) for members, size in own]
+    return {
+        "two_valued_features": tuple(name for group, size in kinds if size == 2 for name in group),
+        "one_hot_features": tuple(group for group, size in kinds if size > 2),
+        "one_valued_features": tuple(group[0] for group, size in kinds if size == 1),
+    }
 
 
 def _listed(names: tuple[Name, ...]) -> str:

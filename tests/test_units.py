@@ -21,9 +21,9 @@ class Table(NamedTuple):
 
 
 def table(kind: str) -> Table:
-    """Six classes, the last two of them new: few features; many, with few instances; or some that hardly vary."""
+    """Six classes, the last two of them new: few features; many, with few instances; rare values; flags."""
     rng = np.random.default_rng(3)
-    count, p = (60, 5) if kind == "few" else (24, 40)
+    count, p = (60, 5) if kind in ("few", "flags") else (24, 40)
     latent = min(p, 6)
     group = np.repeat(np.arange(6), count)
     X = (3.0 * rng.normal(size=(6, latent))[group] + rng.normal(size=(len(group), latent))) @ rng.normal(
@@ -35,6 +35,11 @@ def table(kind: str) -> Table:
         X[:1, 30:36] = 1.0  # nothing says what the unit of a feature is that was always zero
         X[group == 5, 31] += 2.0
         X[:, 36] = 4.0
+    if kind == "flags":  # a flag, a one-hot block, a flag
+        often = rng.random((6, 5))
+        value = np.array([rng.choice(3, p=each / each.sum()) for each in often[group, :3]])
+        flags = rng.random((len(X), 2)) < often[group, 3:]
+        X = np.column_stack([X, 3.0 * flags[:, :1] - 1.0, np.eye(3)[value], flags[:, 1:]])
     training = rng.permutation(np.flatnonzero((group < 4) & (np.arange(len(group)) % count < 0.7 * count)))
     stream = rng.permutation(np.setdiff1d(np.arange(len(group)), training))
     return Table(X[training], [f"class {j}" for j in group[training]], X[stream])
@@ -64,7 +69,7 @@ def assert_same(case: Table, other: Table, order: list[int] | None = None, withi
     assert np.abs(chances - moved).max() <= within
 
 
-KINDS = pytest.mark.parametrize("kind", ["few", "many", "usual"])
+KINDS = pytest.mark.parametrize("kind", ["few", "many", "usual", "flags"])
 
 
 @KINDS

@@ -21,18 +21,34 @@ def _location(form: Form) -> None:
     need(not np.triu(factor, 1).any(), "Location.factor", "not lower triangular", "a Cholesky factor")
 
 
+def _flags(form: Form) -> None:
+    spans, sizes, low, high = (form[name] for name in ("spans", "sizes", "low", "high"))
+    need(len(spans) == len(sizes), "Flags.spans", f"of {len(spans)}", f"{len(sizes)}: Flags.sizes")
+    members, bounds = int(spans.sum()), int((spans * sizes).sum())
+    need(len(form["members"]) == members, "Flags.members", f"of {len(form['members'])}", f"{members}: Flags.spans")
+    for name, own in (("low", low), ("high", high)):
+        need(len(own) == bounds, f"Flags.{name}", f"of {len(own)}", f"{bounds}: Flags.spans and sizes")
+    each(low <= high, low, "Flags.low", "Flags.high at most")
+
+
 def _space(form: Form) -> None:
     """Forward and backward are inverse to each other, on the whitened side."""
-    (p, d), columns, places = form["forward"].shape, form["columns"], form["places"]
-    least, most = (1, p) if columns is None else (0, p - len(columns))
+    (p, d), nothing = form["forward"].shape, np.zeros(0, np.int64)
+    columns, places = (nothing if form[name] is None else form[name] for name in ("columns", "places"))
+    members, sizes = (nothing if form["flags"] is None else form["flags"][name] for name in ("members", "sizes"))
+    apart = np.concatenate([columns, members])
+    least, most = (0, p - len(apart)) if len(apart) else (1, p)
     need(least <= d <= most, "Space.forward", f"of {d} coordinates", f"{least} to {most}")
-    need((columns is None) == (places is None), "Space.places", "there alone", "beside Space.columns")
-    if columns is not None:
-        in_range(columns, p, "Space.columns")
-        need(len(places) == len(columns), "Space.places", f"of {len(places)}", f"{len(columns)}: Space.columns")
+    count = len(columns) + len(sizes)
+    need(len(places) == count, "Space.places", f"of {len(places)}", f"{count}: Space.columns and Flags.sizes")
+    of_flags = places[len(columns) :].tolist()
+    need(of_flags == (sizes + 2).tolist(), "Space.places", of_flags, "two more than Flags.sizes, in the end")
+    if len(apart):
+        in_range(apart, p, "Space.columns and Flags.members")
+        need(len(np.unique(apart)) == len(apart), "Space.columns and Flags.members", "not distinct", "each once")
         for name in ("fill", "center", "constant"):
-            each(~form[name][columns].astype(bool), form[name][columns], f"Space.{name}", "0 for a category")
-        for name, own in (("forward", form["forward"][columns]), ("backward", form["backward"][:, columns])):
+            each(~form[name][apart].astype(bool), form[name][apart], f"Space.{name}", "0 for a category")
+        for name, own in (("forward", form["forward"][apart]), ("backward", form["backward"][:, apart])):
             each(own == 0.0, own, f"Space.{name}", "0 for a category")
     product = form["backward"] @ form["forward"]
     check_same(product, np.eye(d), "Space.backward @ forward", "one inverts the other", 1e-5)
@@ -86,7 +102,6 @@ def _trained(form: Form) -> None:
         need(same, f"TrainedModel.draws[{number}].prior.covariance", "another", "that of the first")
         check_same(known["size"], draws[0]["size"], f"TrainedModel.draws[{number}].size", "as in the first", 0.0)
     prior, space = prior_of(draws[0]["prior"]), form["space"]
-    columns = [] if space["columns"] is None else space["columns"].tolist()
     needed = [len(values) + 2 for values in form["categories"]]
     places = [] if space["places"] is None else space["places"].tolist()
     need(needed == places, "TrainedModel.categories", f"of {needed} places", f"{places}: Space.places")
@@ -95,7 +110,6 @@ def _trained(form: Form) -> None:
         own = prior_of(known["prior"]).pseudo
         right = first == (np.cumsum(places) - places).tolist() and len(own) == sum(places)
         need(right, f"TrainedModel.draws[{number}].prior.first", first, "the places of Space")
-    need(len(columns) == len(prior.first), "Space.columns", f"of {len(columns)}", f"{len(prior.first)}: Prior.first")
     if references is not None:
         check_rows(references["rows"], prior, "TrainedModel.references.rows")
     same = tuple(report["instances"]) == form["labels"]
@@ -111,6 +125,7 @@ def _trained(form: Form) -> None:
 CHECKS: dict[str, Callable[[Form], None]] = {
     "Prior": check_prior,
     "Location": _location,
+    "Flags": _flags,
     "Space": _space,
     "Background": lambda form: check_definite(form["covariance"], "Background.covariance"),
     "Terms": _terms,

@@ -18,6 +18,7 @@ from stream_osr.archive.form import Kind
 from stream_osr.archive.table import Row, read_table
 from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
+from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.location import CONJUGATE
 from stream_osr.model.prior import width_of
 
@@ -39,9 +40,12 @@ def stream_of(**fields: Any) -> engine.Stream:
     return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), width_of(chains[0].known.prior))})
 
 
-def _some(**optional: np.ndarray) -> dict[str, np.ndarray | None]:
+def _some(**optional: np.ndarray | Flags) -> dict[str, np.ndarray | Flags | None]:
     """Write what is only there with categories: nothing, where they have no place."""
-    return {name: values if values.shape[-1] else None for name, values in optional.items()}
+    return {
+        name: each if (each if isinstance(each, np.ndarray) else each.low).shape[-1] else None
+        for name, each in optional.items()
+    }
 
 
 def _with_categories(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]:
@@ -57,7 +61,7 @@ def _with_categories(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callab
         count = (len(values["head"]),) if "head" in values else count
         for field, dtype in fields.items():
             if values[field] is None:
-                values[field] = np.zeros((*count, 0), dtype)
+                values[field] = NO_FLAGS if dtype is Flags else np.zeros((*count, 0), dtype)
         return kind(**values)
 
     return to, of
@@ -67,7 +71,7 @@ OF_CATEGORIES: Mapping[str, Mapping[str, type[Any]]] = {
     "Prior": {"first": np.int64, "pseudo": float},
     "Dishes": {"counts": float},
     "Location": {"values": float},
-    "Space": {"columns": np.int64, "places": np.int64},
+    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags},
     "Terms": {"values": float},
     "Statistics": {"counts": float},
 }

@@ -12,10 +12,11 @@ from stream_osr.discovery.lifecycle import EXEMPLARS
 from stream_osr.discovery.reservoir import Reservoir
 from stream_osr.model.categories import log_table
 from stream_osr.model.dishes import Dishes, copy_slots
+from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.nearest import beside, by_distance
-from stream_osr.model.space import Space, raw_scale, unwhiten
+from stream_osr.model.space import Space, numeric, raw_scale, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -33,15 +34,19 @@ def explain(
 ) -> Explanation:
     """Describe the subclass in ``slot`` of ``dishes`` (:class:`Explanation`), given the values of the categories."""
     (near, owner, distance, _), *told = beside(dishes, slot, known, frozen, space)
-    numeric = _numeric(space)
-    mean, difference, shift = _by_name(names, numeric, *told)
-    order = np.argsort(-np.abs(told[-1][numeric]), kind="stable")[:MOST_MOVED]
-    moved = tuple(names[numeric[at]] for at in order.tolist())
+    numbers = np.flatnonzero(numeric(space)).tolist()
+    mean, difference, shift = _by_name(names, numbers, *told)
+    order = np.argsort(-np.abs(told[-1][numbers]), kind="stable")[:MOST_MOVED]
+    moved = tuple(names[numbers[at]] for at in order.tolist())
     values = dict[Hashable, dict[str, Any]]()
     if categories:
         counts = np.array([dishes.counts[slot], known.dishes.counts[near]])
         shares = np.split(np.exp(log_table(counts, known.prior)), known.prior.first[1:], axis=1)
-        values = _values([names[at] for at in space.columns.tolist()], categories, shares)
+        values = _values(
+            [*(names[at] for at in space.columns.tolist()), *(name for name, _ in texts_of(space.flags, names))],
+            categories,
+            shares,
+        )
     return Explanation(mean, difference, shift, moved, labels[owner], int(known.ids[near]), distance, values)
 
 
@@ -76,14 +81,11 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
     difference = (mean - centre) @ space.backward
     shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
-    return Movement(*_by_name(names, _numeric(space), *unwhiten(space, np.array([mean, centre])), shift))
+    return Movement(
+        *_by_name(names, np.flatnonzero(numeric(space)).tolist(), *unwhiten(space, np.array([mean, centre])), shift)
+    )
 
 
-def _numeric(space: Space) -> list[int]:
-    """Positions of the features that are no categories."""
-    return [int(at) for at in np.delete(np.arange(len(space.center)), space.columns)]
-
-
-def _by_name(names: Sequence[Hashable], numeric: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
-    own = [names[at] for at in numeric]
-    return [dict(zip(own, values[numeric].tolist(), strict=True)) for values in told]
+def _by_name(names: Sequence[Hashable], numbers: Sequence[int], *told: np.ndarray) -> list[dict[Hashable, float]]:
+    own = [names[at] for at in numbers]
+    return [dict(zip(own, values[numbers].tolist(), strict=True)) for values in told]

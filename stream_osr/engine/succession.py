@@ -18,7 +18,7 @@ from stream_osr.ensemble.transfer import Earlier, made_since, take_over
 from stream_osr.errors import InvalidParameter
 from stream_osr.kinds import recoded
 from stream_osr.model.prior import DIAGONAL
-from stream_osr.model.transfer import Passage, passage
+from stream_osr.model.transfer import Origin, Passage, origins, passage
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 
@@ -102,8 +102,8 @@ def find_way(its: TrainedModel, trained: TrainedModel) -> Passage:
     return way
 
 
-def _values_there(its: TrainedModel, trained: TrainedModel) -> list[np.ndarray]:
-    """Say of each category of a model which numbers the earlier model's values have there."""
+def _values_there(its: TrainedModel, trained: TrainedModel) -> list[Origin | None]:
+    """Say of each category of a model which of the earlier model's it was, and the numbers that values have there."""
     before, now = its.values, trained.values
     if before.keys() != now.keys():
         differ = ", ".join(repr(name) for name in trained.names if (name in before) != (name in now))
@@ -111,7 +111,9 @@ def _values_there(its: TrainedModel, trained: TrainedModel) -> list[np.ndarray]:
             f"features are numbers in one model and categories in the other, so that nothing can be carried over: "
             f"{differ}; {_REMEDY}"
         )
-    return [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
+    numbers = [recoded(np.arange(float(len(before[name]))), before[name], own) for name, own in now.items()]
+    given = [Origin(list(before).index(name), number) for name, number in zip(now, numbers, strict=True)]
+    return [*given, *origins(its.space.flags, its.names, trained.space.flags, trained.names, len(before))]
 
 
 def opened_since(its: TrainedModel, earlier: Stream, known: Sequence[Label]) -> tuple[Label, ...]:

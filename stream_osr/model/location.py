@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
 from stream_osr.model import categories
-from stream_osr.model.dishes import log_prior_densities, log_prior_predictives
+from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_densities, log_prior_predictives
 from stream_osr.model.jit import kernel
 from stream_osr.model.prior import FULL, NO_VALUE, Prior
 from stream_osr.model.terms import Term
@@ -33,6 +33,8 @@ CONJUGATE_SHARE = 0.01
 
 Its tails are heavier than those of any subclass: what lies far from everything is new, whatever q is.
 """
+CLASSES_ASKED, INSTANCES_ASKED = 20, 50
+"""Known classes of which pairs are looked at, and instances of each, at most."""
 
 
 class Location(NamedTuple):
@@ -179,6 +181,54 @@ def fit_location(rows: np.ndarray, group: np.ndarray) -> Location:
     mean, lower = _center_and_factor(rows, group)
     factor = solve_triangular(lower * math.sqrt(SPREAD[by]), np.eye(d), lower=True)
     return Location(float(FREEDOM[at]), mean, np.ascontiguousarray(factor))
+
+
+def share_in_company(rows: np.ndarray, group: np.ndarray, prior: Prior, location: Location) -> float:
+    """Find out how many instances are likelier beside one of their class than as the first of a new subclass.
+
+    Where it is few, each instance of a new class would begin a subclass of its own: in many dimensions a second
+    instance is foreseen from a single one with twice the variance, and a location learnt from a few classes that
+    lie close together, as dimensions go, foresees it better than that.
+
+    Parameters
+    ----------
+    rows
+        Homogeneous rows, shape (n, C + d + 1), n >= 1.
+    group
+        Class of each, shape (n,).
+    prior, location
+        Of the subclasses.
+
+    Returns
+    -------
+    Share of those asked, spread evenly over the rows, whose class has another instance; 1 where no class has two,
+    or new subclasses are not placed.
+
+    Examples
+    --------
+    Three classes in two dimensions, and three in eighty that lie no farther apart:
+
+    >>> from stream_osr.model.prior import homogeneous, make_prior
+    >>> rng, group = np.random.default_rng(0), np.repeat(np.arange(3), 200)
+    >>> for d in (2, 80):
+    ...     rows = 4.0 * rng.normal(size=(3, 2))[group] @ np.eye(2, d) + rng.normal(size=(600, d))
+    ...     prior = make_prior("full", d, nu=4.0 * d, scale=3.0, beta=FLAT_BETA)
+    ...     share_in_company(homogeneous(rows), group, prior, fit_location(rows, group)) > 0.9
+    True
+    False
+    """
+    together = alone = 0
+    classes = np.unique(group) if location.freedom > 0.0 else np.empty(0, np.int64)
+    for j in classes[:: max(1, -(-len(classes) // CLASSES_ASKED))]:
+        of_class = np.flatnonzero(group == j)
+        asked = rows[of_class[:: -(-len(of_class) // INSTANCES_ASKED)]]
+        if len(asked) < 2:
+            continue
+        beside = log_predictives(asked, dishes_with(asked, np.arange(len(asked)), len(asked), prior), prior)
+        np.fill_diagonal(beside, -np.inf)
+        better = int((beside.max(axis=1) > log_new_densities(asked, prior, location)).sum())
+        together, alone = together + better, alone + len(asked) - better
+    return together / (together + alone) if together + alone else 1.0
 
 
 def _center_and_factor(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from stream_osr.model.filling import fill_groups
+from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
 
 
 def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray) -> Plan | None:
     """Choose what becomes of the numeric features; ``None``: there are none. Arguments as for :func:`fit_mixed`."""
-    return None if places.all() else make_plan(X[:, places == 0], group)
+    return None if not (places == 0).any() else make_plan(X[:, places == 0], group)
 
 
 def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:
@@ -32,6 +33,7 @@ def fit_mixed(
     group: np.ndarray,
     places: np.ndarray,
     *,
+    flags: Flags = NO_FLAGS,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
@@ -45,7 +47,10 @@ def fit_mixed(
     group
         Class of each, 0 to J - 1, shape (n,).
     places
-        Places of each feature: 0 for a numeric one, and two more than a category has values, shape (p,).
+        Places of each feature: 0 for a numeric one, -1 for one of a flag, and two more than a category has values,
+        shape (p,).
+    flags
+        Categories that are given as numbers (:func:`stream_osr.model.flags.find_flags`).
     plan
         What becomes of the numeric features (:func:`choose`).
     pca_components, pca_variance
@@ -59,8 +64,8 @@ def fit_mixed(
     >>> whiten(space, X)[:, 0]
     array([1., 2., 1., 0.])
     """
-    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places)
-    if not len(columns):
+    numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
+    if not len(columns) and not len(flags.sizes):
         return fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
     p = len(places)
     if len(numeric):
@@ -72,4 +77,5 @@ def fit_mixed(
     forward, backward = np.zeros((p, d)), np.zeros((d, p))
     fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
     forward[numeric], backward[:, numeric] = own.forward, own.backward
-    return Space(fill, center, forward, backward, constant, own.variance_left, columns, places[columns])
+    of_all = np.concatenate([places[columns], flags.sizes + 2])
+    return Space(fill, center, forward, backward, constant, own.variance_left, columns, of_all, flags)

@@ -14,12 +14,13 @@ import numpy as np
 from stream_osr.model.categories import log_table
 from stream_osr.model.cells import log_seats_of, terms_of
 from stream_osr.model.elementwise import exp_each, largest, log_each
+from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import HORIZON, Space, place_of_code
+from stream_osr.model.space import HORIZON, Space, write_places
 
 
 class View(NamedTuple):
@@ -37,8 +38,8 @@ class View(NamedTuple):
         First term of each sum, and M, shape (J + 2,).
     values
         Log probability of each place of the categories under each term, shape (M, V).
-    columns, places
-        Raw features that are categories, and the places of each (:class:`stream_osr.model.space.Space`), shape (C,).
+    columns, places, flags
+        Raw features that are categories, and the places of each (:class:`stream_osr.model.space.Space`).
     """
 
     fill: np.ndarray
@@ -50,6 +51,7 @@ class View(NamedTuple):
     values: np.ndarray
     columns: np.ndarray
     places: np.ndarray
+    flags: Flags
 
 
 def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
@@ -68,8 +70,8 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space | Non
     shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
     laid = np.concatenate([terms.packed, packed]), shape, first, values
     if space is None:
-        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN)
-    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places)
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_FLAGS)
+    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places, space.flags)
 
 
 @kernel
@@ -83,9 +85,10 @@ def look(values: np.ndarray, view: View) -> np.ndarray:
     first, n, d = view.first, len(values), view.forward.shape[1]
     count, sums = view.packed.shape[0], len(first) - 1
     x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
+    places = np.empty(len(view.places), np.int64)
     out = np.empty((n, sums))
     for i in range(n):
-        weigh_terms(values[i], view, x, product, value)
+        weigh_terms(values[i], view, x, product, value, places)
         total = 0.0
         for s in range(sums):
             weight = 0.0
@@ -111,9 +114,10 @@ def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndar
     first, n, d = view.first, len(values), view.forward.shape[1]
     count, classes = view.packed.shape[0], len(first) - 2
     x, product, value = np.ones(d + 1), np.empty((d + 1) * (d + 2) // 2), np.empty(count)
+    places = np.empty(len(view.places), np.int64)
     out, log_weight = np.zeros((n, classes + emerging + 1)), np.empty((n, classes))
     for i in range(n):
-        peak = weigh_terms(values[i], view, x, product, value)
+        peak = weigh_terms(values[i], view, x, product, value, places)
         total = 0.0
         for m in range(count):
             total += value[m]
@@ -131,8 +135,13 @@ def look_closely(values: np.ndarray, view: View, emerging: int) -> tuple[np.ndar
 
 
 @kernel
-def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray, value: np.ndarray) -> float:
-    """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm."""
+def weigh_terms(
+    raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray, value: np.ndarray, places: np.ndarray
+) -> float:
+    """Write the weights of the terms for a raw row into ``value``, relative to the largest; returns its logarithm.
+
+    ``x``, ``product`` and ``places`` are room.
+    """
     fill, center, forward, packed, shape = view.fill, view.center, view.forward, view.packed, view.shape
     d, count = forward.shape[1], packed.shape[0]
     head, power, least = shape[0], shape[1], shape[2]
@@ -152,12 +161,10 @@ def weigh_terms(raw: np.ndarray, view: View, x: np.ndarray, product: np.ndarray,
     log_each(value)
     for m in range(count):
         value[m] = head[m] - power[m] * value[m]
-    begin = 0
-    for c in range(len(view.columns)):
-        place = begin + place_of_code(raw[view.columns[c]], view.places[c])
-        begin += view.places[c]
+    write_places(raw, view.columns, view.places, view.flags, places)
+    for c in range(len(places)):
         for m in range(count):
-            value[m] += view.values[m, place]
+            value[m] += view.values[m, places[c]]
     peak = largest(value)
     for m in range(count):
         value[m] -= peak

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.model.jit import kernel
+from stream_osr.model.flags import NO_FLAGS, Flags, place_of_flag
+from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.scatter import bounded_scatter
 from stream_osr.model.subspace import Directions, Plan, follow
@@ -44,7 +45,10 @@ class Space(NamedTuple):
         Raw features that are categories, held as numbers of values, shape (C,): whitened rows begin with their places
         (:mod:`stream_osr.model.categories`), and the maps do not see them.
     places
-        Places of each: its values, one for the column and one for all other values, shape (C,).
+        Places of each category: its values, one for the column and one for all other values, shape (C,). First those
+        that ``columns`` hold, then the flags.
+    flags
+        Categories that raw features hold as the numbers that they were given as.
     """
 
     fill: np.ndarray
@@ -55,6 +59,7 @@ class Space(NamedTuple):
     variance_left: float
     columns: np.ndarray = NO_COLUMN
     places: np.ndarray = NO_COLUMN
+    flags: Flags = NO_FLAGS
 
 
 def fit_space(
@@ -178,22 +183,47 @@ def whiten(space: Space, X: np.ndarray) -> np.ndarray:
         part = z[far] / largest[far, None]
         length = np.sqrt((part**2).sum(axis=1)) * largest[far]
         z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
-    if len(space.columns):
-        z = np.hstack([_places(space, X), z])
+    if len(space.places):
+        z = np.hstack([_places(X, space.columns, space.places, space.flags), z])
     return np.ascontiguousarray(z)
 
 
-def _places(space: Space, X: np.ndarray) -> np.ndarray:
-    """Places of the categories of raw rows, shape (n, C)."""
-    code, first = X[:, space.columns], np.cumsum(space.places) - space.places
-    there = 1.0 + np.minimum(np.nan_to_num(code), space.places - 2.0)
-    return np.asarray(first + np.where(np.isnan(code), 0.0, there))
-
-
 @kernel
-def place_of_code(code: float, places: int) -> int:
-    """Place of a value among those of its column: the first if it is missing, the last if training had it not."""
-    return 0 if np.isnan(code) else 1 + min(int(code), places - 2)
+def _places(X: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags) -> np.ndarray:
+    """Places of the categories of raw rows, shape (n, C)."""
+    out, found = np.empty((len(X), len(places))), np.empty(len(places), np.int64)
+    for i in range(len(X)):
+        write_places(X[i], columns, places, flags, found)
+        out[i] = found
+    return out
+
+
+@borrowing_kernel
+def write_places(raw: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, out: np.ndarray) -> None:
+    """Write the places of the categories of a raw row, shape (C,).
+
+    In each category the first is for a missing value, and the last for one that training had not.
+    """
+    given, begin, member, bound = len(columns), 0, 0, 0
+    for c in range(len(places)):
+        if c < given:
+            code = raw[columns[c]]
+            out[c] = begin if np.isnan(code) else begin + 1 + min(int(code), places[c] - 2)
+        else:
+            after = member + flags.spans[c - given]
+            end = bound + flags.spans[c - given] * flags.sizes[c - given]
+            out[c] = begin + place_of_flag(
+                raw, flags.members[member:after], flags.low[bound:end], flags.high[bound:end]
+            )
+            member, bound = after, end
+        begin += places[c]
+
+
+def numeric(space: Space) -> np.ndarray:
+    """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
+    out = np.ones(len(space.center), bool)
+    out[space.columns] = out[space.flags.members] = False
+    return out
 
 
 def unwhiten(space: Space, z: np.ndarray) -> np.ndarray:

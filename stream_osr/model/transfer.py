@@ -6,27 +6,37 @@ nothing is estimated anew. Known classes that follow their instances are transla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.model.books import rewrite, with_tables
 from stream_osr.model.dishes import Dishes, add, copy_slots, empty_dishes, log_predictive
+from stream_osr.model.flags import Flags, each_flag
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
 from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, settle
 from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.restaurant import StreamState
-from stream_osr.model.space import Space
+from stream_osr.model.space import Space, numeric
 
+OTHER = 1 << 30
+"""In the place of the number of a value that is none here."""
 GAIN = 2.0
 """Log odds that each row must gain, on average, by a new subclass of their own. No class is quite what its density
 says, and parts of it win by little (``tests/test_succession.py``, on LETTER and PENDIGITS)."""
 
 
 NOTHING = np.zeros((0, 0))
+
+
+class Origin(NamedTuple):
+    """Where a category comes from: its number among those of another model, and what the values of that are here."""
+
+    category: int
+    numbers: np.ndarray
 
 
 class Passage(NamedTuple):
@@ -39,9 +49,11 @@ class Passage(NamedTuple):
     offset
         Shape (e,).
     columns
-        Categorical column that each of the other model's was, shape (C,).
+        Category that each of the other model's was, -1: none, its value is missing, shape (C,).
     places
-        Place that each of its places has become, shape (V,).
+        Place that each of the first model's has become, -1: none, shape (V,).
+    begins
+        First place of each of the other model's categories, shape (C,).
     missing
         Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e); empty:
         it left out nothing.
@@ -51,15 +63,19 @@ class Passage(NamedTuple):
     offset: np.ndarray
     columns: np.ndarray = NO_COLUMN
     places: np.ndarray = NO_COLUMN
+    begins: np.ndarray = NO_COLUMN
     missing: np.ndarray = NOTHING
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
-        count = len(self.columns)
+        count = rows.shape[1] - len(self.matrix)
         moved = rows[:, count:] @ self.matrix + self.offset
-        if not count:
+        if not len(self.columns):
             return np.asarray(moved)
-        return np.hstack([self.places[rows[:, self.columns].astype(np.int64)], moved])
+        there = np.tile(self.begins, (len(rows), 1))
+        had = self.columns >= 0
+        there[:, had] = self.places[rows[:, self.columns[had]].astype(np.int64)]
+        return np.hstack([there, moved])
 
     @property
     def apart(self) -> bool:
@@ -68,7 +84,7 @@ class Passage(NamedTuple):
         return d == e and np.count_nonzero(self.matrix) == np.count_nonzero(np.diag(self.matrix))
 
 
-def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray] = ()) -> Passage:
+def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origin | None] = ()) -> Passage:
     """Find the way from one model's coordinates to another's, through the caller's own.
 
     What the old one left out of the features nobody knows of its subclasses. They are taken to vary there as the
@@ -82,7 +98,8 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.nd
     order
         Where the features of the new one stand among those of the old one, shape (p,).
     values
-        Of each categorical column of the new one: the number that each of the old one's values has there.
+        Of each category of the new one: which of the old one's it was, and the number that each value of that has in
+        the new one; ``None``: it was none, and nobody knows its values.
 
     Returns
     -------
@@ -98,32 +115,65 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[np.nd
     >>> bool(np.allclose(whiten(old, X) @ way.matrix + way.offset, whiten(new, X[:, ::-1])))
     True
     """
-    p, d = old.forward.shape[0] - len(old.columns), old.forward.shape[1]
-    categories = _columns_and_places(old, new, order, values)
+    d = old.forward.shape[1]
+    categories = _columns_and_places(old, new, values)
     same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
     if same and np.array_equal(old.forward, new.forward):
         return Passage(np.eye(d), np.zeros(d), *categories)
-    matrix, offset = old.backward[:, order] @ new.forward, (old.center[order] - new.center) @ new.forward
-    if d == p:
+    before, now = numeric(old)[order], numeric(new)
+    between = np.where(before, old.center[order] - new.center, 0.0)  # what was a flag may be anywhere
+    matrix, offset = old.backward[:, order] @ new.forward, between @ new.forward
+    if d == before.sum() and not (now & ~before).any():
         return Passage(matrix, offset, *categories)
     power, axes = np.linalg.eigh(np.eye(len(offset)) - matrix.T @ matrix)
     return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T)
 
 
 def _columns_and_places(
-    old: Space, new: Space, order: Sequence[int], values: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Say which column each new one was, and which place each of the old places has become."""
-    if not len(new.columns):
-        return NO_COLUMN, NO_COLUMN
-    columns = np.searchsorted(old.columns, np.asarray(order)[new.columns])
-    places = np.zeros(int(old.places.sum()), np.int64)
+    old: Space, new: Space, values: Sequence[Origin | None]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Say which category each new one was, what each of the old places has become, and where the new ones begin."""
+    columns, places = np.full(len(new.places), -1), np.full(int(old.places.sum()), -1)
     begin, begins = np.cumsum(old.places) - old.places, np.cumsum(new.places) - new.places
-    for at, number, first, count in zip(columns, values, begins, new.places, strict=True):
+    for c, (origin, first, count) in enumerate(zip(values, begins, new.places, strict=True)):
+        if origin is None:
+            continue
+        at = columns[c] = origin.category
         end = begin[at] + old.places[at]
-        there = 1 + np.minimum(np.append(number, count), count - 2)  # what the old one had not, nor has the new one
+        there = 1 + np.minimum(np.append(origin.numbers, count), count - 2)  # what neither had is the last of both
         places[begin[at]], places[begin[at] + 1 : end] = first, first + there
-    return columns, places
+    return columns, places, begins
+
+
+def origins(
+    old: Flags, names: Sequence[Hashable], new: Flags, now: Sequence[Hashable], given: int
+) -> list[Origin | None]:
+    """Find each flag among those of an earlier model: that of the same features.
+
+    Parameters
+    ----------
+    old, names
+        The earlier model's, and its features.
+    new, now
+        Those of the model that goes on.
+    given
+        Categories of the earlier model that are no flags: they come first.
+    """
+    before = {
+        frozenset(names[at] for at in members.tolist()): (number, [names[at] for at in members.tolist()], low + high)
+        for number, (members, low, high) in enumerate(each_flag(old), given)
+    }
+    out = list[Origin | None]()
+    for members, low, high in each_flag(new):
+        own = [now[at] for at in members.tolist()]
+        if frozenset(own) not in before:
+            out.append(None)
+            continue
+        number, its, twice = before[frozenset(own)]
+        value = 0.5 * twice[:, [its.index(name) for name in own]][:, None]
+        there = ((low <= value) & (value <= high)).all(axis=2)
+        out.append(Origin(number, np.where(there.any(axis=1), there.argmax(axis=1), OTHER)))
+    return out
 
 
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
@@ -152,7 +202,7 @@ def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) ->
         moved = (sums[:, 0] @ matrix + n * offset)[:, None]
     counts = np.zeros((len(n), len(other.pseudo)))
     for own, its in zip(counts, statistics.counts, strict=True):
-        np.add.at(own, way.places, its)
+        np.add.at(own, way.places[way.places >= 0], its[way.places >= 0])
     return Statistics(statistics.size, moved + of_nobody(other), counts)
 
 

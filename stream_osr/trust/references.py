@@ -18,6 +18,7 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.categories import base_of
+from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
@@ -120,9 +121,10 @@ def _without(
     rest = ~held
     try:
         places = np.zeros(X.shape[1], np.int64)
-        places[space.columns] = space.places
+        places[space.columns] = space.places[: len(space.columns)]
+        places[space.flags.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        other = fit_mixed(X[rest], group[rest], places, plan=plan, **pca)
+        other = fit_mixed(X[rest], group[rest], places, flags=space.flags, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:

@@ -16,7 +16,7 @@ from stream_osr.model.middles import typical_rows
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.moves.base_measure import CONCENTRATION, draw_concentrations, log_evidence_of_values
 from stream_osr.model.prior import homogeneous
-from stream_osr.model.space import place_of_code, whiten
+from stream_osr.model.space import whiten
 from tests.model import problems
 from tests.model.problems import DIRICHLET, fill, make_base
 from tests.oracles.categories import Categories
@@ -193,7 +193,6 @@ def test_whitened_rows_begin_with_places():
     rows = whiten(space, np.vstack([X, [[7.0, 1.5, 3.0]]]))
     np.testing.assert_array_equal(rows[:, :2], [[1, 7], [2, 5], [1, 6], [0, 4], [3, 8]])
     np.testing.assert_array_equal(rows[0, 2:], rows[4, 2:])
-    assert [place_of_code(code, 4) for code in (np.nan, 0.0, 1.0, 2.0, 1e9)] == [0, 1, 2, 3, 3]
 
 
 def test_numbers_are_whitened_as_without_categories():

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+from stream_osr import OpenSetRecognizer
 from stream_osr.model import training as library
-from stream_osr.model.dishes import log_prior_predictives
+from stream_osr.model.dishes import dishes_with, log_predictives, log_prior_predictives
 from stream_osr.model.known import log_new
-from stream_osr.model.location import CONJUGATE, FREEDOM, SPREAD, Location, fit_location, log_new_densities
-from stream_osr.model.prior import homogeneous
+from stream_osr.model.location import (
+    CONJUGATE,
+    FLAT_BETA,
+    FREEDOM,
+    SPREAD,
+    Location,
+    fit_location,
+    log_new_densities,
+    share_in_company,
+)
+from stream_osr.model.prior import homogeneous, make_prior
 from stream_osr.model.space import fit_space
 from tests.model.problems import COVARIANCES, make_base
 from tests.model.test_training import labelled
@@ -94,3 +105,38 @@ def test_what_lies_far_is_new_by_the_location():
     asked = homogeneous(np.array([[50.0, 0.0], [0.0, 0.0]]))
     np.testing.assert_array_equal(log_new(known, asked), log_new_densities(asked, prior, location))
     assert not np.allclose(log_new(known, asked), log_prior_predictives(asked, prior))
+
+
+def test_who_is_in_company_is_told_from_densities() -> None:
+    """By hand: of each class every fourth is asked, and the pair's density compared with that of the two apart."""
+    rng, group = np.random.default_rng(3), np.repeat(np.arange(4), 200)
+    rows = 0.5 * rng.normal(size=(4, 20))[group] + rng.normal(size=(800, 20))
+    x, prior, location = (
+        homogeneous(rows),
+        make_prior("full", 20, nu=80.0, scale=0.7, beta=FLAT_BETA),
+        fit_location(rows, group),
+    )
+    new, better, asked = log_new_densities(x, prior, location), 0, 0
+    for j in range(4):
+        of_class = np.flatnonzero(group == j)[::4]
+        for i in of_class:
+            others = of_class[of_class != i]
+            dishes = dishes_with(x[others], np.arange(len(others)), len(others), prior)
+            better += log_predictives(x[[i]], dishes, prior).max() > new[i]
+            asked += 1
+    share = share_in_company(x, group, prior, location)
+    assert 0.0 < share < 1.0
+    assert share == better / asked
+    assert share_in_company(x, group, prior, CONJUGATE) == 1.0
+
+
+def test_in_many_dimensions_a_new_class_is_not_as_many_subclasses_as_instances() -> None:
+    """A thousand features, as many instances: a placed member would begin a subclass with each of 128."""
+    rng = np.random.default_rng(0)
+    centres, noise = rng.normal(scale=0.7, size=(6, 1000)), rng.normal(size=(1128, 1000))
+    y = np.concatenate([np.arange(1000) % 5, np.full(128, 5)])
+    X = centres[y] + 0.6 * noise + 0.8 * np.roll(noise, 1, axis=1)
+    model = OpenSetRecognizer(seed=0, batch_size=128, training_sweeps=1, chains=2)
+    model.learn_many(pd.DataFrame(X[:1000]), y[:1000].tolist())
+    model.learn_many(pd.DataFrame(X[1000:]))
+    assert max(len(chain.state.ids) for chain in model.value.stream.chains) < 10

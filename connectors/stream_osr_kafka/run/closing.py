@@ -120,7 +120,7 @@ def take(model: OpenSetRecognizer, records: Sequence[Received], decode: Decoder,
     """
     taken = Taken()
     before, names = model.counters["missing"], model.trained.names
-    if type(decode) is JsonDecoder and rules >= 2 and not model.trained.categories:
+    if type(decode) is JsonDecoder and rules >= 2 and not model.trained.values:
         places, rows, times, keys = decode.plain(records, names)
         begin = done = 0
         for place in (*sorted({*range(len(records))} - {*places}), len(records)):

@@ -1,0 +1,218 @@
+"""Numeric features that are categories in disguise: flags, one-hot columns, and constants beside them.
+
+A number that has two values in training is the one or the other, and a Gaussian describes neither. Columns of which
+exactly one is set in each instance say one thing together. What is found is a category whose values are known by the
+numbers that its columns have; the columns themselves stay numbers wherever they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.jit import borrowing_kernel
+
+LEAST_ROWS, LEAST_OF_VALUE = 20, 2
+"""Instances that training needs, and how many must have the rarer value: of fewer, two values may be an accident."""
+ROUNDING = 1e-6
+"""How far a number may be from a value, as a share of the distance between the two."""
+SIMILAR = 0.1
+"""How far a number may be from the one value of a constant, as a share of its size; a zero is exact."""
+OF_FLAG = -1
+"""In the place of a number of places: the feature is one of a flag."""
+MOST_STEPS = 20_000
+"""Steps of the search for one-hot columns; where it takes more they are flags, each by itself."""
+
+
+class Flags(NamedTuple):
+    """Categories that are given as numbers: columns that have few rows of values together.
+
+    Attributes
+    ----------
+    members
+        Raw columns, those of one category after those of another, shape (M,).
+    spans
+        How many of them each category has, shape (F,).
+    sizes
+        How many values each has, shape (F,).
+    low, high
+        Between what the members lie, value by value, one category after another.
+    """
+
+    members: np.ndarray
+    spans: np.ndarray
+    sizes: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+NO_FLAGS = Flags(*np.zeros((3, 0), np.int64), *np.zeros((2, 0)))
+
+
+class _Found(NamedTuple):
+    """A category: its columns, shape (k,), and which of their two numbers each value has, shape (values, k)."""
+
+    columns: list[int]
+    upper: np.ndarray
+
+
+def find_flags(X: np.ndarray, places: np.ndarray) -> Flags:
+    """Find the categories among the numeric features of training rows, NaN = missing, shape (n, p).
+
+    Columns that say the same, or the opposite, are one category. A constant is a category with one value if there is
+    any other, given or found: in a table of numbers alone it stays a number.
+
+    Parameters
+    ----------
+    X
+        Training rows.
+    places
+        Places of each feature: 0 for a number, shape (p,).
+
+    Examples
+    --------
+    A one-hot block of three, a flag that is there twice, and a number:
+
+    >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
+    >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag, ~flag, np.linspace(0.0, 1.0, 40)])
+    >>> flags = find_flags(X, np.zeros(6, int))
+    >>> np.split(np.sort(flags.members), [3]), flags.spans, flags.sizes
+    ([array([0, 1, 2]), array([3, 4])], array([3, 2]), array([3, 2]))
+    """
+    there = ~np.isnan(X) & (places == 0)
+    low = np.where(there, X, np.inf).min(axis=0, initial=np.inf)
+    high = np.where(there, X, -np.inf).max(axis=0, initial=-np.inf)
+    if len(X) < LEAST_ROWS:
+        return NO_FLAGS
+    upper = there & (high == X)
+    two = (low < high) & (~there | upper | (low == X)).all(axis=0)
+    found = _categories(np.flatnonzero(two), upper, there)
+    if found or places.any():
+        found += [_Found([at], np.ones((1, 1), bool)) for at in np.flatnonzero(low == high).tolist()]
+    if not found:
+        return NO_FLAGS
+    near = np.where(two, ROUNDING * (np.where(two, high, 0.0) - np.where(two, low, 0.0)), SIMILAR * np.abs(high))
+    middle = [np.where(each.upper, high[each.columns], low[each.columns]) for each in found]
+    return Flags(
+        np.concatenate([each.columns for each in found]),
+        np.array([len(each.columns) for each in found]),
+        np.array([len(each.upper) for each in found]),
+        np.concatenate([(own - near[each.columns]).ravel() for each, own in zip(found, middle, strict=True)]),
+        np.concatenate([(own + near[each.columns]).ravel() for each, own in zip(found, middle, strict=True)]),
+    )
+
+
+def _categories(two: np.ndarray, upper: np.ndarray, there: np.ndarray) -> list[_Found]:
+    """Find the categories among columns that have two values each."""
+    alike: dict[bytes, list[int]] = {}
+    turned = {at: bool(upper[there[:, at].argmax(), at]) for at in two.tolist()}
+    for at in two.tolist():
+        state = np.where(there[:, at], (upper[:, at] != turned[at]).astype(np.int8), -1)
+        alike.setdefault(state.tobytes(), []).append(at)
+    units = [alike[state] for state in sorted(alike)]  # whatever the order of the columns
+    plain = [unit for unit in units if there[:, unit[0]].all() and len({turned[at] for at in unit}) == 1]
+    blocks = exact_covers(upper[:, [unit[0] for unit in plain]])
+    found = list[_Found]()
+    for block in blocks:
+        of = np.repeat(np.arange(len(block)), [len(plain[at]) for at in block])
+        found.append(_Found([at for number in block for at in plain[number]], of == np.arange(len(block))[:, None]))
+    taken = {plain[at][0] for block in blocks for at in block}
+    for unit in units:
+        count = there[:, unit[0]].sum(), upper[:, unit[0]].sum()
+        if unit[0] not in taken and min(count[1], count[0] - count[1]) >= LEAST_OF_VALUE:
+            first = np.array([turned[at] for at in unit])
+            found.append(_Found(unit, np.array([first, ~first])))
+    return found
+
+
+def exact_covers(on: np.ndarray) -> list[list[int]]:
+    """Find the sets of columns of which exactly one is set in each row, shape (n, q).
+
+    Returns
+    -------
+    The sets that share no column with another: where one says which columns belong together, and another others,
+    nothing is said. None if the search takes too long.
+
+    Examples
+    --------
+    >>> exact_covers(np.array([[1, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 1], [1, 0, 0, 0]], bool))
+    [[0, 1, 2]]
+    >>> exact_covers(np.array([[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 0]], bool))
+    []
+    """
+    rows = np.unique(on, axis=0) if on.shape[1] else on
+    rows = rows[np.argsort(rows.sum(axis=1), kind="stable")]
+    apart = (rows.T.astype(float) @ rows) == 0.0
+    open_ = [(np.ones(len(rows), bool), np.ones(on.shape[1], bool), list[int]())]
+    covers = list[list[int]]()
+    for _ in range(MOST_STEPS):
+        if not open_:
+            break
+        left, allowed, chosen = open_.pop()
+        if not left.any():
+            covers.append(sorted(chosen))
+            continue
+        for at in np.flatnonzero(allowed & rows[left.argmax()]).tolist():
+            open_.append((left & ~rows[:, at], allowed & apart[at], [*chosen, at]))
+    if open_:
+        return []
+    uses = np.bincount(np.array([at for cover in covers for at in cover], np.int64), minlength=on.shape[1])
+    return sorted(cover for cover in covers if (uses[cover] == 1).all())
+
+
+def texts_of(flags: Flags, names: Sequence[Hashable]) -> list[tuple[Hashable, tuple[str, ...]]]:
+    """Name each category and its values, for people to read, given the names of all raw features.
+
+    Values are the numbers of the first column; where columns are one-hot, the names of these.
+
+    Examples
+    --------
+    >>> kind, flag = np.arange(40) % 3, np.arange(40) % 5 < 2
+    >>> X = np.column_stack([np.eye(3)[kind], 7.0 * flag])
+    >>> texts_of(find_flags(X, np.zeros(4, int)), ["red", "green", "blue", "late"])
+    [('red and 2 more', ('blue', 'green', 'red')), ('late', ('7', '0'))]
+    """
+    told = list[tuple[Hashable, tuple[str, ...]]]()
+    for members, low, high in each_flag(flags):
+        own, middle = [names[at] for at in members.tolist()], 0.5 * (low + high)
+        if len(middle) > 2:
+            on = (middle == middle.max(axis=0)).argmax(axis=1)
+            name = f"{names[members.min()]} and {len(own) - 1} more"
+            told.append((name, tuple(str(own[at]) for at in on.tolist())))
+        else:
+            told.append((own[0], tuple(f"{value:.6g}" for value in middle[:, 0].tolist())))
+    return told
+
+
+def each_flag(flags: Flags) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Walk through the categories: members, shape (k,), and low and high of each value, shape (values, k)."""
+    member = bound = 0
+    for span, size in zip(flags.spans.tolist(), flags.sizes.tolist(), strict=True):
+        end = bound + span * size
+        low, high = (of[bound:end].reshape(size, span) for of in (flags.low, flags.high))
+        yield flags.members[member : member + span], low, high
+        member, bound = member + span, end
+
+
+@borrowing_kernel
+def place_of_flag(raw: np.ndarray, members: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+    """Place of a raw row's value among those of a category with k members, ``low`` and ``high`` of shape (values k,).
+
+    The first if it is missing, the last if training had it not. What is there of the members must leave one value.
+    """
+    count, place, fitting, known = len(members), 1 + len(low) // len(members), 0, False
+    for value in range(len(low) // count):
+        fits = True
+        for m in range(count):
+            x = raw[members[m]]
+            if not np.isnan(x):
+                known = True
+                if x < low[value * count + m] or x > high[value * count + m]:
+                    fits = False
+                    break
+        if fits:
+            place = 1 + value
+            fitting += 1
+    return place if known and fitting < 2 else 0

@@ -1,0 +1,146 @@
+"""Numbers with two values, and one-hot columns: what a recognizer makes of them, with nothing said about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr.archive import load_trained, save_trained
+from stream_osr.errors import InvalidFeature
+
+SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 10}
+NAMES = ("a", "b", "blue", "fan", "green", "red", "rate")
+COLOURS = ("blue", "green", "red")
+
+
+def rows(n: int, seed: int, colour: int = -1, fan: float = 0.9, at: float = 0.0) -> np.ndarray:
+    """Rows in the order of the names; the colour is any of three, or one."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(3, size=n) if colour < 0 else np.full(n, colour)
+    one_hot = np.vstack([np.eye(3), np.zeros((1, 3))])[chosen]
+    a, b, on = at + rng.normal(size=n), rng.normal(size=n), rng.random(n) < fan
+    columns = (a, b, one_hot[:, 0], 10.0 * on, one_hot[:, 1], one_hot[:, 2], np.full(n, 50.0))
+    return np.column_stack(columns)[:, np.argsort(NAMES)]
+
+
+def instances(X: np.ndarray) -> list[dict[str, float]]:
+    return [dict(zip(sorted(NAMES), row, strict=True)) for row in X.tolist()]
+
+
+def taught(seed: int = 1, more: dict[str, float] | None = None) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(**{**SETTINGS, "seed": seed})
+    for x in instances(rows(80, seed)):
+        model.learn_one({**x, **(more or {})}, "left")
+    for x in instances(rows(80, seed + 50, fan=0.1, at=1.0)):
+        model.learn_one(x, "right")
+    return model
+
+
+def streamed(model: OpenSetRecognizer, n: int = 200) -> OpenSetRecognizer:
+    """Let known instances come, and a class whose colour is none of the three."""
+    for known, new in zip(instances(rows(n // 2, 7)), instances(rows(n // 2, 8, colour=3, at=4.0)), strict=True):
+        model.learn_one(known)
+        model.learn_one(new)
+    model.flush()
+    return model
+
+
+def test_the_report_says_what_was_chosen() -> None:
+    report = taught().freeze()
+    assert report.two_valued_features == ("fan",)
+    assert report.one_hot_features == (("blue", "green", "red"),)
+    assert report.one_valued_features == ("rate",)
+    for line in (
+        "numbers with two values, taken for categories: 'fan'",
+        "one-hot numbers, taken for a category together: 'blue and 2 more'",
+        "numbers with one value, another is a new one: 'rate'",
+    ):
+        assert line in str(report)
+
+
+def test_they_stay_numbers_for_whoever_hands_them_over() -> None:
+    model = taught()
+    model.freeze()
+    assert model.trained.values == {}
+    with pytest.raises(InvalidFeature, match="'fan' is 'on'"):
+        model.learn_one({**instances(rows(1, 3))[0], "fan": "on"})
+    other = OpenSetRecognizer.from_trained(model.trained, **{**SETTINGS, "seed": 1})
+    X = rows(96, 9)
+    model.learn_rows(X)
+    for x in instances(X):
+        other.learn_one(x)
+    for each in (model, other):
+        each.flush()
+    assert [(d.label, d.p_unknown) for d in model.drain()] == [(d.label, d.p_unknown) for d in other.drain()]
+
+
+def test_a_new_value_is_evidence_and_no_more_however_large() -> None:
+    model = taught()
+    model.freeze()
+    x = {**instances(rows(1, 3, colour=0, fan=1.0))[0], "a": 0.0, "b": 0.0}
+    usual = model.predict_proba_one(x)["unknown"]
+    for name, values in (("rate", (80.0, 1e6)), ("fan", (5.0, 1e6)), ("blue", (7.0, 1e6))):
+        little, much = (model.predict_proba_one({**x, name: value})["unknown"] for value in values)
+        assert usual < little == much
+    assert model.predict_proba_one({**x, "rate": 50.5})["unknown"] == usual
+    assert abs(model.predict_proba_one({**x, "rate": None})["unknown"] - usual) < 0.01
+
+
+def test_explanations_name_them_by_value() -> None:
+    model = taught()
+    model.freeze()
+    events = [event for event in streamed(model).drain_events() if isinstance(event, SubclassEmerged)]
+    (first, *_) = [event for event in events if event.explanation.mean["a"] > 2.0]
+    assert set(first.explanation.mean) == {"a", "b"}
+    assert set(first.explanation.values) == {"blue and 2 more", "fan", "rate"}
+    assert any(told.startswith("blue and 2 more: ") for told in first.explanation.told)
+    assert first.explanation.values["fan"]["value"] == "10"
+
+
+def test_archives_keep_them(tmp_path: Path) -> None:
+    model = taught()
+    model.freeze()
+    save_trained(model.trained, tmp_path / "a.osr")
+    trained = load_trained(tmp_path / "a.osr")
+    assert trained.fingerprint == model.trained.fingerprint
+    assert trained.report == model.trained.report
+    again = OpenSetRecognizer.from_trained(trained, **{**SETTINGS, "seed": 1})
+    streamed(model).save(tmp_path / "b.osr")
+    assert [d[1:] for d in streamed(again).drain()] == [d[1:] for d in model.drain()]
+    loaded = OpenSetRecognizer.load(tmp_path / "b.osr")
+    streamed(loaded)
+    streamed(model)
+    assert [d.p_unknown for d in model.drain()] == [d.p_unknown for d in loaded.drain()][-200:]
+
+
+def test_a_stream_goes_on_where_a_flag_has_a_third_value_by_now() -> None:
+    model = taught()
+    model.freeze()
+    streamed(model)
+    key = next(e.subclass_id for e in model.drain_events() if isinstance(e, SubclassEmerged))
+    list(model.drain())
+    other = taught(seed=4)
+    for level in (0.0, 3.0, 6.0):
+        for x in instances(rows(20, 11)):
+            other.learn_one({**x, "fan": level}, "left")
+    assert other.freeze().two_valued_features == ()
+    other.carry_over(model)
+    assert key in other.value.running[1].state.ids
+    streamed(other)
+    labels = [d.label for d in other.drain()]
+    assert labels[1::2].count("unknown") > 80
+    assert labels[::2].count("unknown") < 20
+
+
+def test_with_a_pca_they_are_numbers() -> None:
+    model = OpenSetRecognizer(**SETTINGS, pca_components=3)
+    for x in instances(rows(80, 1)):
+        model.learn_one(x, "left")
+    for x in instances(rows(80, 2, fan=0.1)):
+        model.learn_one(x, "right")
+    report = model.freeze()
+    assert (report.two_valued_features, report.one_hot_features, report.dimensions) == ((), (), 3)
