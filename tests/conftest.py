@@ -38,6 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.chains)
         item.add_marker(pytest.mark.xdist_group(_group(item)))
     items.sort(key=_rank)
+    places = _places(list(dict.fromkeys(map(_group, items))))
+    items.sort(key=lambda item: places[_group(item)])
 
 
 def _group(item: pytest.Item) -> str:
@@ -53,8 +55,18 @@ def _group(item: pytest.Item) -> str:
     return str(path.relative_to(HERE)) if HERE in path.parents else str(path)
 
 
+def _places(groups: list[str]) -> dict[str, float]:
+    """Give each group its place in the run, from 0 to 1: who has a broker, and mostly waits, stands among others.
+
+    First all that wait and then all that work would leave cores idle, and then have too few.
+    """
+    waiting = [group for group in groups if group.startswith("kafka ")]
+    working = [group for group in groups if not group.startswith("kafka ")]
+    return {group: at / len(kind) for kind in (waiting, working) for at, group in enumerate(kind)}
+
+
 def _rank(item: pytest.Item) -> int:
-    """Number of the turn that a test has: the longest, others with a broker, others, doctests."""
+    """Number of the turn that a test has among its kind: the longest, others with a broker, others, doctests."""
     group = _group(item)
     if group in FIRST:
         return FIRST.index(group)

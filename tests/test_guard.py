@@ -147,7 +147,7 @@ def drawn_shares(rng: np.random.Generator, n_classes: int, count: int) -> Shares
     known = np.ones((n_classes + count, N_LEVELS))
     known[n_classes:] = rng.random((count, N_LEVELS))
     return Shares(
-        known, rng.dirichlet(np.ones(n_classes), size=count).T, rng.dirichlet(np.ones(n_classes)), rng.random()
+        known, rng.dirichlet(np.ones(n_classes), size=count).T.copy(), rng.dirichlet(np.ones(n_classes)), rng.random()
     )
 
 
@@ -215,7 +215,7 @@ def counted(ids: list[int], n_classes: int = 2, seed: int = 0) -> Guard:
     even = np.full((n_classes, len(ids) + 1), 1 / n_classes)
     shares = Shares(known, even, np.full(n_classes, 1 / n_classes), 0.7)
     owner = np.array([j % (n_classes + 1) - 1 for j in range(len(ids))])
-    return Guard(np.array(ids), books, shares, owner, rng.random(len(ids)), 100)
+    return Guard(np.array(ids, int), books, shares, owner, rng.random(len(ids)), 100)
 
 
 def check_fits(guard: Guard, n_classes: int) -> None:

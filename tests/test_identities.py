@@ -73,10 +73,13 @@ class Story:
         self.look()
 
     def arrive(self, centres: list[int], n: int) -> None:
+        """Hand instances over; all is looked at whenever a batch has been decided, and in the end."""
         for i in range(n):
+            before = self.stream.chains
             self.model.learn_one(self.instance(centres[i % len(centres)]), key=self.arrived)
             self.arrived += 1
-            self.look()
+            if self.stream.chains is not before:
+                self.look()
 
     def promote(self, which: int, count: int, label: str) -> None:
         ids = self.stream.state.ids.tolist()

@@ -186,8 +186,8 @@ def members(past: Past, at: np.ndarray) -> tuple[Members, np.ndarray]:
 
 def arrivals(batch: Decided) -> tuple[Members, np.ndarray]:
     """Say the same of the instances of a batch."""
-    seq = batch.seq + np.arange(len(batch.keys))
-    return Members(seq, batch.p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
+    seq, p_unknown = batch.seq + np.arange(len(batch.keys)), np.ascontiguousarray(batch.p_unknown)
+    return Members(seq, p_unknown, np.full(len(seq), batch.seq)), moments_of(batch.times, objects(batch.keys))
 
 
 def relabel(past: Past, number: int, names: Mapping[int, int]) -> Past:

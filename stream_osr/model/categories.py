@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from stream_osr.model.elementwise import log_each
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import Prior
 
 
@@ -57,7 +57,7 @@ def log_predictive_without(counts: np.ndarray, x: np.ndarray, prior: Prior) -> f
     return total
 
 
-@borrowing_kernel
+@called_kernel
 def log_block_predictive(counts: np.ndarray, block: np.ndarray, member: bool, prior: Prior) -> float:
     """Log probability of the values of some rows together; ``member`` says that they are in the counts.
 

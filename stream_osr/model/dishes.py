@@ -9,7 +9,7 @@ import numpy as np
 
 from stream_osr.model import categories
 from stream_osr.model.gaussian import diagonal, full, tied
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
 from stream_osr.model.prior import DIAGONAL, FULL, Prior
 
 REFRESH_EVERY = 512
@@ -155,7 +155,7 @@ def sum_up(dishes: Dishes, dish: np.ndarray, rows: np.ndarray, prior: Prior) -> 
             dishes.constant[k, 0], dishes.constant[k, 1] = log_constant(n, prior), log_constant(n - 1, prior)
 
 
-@borrowing_kernel
+@called_kernel
 def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     """Empty slot k: the prior, exactly."""
     if prior.covariance == FULL:
@@ -171,7 +171,7 @@ def clear(dishes: Dishes, k: int, prior: Prior) -> None:
     dishes.counts[k, :] = 0.0
 
 
-@borrowing_kernel
+@called_kernel
 def log_constant(n: int, prior: Prior) -> float:
     """Compute the part of the log predictive that depends on the number of instances alone."""
     if prior.covariance == FULL:

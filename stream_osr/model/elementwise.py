@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel, fused_called_kernel, kernel
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 """log 2 in two parts; the first has trailing zeros enough for an exact product with an exponent."""
@@ -28,7 +28,7 @@ def log_each(values: np.ndarray) -> None:
     log_each_using(np.empty(values.shape[0]), values)
 
 
-@fused_borrowing_kernel
+@fused_called_kernel
 def log_each_using(exponent: np.ndarray, values: np.ndarray) -> None:
     """Do what :func:`log_each` does, with room for n numbers that is at hand.
 
@@ -62,7 +62,7 @@ def exp_each(values: np.ndarray) -> None:
     exp_each_using(np.empty(values.shape[0], np.int64), values)
 
 
-@fused_borrowing_kernel
+@fused_called_kernel
 def exp_each_using(power: np.ndarray, values: np.ndarray) -> None:
     """Do what :func:`exp_each` does, with room for n whole numbers that is at hand.
 

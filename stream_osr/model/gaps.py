@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel, called_kernel, kernel
 from stream_osr.model.space import Space
 
 NOTHING = -1
@@ -157,7 +157,7 @@ def open_terms(
     return out, heads, powers
 
 
-@borrowing_kernel
+@called_kernel
 def log_open_density(
     form: np.ndarray, head: float, power: float, x: np.ndarray, basis: np.ndarray, rank: int, room: np.ndarray
 ) -> float:
@@ -178,7 +178,7 @@ def log_open_density(
     return head - (power - 0.5 * rank) * math.log1p(max(h, 0.0))
 
 
-@borrowing_kernel
+@called_kernel
 def form_without(form: np.ndarray, x: np.ndarray, out: np.ndarray) -> float:
     """Write the form of a subclass without ``x``, which is one of its instances, to ``out`` of shape (d + 2, d + 1).
 

@@ -57,6 +57,20 @@ def fused_borrowing_kernel(function: F) -> F:
     return _compile(function, fastmath={"contract"}, counts_references=False)
 
 
+def called_kernel(function: F) -> F:
+    """Compile like :func:`borrowing_kernel` a function that is called wherever it is named, and not inlined.
+
+    For what many places name and few reach, or takes long for what it is handed: it is optimised, and has machine
+    code, once in a tree of kernels. Inlined, it would as often as there are ways that lead to it.
+    """
+    return _compile(function, counts_references=False, inlined=False)
+
+
+def fused_called_kernel(function: F) -> F:
+    """Compile like :func:`fused_kernel` what :func:`called_kernel` is for."""
+    return _compile(function, fastmath={"contract"}, counts_references=False, inlined=False)
+
+
 class Kernel(CPUDispatcher):
     """A compiled function; other kernels that call it have it compiled :mod:`~stream_osr.model.within` themselves."""
 
@@ -70,9 +84,16 @@ class Kernel(CPUDispatcher):
         return self.within._numba_type_
 
 
-def _compile(function: F, *, fastmath: bool | set[str] = False, counts_references: bool = True) -> F:
+def _compile(
+    function: F,
+    *,
+    fastmath: bool | set[str] = False,
+    counts_references: bool = True,
+    inlined: bool | None = None,
+) -> F:
     # said in either case: what is not said, a kernel has from the one that calls it first
-    options = {"_nrt": counts_references, "forceinline": not counts_references, "fastmath": fastmath}
+    inlined = not counts_references if inlined is None else inlined
+    options = {"_nrt": counts_references, "forceinline": inlined, "fastmath": fastmath}
     always = {"nopython": True, "nogil": True, "error_model": "numpy", "boundscheck": None}
     dispatcher: Any = Kernel(function, targetoptions={**always, **options})
     # without a folder that can be written the kernel works all the same, and is compiled anew in each process

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr.discovery.reservoir import LEAST_ROOM, Reservoir, exchange, keep, objects, offer, priority, without
@@ -76,6 +76,7 @@ def test_rows_that_left_are_gone():
     assert without(same, np.array([50])) is same
 
 
+@settings(deadline=None)  # the first call may have to compile
 @given(
     st.lists(st.sets(st.integers(0, 90), max_size=40), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 90)), max_size=12),

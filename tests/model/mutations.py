@@ -120,7 +120,8 @@ MUTATIONS = [
         "categories not weighed anew when a guest comes",
         "model/moves/likelihood.py",
         "        shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)\n"
-        "        weigh_values(likelihood, k, dishes, prior)\n",
+        "        if likelihood.values.shape[0] > 0:\n"
+        "            weigh_values(likelihood, k, dishes, prior)\n",
         "        shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)\n",
     ),
     Mutation(

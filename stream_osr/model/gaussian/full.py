@@ -98,8 +98,10 @@ def log_predictive_without(
     """
     left = 1.0 - quadratic(inverse, x)
     if left < LOSES_DIGITS:
-        m = matrix - np.outer(x, x)
-        q = np.empty_like(m)
+        m, q = np.empty_like(matrix), np.empty_like(matrix)
+        for a in range(x.shape[0]):
+            for b in range(x.shape[0]):
+                m[a, b] = matrix[a, b] - x[a] * x[b]
         log_det_left = invert(m, q)
         return log_predictive(q, log_det_left, n - 1, constant, x, prior)
     return constant - 0.5 * log_det + 0.5 * (prior.nu + n - 1.0) * math.log(left)

@@ -23,7 +23,7 @@ from stream_osr.model.elementwise import exp_each, exp_each_using, largest, log_
 from stream_osr.model.franchise import Franchise, Guests, menu_weight
 from stream_osr.model.gaps import Gaps, form_without, log_open_density
 from stream_osr.model.gaussian import full
-from stream_osr.model.jit import borrowing_kernel, fused_borrowing_kernel, kernel
+from stream_osr.model.jit import borrowing_kernel, called_kernel, fused_borrowing_kernel, kernel
 from stream_osr.model.moves.forms import packed_forms, quadratic_forms, shift_forms
 from stream_osr.model.prior import FULL, Prior
 from stream_osr.model.terms import products
@@ -172,7 +172,7 @@ def remember(sitting: Sitting, product: np.ndarray | None = None) -> Likelihood:
     return out
 
 
-@borrowing_kernel
+@called_kernel
 def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, prior: Prior) -> None:
     """Compute the densities under dish k from its statistics."""
     if prior.covariance == FULL:
@@ -182,10 +182,11 @@ def compute(likelihood: Likelihood, k: int, rows: np.ndarray, dishes: Dishes, pr
     else:
         for i in range(rows.shape[0]):
             likelihood.side[i] = statistics.log_predictive(dishes, k, rows[i], prior)
-        write(likelihood, k, dishes)
+        column = k - dishes.size.shape[0]
+        _write(likelihood.side, likelihood.room, likelihood.reference, likelihood.density, column)
 
 
-@borrowing_kernel
+@called_kernel
 def weigh_values(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     """Write the log probability of the guests' categories under dish k."""
     places, logs, columns = likelihood.places, likelihood.logs, prior.first.shape[0]
@@ -221,10 +222,10 @@ def tell(likelihood: Likelihood, k: int, dishes: Dishes, prior: Prior) -> None:
     if likelihood.values.shape[0] > 0:
         for i in range(n):
             logs[i] += likelihood.values[k, i]
-    write(likelihood, k, dishes)
+    _write(logs, likelihood.room, likelihood.reference, likelihood.density, k - dishes.size.shape[0])
 
 
-@borrowing_kernel
+@called_kernel
 def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, power: float) -> float:
     """Log density of guest i, of which something is missing, under a dish of that form."""
     gaps, x = likelihood.gaps, likelihood.scratch
@@ -234,15 +235,14 @@ def _log_open(likelihood: Likelihood, i: int, form: np.ndarray, head: float, pow
     return gaps.shift[i] + log_open_density(form, head, power, x, gaps.basis[pattern], gaps.rank[pattern], gaps.room)
 
 
-@borrowing_kernel
-def write(likelihood: Likelihood, k: int, dishes: Dishes) -> None:
-    """Write the densities of dish k whose logarithms are in ``side``."""
-    logs, reference, density = likelihood.side, likelihood.reference, likelihood.density
-    n, column = logs.shape[0], density.shape[1] - dishes.size.shape[0] + k
+@called_kernel
+def _write(logs: np.ndarray, room: np.ndarray, reference: np.ndarray, density: np.ndarray, column: int) -> None:
+    """Write the densities whose logarithms are given to a column, counted from the end of the table (below 0)."""
+    n, column = logs.shape[0], density.shape[1] + column
     for i in range(n):
         v = logs[i] - reference[i]
         logs[i] = v if v < HIGHEST else HIGHEST
-    exp_each_using(likelihood.room.view(np.int64), logs)
+    exp_each_using(room.view(np.int64), logs)
     for i in range(n):
         density[i, column] = logs[i]
 
@@ -335,7 +335,8 @@ def remove(
     elif dishes.size[k] == 1:
         statistics.remove(dishes, k, x, prior)
         restart(likelihood, k)
-        weigh_values(likelihood, k, dishes, prior)
+        if likelihood.values.shape[0] > 0:
+            weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
     else:
         v = likelihood.scratch
@@ -356,7 +357,8 @@ def _follow(
         compute(likelihood, k, rows, dishes, prior)
     else:
         shift_forms(likelihood.form[k], likelihood.columns, v, factor, likelihood.side)
-        weigh_values(likelihood, k, dishes, prior)
+        if likelihood.values.shape[0] > 0:
+            weigh_values(likelihood, k, dishes, prior)
         tell(likelihood, k, dishes, prior)
 
 

@@ -196,10 +196,11 @@ def block_log_densities(members: np.ndarray, log_frozen: np.ndarray) -> np.ndarr
 @kernel
 def emptied(members: np.ndarray, guests: Guests, franchise: Franchise) -> float:
     """Count the tables that would be empty without the members."""
-    count = 0.0
-    for t in np.unique(guests.table[members]):
-        leaving = np.sum(guests.table[members] == t)
-        if franchise.table_residual[t] == 0.0 and franchise.table_live[t] == leaving:
+    count, leaving = 0.0, np.zeros(franchise.table_live.shape[0], np.int64)
+    for i in members:
+        t = guests.table[i]
+        leaving[t] += 1
+        if leaving[t] == franchise.table_live[t] and franchise.table_residual[t] == 0.0:
             count += 1.0
     return count
 
