@@ -59,7 +59,7 @@ def commit() -> str:
 def how() -> str:
     """Say what measured: command, commit, versions."""
     module = sys.modules["__main__"].__spec__
-    name = f"-m {module.name}" if module is not None else Path(sys.argv[0]).name
+    name = f"-m {module.name.removesuffix('.__main__')}" if module is not None else Path(sys.argv[0]).name
     command = shlex.join(each for each in sys.argv[1:] if each != "--write")
     return (
         f"(`{f'python {name} {command}'.strip()}` at {commit()}; {platform.machine()}, {os.cpu_count()} cores, "
