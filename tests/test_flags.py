@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.archive import load_trained, save_trained
 from stream_osr.errors import InvalidFeature
+from stream_osr.model.prior import Covariance
 
 SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 10}
 NAMES = ("a", "b", "blue", "fan", "green", "red", "rate")
@@ -144,3 +145,22 @@ def test_with_a_pca_they_are_numbers() -> None:
         model.learn_one(x, "right")
     report = model.freeze()
     assert (report.two_valued_features, report.one_hot_features, report.dimensions) == ((), (), 3)
+
+
+@pytest.mark.parametrize("covariance", get_args(Covariance))
+def test_what_has_categories_is_saved_and_goes_on_whatever_the_covariance(tmp_path: Path, covariance: str) -> None:
+    """With text as well: diagonal and tied covariances have categories beside them too."""
+    model = OpenSetRecognizer(**{**SETTINGS, "covariance": covariance})
+    kinds = ("left", "right")
+    for at, x in enumerate(instances(rows(80, 7))):
+        model.learn_one({**x, "text": kinds[at % 2]}, kinds[at % 2])
+    for at, x in enumerate(instances(rows(80, 8))):
+        model.learn_one({**x, "text": ("left", "right", "other")[at % 3]})
+    model.save(tmp_path / "model.osr")
+    again = OpenSetRecognizer.load(tmp_path / "model.osr")
+    for one in (model, again):
+        for x in instances(rows(40, 9)):
+            one.learn_one({**x, "text": "right"})
+        one.flush()
+    assert list(model.drain()) == list(again.drain())
+    assert list(model.drain_events()) == list(again.drain_events())

@@ -132,7 +132,7 @@ def check_densities(frozen: Form, known: Known, where: str) -> None:
     check_same(frozen["log_weight"], found.log_weight, f"{where}.log_weight", why)
     check_same(frozen["menu"], found.menu, f"{where}.menu", why)
     for name, values in found.terms._asdict().items():
-        if name == "values" and not values.size:
+        if name == "values" and not values.shape[1]:
             need(frozen["terms"][name] is None, f"{where}.terms.{name}", "there", "nothing: there are no categories")
             continue
         need(frozen["terms"][name] is not None, f"{where}.terms.{name}", None, "log probabilities")

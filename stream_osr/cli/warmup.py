@@ -46,6 +46,7 @@ def warm_up() -> Iterator[str]:
     centres = 8.0 * np.eye(CLASSES + 1)
     noisy = centres[np.arange(STREAM) % (CLASSES + 1)] + rng.normal(size=(STREAM, CLASSES + 1))
     rows = [dict(enumerate(row)) for row in noisy.tolist()]
+    _trained("full", centres, np.random.default_rng(1), flag=True)
     for covariance in get_args(Covariance):
         model, later = (_trained(covariance, centres, rng) for _ in range(2))
         for key, x in enumerate(rows):
@@ -66,11 +67,15 @@ def warm_up() -> Iterator[str]:
         yield str(covariance)
 
 
-def _trained(covariance: Covariance, centres: np.ndarray, rng: np.random.Generator) -> OpenSetRecognizer:
-    """Train a recognizer on all classes but the last."""
+def _trained(
+    covariance: Covariance, centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False
+) -> OpenSetRecognizer:
+    """Train a recognizer on all classes but the last, their features numbers, or one of them a flag."""
     model = OpenSetRecognizer(covariance=covariance, batch_size=STREAM // 2, training_sweeps=3, window=STREAM)
     for i in range(CLASSES * EACH):
         row = centres[i % CLASSES] + rng.normal(size=CLASSES + 1)
+        if flag:
+            row[0] = i % 2
         model.learn_one(dict(enumerate(row.tolist())), i % CLASSES)
     model.freeze()
     return model

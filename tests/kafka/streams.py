@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_kafka.client import PlainProducer
@@ -25,6 +26,8 @@ from stream_osr_kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+ANSWER_MS, PATIENCE = 15_000, 4
+"""For how long an answer is awaited, and from how many clients in turn."""
 LARGEST = 6_000_000
 """Bytes that a record of the input may have; the broker's own limit is 1 MiB."""
 
@@ -132,13 +135,17 @@ class Stream:
         return [read[number] for number in range(self.partitions)]
 
     def committed(self) -> list[int]:
-        """Offsets that the group has committed."""
-        consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=self.settings["group"], **CONSUMER)
-        try:
-            places = [TopicPartition(self.topic, number) for number in range(self.partitions)]
-            return [consumer.committed(place) or 0 for place in places]
-        finally:
-            consumer.close()
+        """Offsets that the group has committed; a client that gets no answer, a broker being killed, is replaced."""
+        places = [TopicPartition(self.topic, number) for number in range(self.partitions)]
+        for _ in range(PATIENCE):
+            consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=self.settings["group"], **CONSUMER)
+            try:
+                return [consumer.committed(place, timeout_ms=ANSWER_MS) or 0 for place in places]
+            except KafkaTimeoutError:
+                continue
+            finally:
+                consumer.close()
+        raise TimeoutError(f"{self.address} said {PATIENCE} times nothing of what is committed, for {ANSWER_MS} ms")
 
     def wait(self, done: Callable[[], bool] | None = None, seconds: float = 60) -> None:
         """Wait until everything that was sent has been committed."""
