@@ -59,10 +59,10 @@ test: warmup   ## run the tests (those marked long excepted)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m '$(TESTS)'
 
 test-long: $(VENV)/.dev   ## run the tests that take minutes
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder -m long
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --timeout 3600 -m long
 
 faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long cases too (half an hour)
-	$(BIN)/pytest -n 0 tests/kafka/faults
+	$(BIN)/pytest -n 0 --timeout 3600 tests/kafka/faults
 
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
