@@ -47,7 +47,7 @@ class Labels:
 def progress(stream: Stream, number: int) -> Progress:
     """What was committed last."""
     consumer = KafkaConsumer(bootstrap_servers=stream.address, group_id=stream.settings["group"], **CONSUMER)
-    committed = consumer.committed(TopicPartition(stream.topic, number), metadata=True)
+    committed = consumer.committed(TopicPartition(stream.topic, number), metadata=True, timeout_ms=15_000)
     consumer.close()
     return Progress.parse(committed.metadata)
 

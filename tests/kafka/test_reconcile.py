@@ -58,7 +58,7 @@ def committed(stream: Stream) -> int:
     group = f"{stream.settings['group']}-reconcile"
     consumer = KafkaConsumer(bootstrap_servers=stream.address, group_id=group, **CONSUMER)
     try:
-        return consumer.committed(TopicPartition(f"{stream.topic}.subclasses", 0)) or 0
+        return consumer.committed(TopicPartition(f"{stream.topic}.subclasses", 0), timeout_ms=15_000) or 0
     finally:
         consumer.close()
 
