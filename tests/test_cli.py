@@ -17,14 +17,13 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr_connectors.loop import load_checkpoint, save_checkpoint
+from tests.processes import COMMAND, Process, run
 
 COMMANDS = ("demo", "fit", "run", "report", "inspect", "warmup")
 
 
 def call(*arguments: object, cwd: Path | None = None, **options) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from stream_osr.cli import main; main()", *map(str, arguments)]
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=300, **options)
+    return run(*COMMAND, *arguments, cwd=cwd, env={**os.environ, "COLUMNS": "200"}, **options)
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -139,29 +138,25 @@ def test_fit_asks_whether_a_column_of_numbers_is_the_label(work):
 def test_an_interrupted_run_resumes_to_the_same_output(work, whole, tmp_path):
     """Stopped by a signal in the middle of the input, and started again: byte for byte the same file."""
     fifo_free = tmp_path / "slow.jsonl"
-    command = [sys.executable, "-c", "from stream_osr.cli import main; main()"]
-    command += [*RUN, "-o", str(fifo_free), "--events", str(tmp_path / "events.jsonl")]
-    command += ["--batch-size", "32", "--checkpoint-every", "50"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [*RUN, "-o", str(fifo_free), "--events", str(tmp_path / "events.jsonl")]
+    command += ["--batch-size", "32", "--checkpoint-every", "50", "--resume"]
     stopped = 0
     for attempt in range(4):
-        process = subprocess.Popen(
-            [*command, "--resume"], cwd=work, env=environment, stderr=subprocess.PIPE, text=True
-        )
+        with (tmp_path / "said").open("w") as file:
+            process = Process([*COMMAND, *command], cwd=work, stderr=file.fileno())
         checkpoint = Path(f"{fifo_free}.checkpoint")
         seen = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
         while process.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == seen):
             time.sleep(0.002)
         # a clean stop and a crash in turn
         process.send_signal(signal.SIGINT if attempt % 2 == 0 else signal.SIGKILL)
-        _, said = process.communicate(timeout=60)
-        if process.returncode == 0:
+        if process.wait(60) == 0:
             break
         stopped += 1
         if process.returncode == 130:
-            assert "--resume goes on" in said
+            assert "--resume goes on" in (tmp_path / "said").read_text()
     else:
-        done = call(*command[3:], "--resume", cwd=work)
+        done = call(*command, cwd=work)
         assert done.returncode == 0, done.stderr
     assert stopped >= 2, "the run was never caught in the middle"
     assert lines_of(fifo_free) == whole

@@ -24,6 +24,7 @@ from stream_osr_kafka.client.unpacking import unpack_all
 from stream_osr_kafka.run.partition import seed_of
 from stream_osr_kafka.wire.messages import Outgoing
 from tests.blobs import fitted, stream_part
+from tests.processes import Process
 
 CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "enable_auto_commit": False}
 ANSWER_MS, PATIENCE = 15_000, 4
@@ -159,17 +160,39 @@ class Stream:
 
 
 class Worker:
-    """A worker process and its log."""
+    """A worker process and its log.
+
+    It is forked, unless its first moments count (``anew``), or what stands in its environment has to from the start.
+    """
 
     numbers = itertools.count()
     started: ClassVar[list[Worker]] = []
 
-    def __init__(self, stream: Stream, instance: str = "w", subcommand: str = "run", **environment: str) -> None:
+    def __init__(
+        self,
+        stream: Stream,
+        instance: str = "w",
+        subcommand: str = "run",
+        *,
+        anew: bool = False,
+        **environment: str,
+    ) -> None:
         self.log = stream.folder / f"worker-{instance}-{next(self.numbers)}.log"
-        command = [sys.executable, "-W", "ignore", "-m", "stream_osr_start"]
-        command += [subcommand, "--config", str(stream.config()), "--instance", instance]
+        self._start(
+            ["-m", "stream_osr_start", subcommand, "--config", str(stream.config()), "--instance", instance],
+            anew=anew,
+            **environment,
+        )
+
+    def _start(self, arguments: Sequence[str], *, anew: bool = False, **environment: str) -> None:
+        command = ["-W", "ignore", *arguments]
+        self.process: Process | subprocess.Popen[bytes]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, env={**os.environ, **environment})
+            if anew or environment:
+                started = [sys.executable, *command]
+                self.process = subprocess.Popen(started, stderr=log, stdout=log, env={**os.environ, **environment})
+            else:
+                self.process = Process(command, stdout=log.fileno(), stderr=log.fileno())
         self.started.append(self)
 
     def kill(self) -> None:

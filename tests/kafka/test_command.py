@@ -20,14 +20,11 @@ from stream_osr_kafka.exits import NO_BROKER, NO_TOPIC
 from stream_osr_kafka.ops.command import serve
 from tests.blobs import fitted
 from tests.kafka.brokers import Broker
-
-MAIN = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()"]
+from tests.processes import COMMAND, run
 
 
 def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MAIN, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
-    )
+    return run("-W", "ignore", *COMMAND, *arguments, timeout=60, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("command", [["serve", "--help"], ["run", "--config", "service.yaml", "--help"]])

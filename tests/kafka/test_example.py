@@ -15,8 +15,8 @@ from stream_osr.cli import app
 from stream_osr.cli.demo import KNOWN, split
 from tests.kafka.brokers import Broker
 from tests.kafka.streams import Worker
+from tests.processes import COMMAND
 
-COMMAND = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()", "run"]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka"
 
 
@@ -25,9 +25,7 @@ class Service(Worker):
 
     def __init__(self, flags: list[str], log: Path) -> None:
         self.log = log
-        with log.open("w") as file:
-            self.process = subprocess.Popen([*COMMAND, *flags], stderr=file, stdout=file)
-        self.started.append(self)
+        self._start([*COMMAND, "run", *flags])
 
 
 @pytest.mark.long

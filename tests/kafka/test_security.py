@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from stream_osr_kafka.settings import load_settings
 from tests.kafka.brokers import Broker
 from tests.kafka.security import KEY_PASSWORD, PASSWORD, USER, add_user, token
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
+from tests.processes import COMMAND, run
 
 WRONG = "wrong-horse-battery"
 
@@ -161,8 +160,7 @@ def refused(stream: Stream) -> str:
 
     In a process of its own: the client leaves sockets of connections that failed to the garbage collector.
     """
-    command = [sys.executable, "-W", "ignore", "-c", "from stream_osr.cli import main; main()", "topics"]
-    told = subprocess.run([*command, "--config", str(stream.config())], capture_output=True, text=True, timeout=90)
+    told = run("-W", "ignore", *COMMAND, "topics", "--config", stream.config(), timeout=90)
     assert told.returncode in (REFUSED, NO_BROKER, NO_RIGHT)
     (line,) = (told.stdout + told.stderr).splitlines()
     assert not any(secret in line for secret in (PASSWORD, KEY_PASSWORD, WRONG))

@@ -22,8 +22,9 @@ from tests.kafka.brokers import Broker
 from tests.kafka.scraping import status
 from tests.kafka.streams import Stream, Worker, check_exactly_once, instances, small_model
 from tests.kafka.test_workers import alive, processes
+from tests.processes import run
 
-START = [sys.executable, "-W", "ignore", "-m", "stream_osr_start"]
+START = ["-W", "ignore", "-m", "stream_osr_start"]
 PARTITIONS = 4
 
 
@@ -43,7 +44,7 @@ def nowhere(folder: Path, **settings: object) -> list[str]:
 
 
 def told(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*START, *arguments], capture_output=True, text=True, timeout=90)
+    return run(*START, *arguments, timeout=90)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -74,7 +75,7 @@ def test_a_wrong_model_is_found_before_any_worker_starts(tmp_path: Path) -> None
 @pytest.mark.parametrize(("after", "workers"), [(0.0, 1), (0.0, 2), (0.5, 1), (1.0, 2), (2.0, 1), (3.5, 2), (5.0, 1)])
 def test_told_to_stop_in_the_first_seconds_it_ends_well(tmp_path: Path, after: float, workers: int) -> None:
     """With SIGTERM, or by a terminal, which tells all workers, too; as soon as Python itself is there."""
-    command = [*START, "serve", *nowhere(tmp_path, workers=workers)]
+    command = [sys.executable, *START, "serve", *nowhere(tmp_path, workers=workers)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     begun = time.monotonic()
     while not hears(process.pid, signal.SIGTERM) and time.monotonic() < begun + 10:
@@ -105,9 +106,8 @@ def test_modules_that_are_the_command_line(module: str) -> None:
 
 
 def test_a_variable_that_is_no_setting_is_told_of_once(tmp_path: Path) -> None:
-    command = [*START, "serve", *nowhere(tmp_path)]
     environment = {**os.environ, "STREAM_OSR_GRUOP": "g"}
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    ended = run(*START, "serve", *nowhere(tmp_path), timeout=60, env=environment)
     (line,) = [line for line in ended.stderr.splitlines() if "STREAM_OSR_GRUOP" in line]
     assert "WARNING" in line
     assert line.endswith("did you mean STREAM_OSR_GROUP?")

@@ -51,7 +51,7 @@ def test_told_to_stop_in_the_first_seconds(site: Site, workers: int, seconds: tu
     codes = {}
     for each in seconds:
         trial.feed(100)
-        trial.start()
+        trial.start(anew=True)
         time.sleep(each)
         trial.worker.process.send_signal(signal.SIGTERM)
         codes[each] = trial.worker.process.wait(40)

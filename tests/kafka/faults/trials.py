@@ -107,9 +107,9 @@ class Trial:
 
     # The service.
 
-    def start(self, instance: str = "w", **environment: str) -> Worker:
+    def start(self, instance: str = "w", *, anew: bool = False, **environment: str) -> Worker:
         """Start the service."""
-        self.worker = Worker(self.stream, instance, **environment)
+        self.worker = Worker(self.stream, instance, anew=anew, **environment)
         self._since = 0
         return self.worker
 

@@ -1,0 +1,253 @@
+"""Processes that run the command line, forked from one that has imported it: importing takes a core for seconds.
+
+Each is a process like any other, with an id, arguments, folder, environment, files, handlers of signals and exit code
+of its own. What the system shows as its command is not. Whatever is about that, about importing, about the first
+moments of a process, or about what is read from the environment on import, starts Python itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LARGEST = 1 << 17
+"""Bytes of a request: arguments and environment."""
+COMMAND = ("-c", "from stream_osr.cli import main; main()")
+"""The command line without what begins before it is imported."""
+
+
+class Process:
+    """A process that runs Python's ``-c PROGRAM`` or ``-m MODULE``; used like one of :class:`subprocess.Popen`.
+
+    Parameters
+    ----------
+    arguments
+        As of Python itself: perhaps ``-W ignore``, a program or a module, and its arguments.
+    stdin, stdout, stderr
+        Files of this process, by number; nothing, if not given.
+    cwd, env
+        Its folder, and all of its environment; ours, if not given.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[object],
+        *,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        asked = {
+            "arguments": list(map(str, arguments)),
+            "cwd": str(cwd or Path.cwd()),
+            "env": dict(os.environ if env is None else env),
+        }
+        self._told, tells = os.pipe()
+        with Path(os.devnull).open("r+b", buffering=0) as nothing:
+            streams = [nothing.fileno() if file is None else file for file in (stdin, stdout, stderr)]
+            _server().send(json.dumps(asked).encode(), [*streams, tells])
+        os.close(tells)
+        self._lock = threading.Lock()
+        self.pid = self._number("it was not started")
+        self.returncode: int | None = None
+
+    def _number(self, otherwise: str) -> int:
+        number = os.read(self._told, 4)
+        if not number:
+            raise ChildProcessError(f"the process that others are forked from has ended: {otherwise}")
+        return int.from_bytes(number, "little", signed=True)
+
+    def poll(self) -> int | None:
+        """The exit code, or minus the number of the signal; None while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return the exit code."""
+        with self._lock:
+            if self.returncode is None:
+                if not select.select([self._told], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+                self.returncode = self._number("nobody waits for its processes")
+                os.close(self._told)
+            return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+def run(
+    *arguments: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    input: str = "",
+    timeout: float = 300,
+) -> subprocess.CompletedProcess[str]:
+    """Run such a process to its end; return what it wrote."""
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+    ):
+        given.write(input)
+        given.seek(0)
+        files = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+        process = Process(arguments, cwd=cwd, env=env, **files)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(list(map(str, arguments)), code, out.read(), err.read())
+
+
+class _Server:
+    """The process from which others are forked, seen from those who want one."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            number = theirs.fileno()
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+            command = [sys.executable, "-m", "tests.processes", str(number)]
+            self._process = subprocess.Popen(command, pass_fds=[number], env=environment, stdin=subprocess.DEVNULL)
+        atexit.register(self._end)
+
+    def send(self, asked: bytes, files: list[int]) -> None:
+        socket.send_fds(self._socket, [asked], files)
+
+    def _end(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+_starting = threading.Lock()
+
+
+@cache
+def _made(process: int) -> _Server:
+    return _Server()
+
+
+def _server() -> _Server:
+    with _starting:
+        return _made(os.getpid())
+
+
+# In the process from which others are forked
+
+
+def main() -> None:
+    """Fork as often as told; a process that was forked returns from the loop, and does what it is for."""
+    import stream_osr_kafka.ops.command
+    from stream_osr.cli.warmup import warm_up
+
+    assert stream_osr_kafka
+    next(warm_up())
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=int(sys.argv[1])) as asking:
+        asked = _serve(asking)
+    if asked is not None:
+        _become(asked)
+
+
+def _serve(asking: socket.socket) -> dict[str, Any] | None:
+    """Fork a process for each request, and tell who asked its id and, in the end, its exit code."""
+    waiting: dict[int, int] = {}
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    before = signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wakes)
+    while True:
+        ready, _, _ = select.select([asking, woken], [], [])
+        if woken in ready:
+            os.read(woken, 4096)
+            _reap(waiting)
+        if asking not in ready:
+            continue
+        asked, files, _, _ = socket.recv_fds(asking, LARGEST, 4)
+        if not asked:
+            return None
+        *streams, tells = files
+        process = os.fork()
+        if process == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, before)
+            for number, file in enumerate(streams):
+                os.dup2(file, number)
+            for file in (*files, *waiting.values(), woken, wakes):
+                os.close(file)
+            return dict(json.loads(asked))
+        waiting[process] = tells
+        _tell(tells, process)
+        for file in streams:
+            os.close(file)
+
+
+def _reap(waiting: dict[int, int]) -> None:
+    while waiting:
+        process, status = os.waitpid(-1, os.WNOHANG)
+        if not process:
+            return
+        tells = waiting.pop(process)
+        _tell(tells, os.waitstatus_to_exitcode(status))
+        os.close(tells)
+
+
+def _tell(tells: int, number: int) -> None:
+    with suppress(BrokenPipeError):  # nobody cares any more
+        os.write(tells, number.to_bytes(4, "little", signed=True))
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """Be the process that was asked for."""
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    first, *rest = asked["arguments"]
+    if first == "-W":
+        action, first, *rest = rest
+        sys.warnoptions.append(action)
+        warnings.simplefilter(action)  # type: ignore[arg-type]
+    program, *arguments = rest
+    sys.argv[:] = [first, *arguments]
+    if first == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        exec(compile(program, "<string>", "exec"), {"__name__": "__main__"})
+
+
+if __name__ == "__main__":
+    main()
