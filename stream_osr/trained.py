@@ -13,18 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Label, Parameters
+from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.kinds import Kinds, Name, commonest, recoded
+from stream_osr.kinds import Kinds, Name, recoded
 from stream_osr.labels import doubtful
-from stream_osr.limits import MODELLED_VALUES
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
-from stream_osr.model.flags import NO_FLAGS, OF_FLAG, find_flags, texts_of
+from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
-from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.space import Space, whiten
@@ -244,14 +243,11 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
-    X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
-    features = Features(features.names, occurring)
+    modelled = as_modelled(features, X, p)
+    features, X, flags, places = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
-    flags = find_flags(X, features.places) if p.chooses_coordinates else NO_FLAGS
-    places = features.places
-    places[flags.members] = OF_FLAG
     numeric = int((places == 0).sum())
     spanned = numeric if p.pca_components is None and p.pca_variance is None else len(X)
     kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)
@@ -260,10 +256,7 @@ def train_model(
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
-        pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        plan = choose(X, group, places) if p.chooses_coordinates else None
-        X = fill_mixed(X, group, places, p.seed) if p.covariance == "full" else X
-        space = fit_mixed(X, group, places, flags=flags, plan=plan, **pca)
+        X, plan, space = fit_coordinates(modelled, group, p)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -317,6 +310,7 @@ def train_model(
         dimensions=space.forward.shape[1],
         **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
         **told_of_flags(flags, features.names),
+        bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
     )
     background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]

@@ -28,8 +28,8 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "intrusion.py"
 LABELLED, STREAM, BATCH = 600, 1200, 64
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
+def load_example() -> ModuleType:
+    """Import the example, which is no module of a package."""
     spec = importlib.util.spec_from_file_location("intrusion", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
@@ -37,6 +37,11 @@ def example() -> ModuleType:
     sys.modules["intrusion"] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    return load_example()
 
 
 @pytest.fixture(scope="module")

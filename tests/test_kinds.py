@@ -83,6 +83,8 @@ def test_a_value_never_seen_is_new_and_a_missing_one_is_not() -> None:
     usual, new, missing = model.drain()
     assert usual.label == missing.label == "left"
     assert new.p_unknown > 5 * usual.p_unknown
+    at_once = [model.predict_proba_one({"a": 0.3, "b": 0.2, "way": way})["unknown"] for way in ("tcp", "icmp")]
+    assert at_once[1] > 5 * at_once[0]
     assert model.counters["missing"] == 1
 
 
@@ -173,7 +175,11 @@ def test_explanations_say_which_values_are_new() -> None:
     assert set(first.explanation.values) == {"way"}
     assert first.explanation.values["way"]["value"] is None
     assert first.explanation.values["way"]["share"] > 0.8
-    assert first.explanation.told[0].startswith("way: a new value ")
+    assert first.explanation.values["way"]["usual_share"] < first.explanation.values["way"]["share"] - 0.01
+    share = round(100 * first.explanation.values["way"]["share"])
+    assert first.explanation.told == (
+        f"way: a new value {share} %, {first.explanation.values['way']['usual']} usual",
+    )
     assert set(first.explanation.mean) == set(first.explanation.shift) == {"a", "b"}
 
 

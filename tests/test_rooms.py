@@ -18,7 +18,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("compiling",),
     ("trust",),
     ("discovery",),
-    ("trained training_set training_report unlike",),
+    ("coordinates trained training_set training_report unlike",),
     ("evaluation",),
     ("ensemble",),
     ("engine",),

@@ -13,6 +13,7 @@ from stream_osr.engine import selection
 from stream_osr.engine.selection import select_by_validation
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
+from stream_osr.trained import train_model
 
 GRID = {"nu_above_dimension": (2, 15), "scale": (1e-4, 0.5)}
 PARAMETERS = Parameters(select="validation", training_sweeps=3, batch_size=32, sweeps=2, seed=1)
@@ -95,6 +96,21 @@ def test_a_recognizer_selects_when_training_ends(count, monkeypatch):
         model.learn_one(dict(zip("abc", row, strict=True)))
     model.flush()
     assert len(list(model.drain())) == 20
+
+
+@pytest.mark.parametrize("n", [30, 9], ids=["flags in the simulation", "none there: too few rows"])
+def test_flags_are_no_dimensions_when_selecting_either(n):
+    """The simulation and the training that follows each have so many degrees of freedom more than coordinates."""
+    X, group = classes(3, n)
+    rng = np.random.default_rng(1)
+    flags = rng.random((len(X), 3)) < [[0.5, 0.3, 0.4]]
+    X = np.column_stack([X, 2.0 * flags, np.eye(3)[rng.integers(3, size=len(X))]])
+    features = Features(tuple(f"f{at}" for at in range(X.shape[1])))
+    chosen = select_by_validation(features, X, group, PARAMETERS, **GRID)
+    trained = train_model(features, X, group, ("one", "two", "three"), chosen, draws=1)
+    assert trained.report.two_valued_features == ("f3", "f4", "f5")
+    assert trained.report.dimensions == 3
+    assert chosen.nu in (5.0, 18.0)
 
 
 def test_degrees_of_freedom_are_those_of_the_space_that_is_trained_in():

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from stream_osr.config import Parameters
+from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.engine import Arrived, close_batch, open_stream
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation.metrics import OpenSetReport
 from stream_osr.evaluation.protocol import validation_split
 from stream_osr.features import Features
-from stream_osr.model.mixed import choose, fit_mixed
 from stream_osr.model.space import whiten
+from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel, train_model
 
 NU_ABOVE_DIMENSION = tuple(range(21))
@@ -46,7 +47,8 @@ def select_by_validation(
     parameters
         All else.
     nu_above_dimension, scale
-        The grid: degrees of freedom beyond the dimension of the whitened space, prior scales.
+        The grid: degrees of freedom beyond the dimension of the whitened space (that of the simulation while it runs,
+        then that of all rows), prior scales.
 
     Raises
     ------
@@ -64,22 +66,29 @@ def select_by_validation(
     labels: Any = tuple(range(len(number)))
     beta = BETA if parameters.beta is None else parameters.beta
     fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
-    pca: dict[str, Any] = {"pca_components": parameters.pca_components, "pca_variance": parameters.pca_variance}
-    plan = choose(parts.X_fit, fit_group, features.places) if parameters.chooses_coordinates else None
-    space = fit_mixed(parts.X_fit, fit_group, features.places, plan=plan, **pca)
-    d = space.forward.shape[1]
-    nus = [float(d + above) for above in nu_above_dimension] if parameters.nu is None else [parameters.nu]
+    simulated = _dimension(features, parts.X_fit, fit_group, fixed)
+    later = _dimension(features, X, group, fixed)
+    nus = [(float(simulated + above), float(later + above)) for above in nu_above_dimension]
+    if parameters.nu is not None:
+        nus = [(parameters.nu, parameters.nu)]
     scales = list(scale) if parameters.scale is None else [parameters.scale]
     best, chosen = -1.0, fixed
-    for nu, value in itertools.product(nus, scales):
+    for (nu, nu_later), value in itertools.product(nus, scales):
         point = {"nu": nu, "scale": value}
         trial = fixed.model_copy(update={**point, "chains": 1, "unknown": UNKNOWN})
         trained = train_model(features, parts.X_fit, fit_group, labels, trial, draws=1)
         closed = _micro_f(trained, features, trial, parts.X_closed, parts.y_closed.tolist(), number)
         mixed = _micro_f(trained, features, trial, parts.X_open, parts.y_open.tolist(), number)
         if closed + mixed > best:
-            best, chosen = closed + mixed, fixed.model_copy(update=point)
+            best, chosen = closed + mixed, fixed.model_copy(update={**point, "nu": nu_later})
     return chosen
+
+
+def _dimension(features: Features, X: np.ndarray, group: np.ndarray, parameters: Parameters) -> int:
+    """Count the coordinates in which rows are trained: not the same for a part of them."""
+    with one_thread():
+        space = fit_coordinates(as_modelled(features, X, parameters), group, parameters).space
+    return int(space.forward.shape[1])
 
 
 def _micro_f(

@@ -26,10 +26,11 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.boundaries import Boundary
 from tests.archives.story import (
     ARGUMENTS,
-    DECODE,
     PLACE,
     TRAINED,
+    Row,
     ask,
+    decoder,
     drawn,
     go_on,
     go_on_serving,
@@ -59,7 +60,7 @@ def _keep(folder: Path, path: Path, expected: dict[str, Any]) -> None:
     (folder / f"{path.name}.json").write_text(json.dumps(expected, separators=(",", ":")) + "\n")
 
 
-def _rows(n: int, seed: int, *names: str) -> list[list[float]]:
+def _rows(n: int, seed: int, *names: str) -> list[Row]:
     return [row for _, row in drawn(n, seed, (*TRAINED, *names))]
 
 
@@ -111,7 +112,7 @@ def _service(temporary: Path, folder: Path) -> None:
         batch = messages(rows[first : first + 20], first)
         if first == 80:
             ask(partition.model, emerged)
-        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), DECODE)
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(first + 20), decoder(rows[0]))
         emerged += [event.subclass_id for event in outcome.events if isinstance(event, SubclassEmerged)]
     written = snapshots.write(*PLACE, partition)
     expected = go_on_serving(partition, rows[100:], 100)

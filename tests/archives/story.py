@@ -31,6 +31,17 @@ CENTRES = {
     "late": (-12.0, -14.0),
 }
 TRAINED = ("left", "right", "below")
+KINDS = {
+    "left": ("tcp", 0.1),
+    "right": ("udp", 0.9),
+    "below": ("tcp", 0.5),
+    "named": ("icmp", 0.9),
+    "asleep": ("udp", 0.1),
+}
+"""What the text of each class mostly is, and how often its flag is set; of the others it is a text never seen."""
+NAMES = ("a", "b", "kind", "on")
+"""Of the features; rows of formats before 7 have the first two."""
+Row = Sequence[Any]
 ARGUMENTS: dict[str, Any] = {
     "batch_size": 16,
     "chains": 4,
@@ -43,14 +54,33 @@ ARGUMENTS: dict[str, Any] = {
     "follow_drift": True,
     "seed": 11,
 }
-DECODE = JsonDecoder(JsonFields(label="y", features=["a", "b"]), 1000)
 PLACE = ("in", 3)
 
 
-def drawn(n: int, seed: int, names: Sequence[str]) -> list[tuple[str, list[float]]]:
+def drawn(n: int, seed: int, names: Sequence[str]) -> list[tuple[str, list[Any]]]:
     """Classes and rows of ``n`` instances of some classes, in random order, rounded so that text holds them."""
     rng = np.random.default_rng([19, seed])
-    return [(str(name), rng.normal(CENTRES[name]).round(3).tolist()) for name in rng.choice(names, n)]
+    return [
+        (str(name), [*rng.normal(CENTRES[name]).round(3).tolist(), *_values(str(name), rng)])
+        for name in rng.choice(names, n)
+    ]
+
+
+def _values(name: str, rng: np.random.Generator) -> tuple[str | None, float]:
+    """Text, one in ten missing, and a flag."""
+    usual, often = KINDS.get(name, ("sctp", 0.5))
+    kind = str(rng.choice([usual, "tcp", "udp"], p=[0.8, 0.1, 0.1]))
+    return None if rng.random() < 0.1 else kind, float(rng.random() < often)
+
+
+def instance(row: Row) -> dict[str, Any]:
+    """A row as it is handed over."""
+    return dict(zip(NAMES, row, strict=False))
+
+
+def decoder(row: Row) -> JsonDecoder:
+    """What reads rows like this one as a service gets them."""
+    return JsonDecoder(JsonFields(label="y", features=NAMES[: len(row)]), 1000)
 
 
 def told(model: OpenSetRecognizer) -> dict[str, list[Any]]:
@@ -62,16 +92,16 @@ def told(model: OpenSetRecognizer) -> dict[str, list[Any]]:
     return {"decisions": decisions, "events": [[type(e).__name__, e.seq] for e in model.drain_events()]}
 
 
-def feed(model: OpenSetRecognizer, rows: Iterable[Sequence[float]], first: int) -> None:
+def feed(model: OpenSetRecognizer, rows: Iterable[Row], first: int) -> None:
     """Let the model decide rows; their keys are numbered from ``first`` on."""
-    for number, (a, b) in enumerate(rows, start=first):
-        model.learn_one({"a": a, "b": b}, t=float(number), key=f"k{number}")
+    for number, row in enumerate(rows, start=first):
+        model.learn_one(instance(row), t=float(number), key=f"k{number}")
 
 
 def train(model: OpenSetRecognizer, n: int) -> None:
     """Hand over labelled instances of three classes."""
-    for name, (a, b) in drawn(n, 0, TRAINED):
-        model.learn_one({"a": a, "b": b}, name)
+    for name, row in drawn(n, 0, TRAINED):
+        model.learn_one(instance(row), name)
 
 
 def trained(n: int = 120, **arguments: Any) -> OpenSetRecognizer:
@@ -113,7 +143,7 @@ def mid_stream(**arguments: Any) -> OpenSetRecognizer:
     return model
 
 
-def go_on(model: OpenSetRecognizer, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+def go_on(model: OpenSetRecognizer, rows: Sequence[Row]) -> dict[str, Any]:
     """Let a loaded recognizer decide rows, take labels and take back, and say what it tells."""
     out = {"before": told(model)}
     feed(model, rows[: len(rows) // 2], 1000)
@@ -132,22 +162,25 @@ def go_on(model: OpenSetRecognizer, rows: Sequence[Sequence[float]]) -> dict[str
     return out
 
 
-def go_on_training(model: OpenSetRecognizer, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+def go_on_training(model: OpenSetRecognizer, rows: Sequence[Row]) -> dict[str, Any]:
     """Let a recognizer in training learn some more, freeze it and go on."""
-    for a, b in rows[:20]:
-        model.learn_one({"a": a, "b": b}, "above" if b > 6 else "left")
+    for row in rows[:20]:
+        model.learn_one(instance(row), "above" if row[1] > 6 else "left")
     model.freeze()
     return {"labels": list(model.trained.labels), **go_on(model, rows[20:])}
 
 
-def source(rows: Sequence[Sequence[float]]) -> MemorySource:
+def source(rows: Sequence[Row]) -> MemorySource:
     """Rows as records, one of them unusable."""
     return MemorySource(
-        [Record({"a": a, "b": b if at != 20 else "much"}, key=at, time=float(at)) for at, (a, b) in enumerate(rows)]
+        [
+            Record({**instance(row), "b": row[1] if at != 20 else "much"}, key=at, time=float(at))
+            for at, row in enumerate(rows)
+        ]
     )
 
 
-def go_on_with_files(checkpoint: Checkpoint, rows: Sequence[Sequence[float]]) -> dict[str, Any]:
+def go_on_with_files(checkpoint: Checkpoint, rows: Sequence[Row]) -> dict[str, Any]:
     """Go on with the loop that wrote a checkpoint, to the end of its source."""
     decisions, events, errors = MemorySink(), MemorySink(), MemorySink()
     origin = source(rows)
@@ -164,11 +197,11 @@ def go_on_with_files(checkpoint: Checkpoint, rows: Sequence[Sequence[float]]) ->
     }
 
 
-def messages(rows: Sequence[Sequence[float]], begin: int) -> list[Message]:
+def messages(rows: Sequence[Row], begin: int) -> list[Message]:
     """Rows as a service gets them."""
     return [
-        Message(*PLACE, at, 1000 * at, b"k%d" % at, json.dumps({"a": a, "b": b}).encode(), [("h", b"\xff\x00")])
-        for at, (a, b) in enumerate(rows, start=begin)
+        Message(*PLACE, at, 1000 * at, b"k%d" % at, json.dumps(instance(row)).encode(), [("h", b"\xff\x00")])
+        for at, row in enumerate(rows, start=begin)
     ]
 
 
@@ -178,12 +211,13 @@ def ask(model: OpenSetRecognizer, emerged: Sequence[int]) -> None:
     model.learn_label("k70", "left")
 
 
-def go_on_serving(partition: Partition, rows: Sequence[Sequence[float]], begin: int) -> dict[str, Any]:
+def go_on_serving(partition: Partition, rows: Sequence[Row], begin: int) -> dict[str, Any]:
     """Let a partition take two micro-batches more."""
     out: dict[str, Any] = {"decisions": [], "events": []}
+    decode = decoder(rows[0])
     for at in (0, len(rows) // 2):
         batch = messages(rows[at : at + len(rows) // 2], begin + at)
-        partition, outcome = step(partition, PLACE, batch, (), Boundary(batch[-1].offset + 1), DECODE)
+        partition, outcome = step(partition, PLACE, batch, (), Boundary(batch[-1].offset + 1), decode)
         out["decisions"] += [
             [o.offset, (o.key or b"").decode(), d.label, d.subclass_id, list(d.probabilities.values())]
             for o, d in outcome.decisions

@@ -90,6 +90,11 @@ def test_the_recognizer_was_in_the_midst_of_everything(version: Path, tmp_path: 
         stream.chains[0].guard,
     )
     assert {chain.known.location.freedom > 0.0 for chain in stream.chains} == {True, False}
+    if int(version.name[1:]) >= 7:
+        assert set(model.trained.values) == {"kind"}
+        assert model.trained.report.two_valued_features == ("on",)
+        other = len(model.trained.values["kind"]) + 1
+        assert sum(chain.state.dishes.counts[:, other].sum() for chain in stream.chains) > 0, "values never seen"
 
 
 def test_the_checkpoint_of_the_loop(version: Path, tmp_path: Path) -> None:

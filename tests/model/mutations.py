@@ -25,10 +25,25 @@ COPIED = ["stream_osr", "connectors", "benchmarks", "tests", "pyproject.toml"]
 STATISTICAL = ("exact_posterior", "joint_distribution")
 JUDGES = {
     "model/gaussian/full.py": ("gaussian", "dishes", "known"),
+    "model/location.py": ("categories",),
+    "model/marginal.py": ("marginal", "categories_together"),
+    "model/parting.py": ("marginal", "categories_together"),
+    "model/background.py": ("categories_together",),
+    "model/strangers.py": ("strangers", "categories_together"),
+    "model/predictive.py": ("test_kinds",),
+    "model/completing.py": ("completing", "categories_together"),
+    "model/cells.py": ("categories_together",),
+    "model/transfer.py": ("test_kinds",),
+    "model/mixed.py": ("categories", "flags"),
+    "model/flags.py": ("flags",),
+    "model/moves/base_measure.py": ("categories",),
+    "discovery/explanation.py": ("test_kinds",),
+    "discovery/explain.py": ("test_kinds",),
+    "discovery/reconcile.py": ("discovery/test_reconcile", "categories_together"),
     "model/gaussian/diagonal.py": ("gaussian", "dishes", "known"),
     "model/gaussian/tied.py": ("gaussian", "dishes", "known"),
-    "model/dishes.py": ("gaussian", "dishes", "known"),
-    "model/categories.py": ("categories", "likelihood", "seating"),
+    "model/dishes.py": ("gaussian", "dishes", "known", "categories"),
+    "model/categories.py": ("categories", "categories_together"),
     "model/franchise.py": ("franchise", "seating", "exact_posterior"),
     "model/moves/seating.py": ("seating", "likelihood", "stream", *STATISTICAL),
     "model/moves/redishing.py": ("seating", "likelihood", "stream", *STATISTICAL),
@@ -36,15 +51,15 @@ JUDGES = {
     "model/moves/concentration.py": ("concentration", *STATISTICAL),
     "model/moves/sweeps.py": ("stream", *STATISTICAL),
     "model/moves/splitting.py": ("splitting", *STATISTICAL),
-    "model/known.py": ("known", "training"),
-    "model/space.py": ("space",),
+    "model/known.py": ("known", "training", "categories_together"),
+    "model/space.py": ("space", "categories"),
     "model/step.py": ("stream",),
     "model/restaurant.py": ("stream", "books"),
     "model/books.py": ("books",),
     "model/terms.py": ("known", "broad", "categories"),
     "model/scatter.py": ("scatter", "space"),
-    "model/broad.py": ("broad",),
-    "model/training.py": ("training",),
+    "model/broad.py": ("broad", "categories"),
+    "model/training.py": ("training", "categories_together"),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "trust/division.py": ("test_guard", "test_trust"),
     "ensemble/guard.py": ("test_guard", "test_trust"),
@@ -135,6 +150,157 @@ MUTATIONS = [
         "model/terms.py",
         "                value[m, i] -= weight * terms.values[m, places[c, i]]\n",
         "                value[m, i] -= 0.0\n",
+    ),
+    Mutation(
+        "every value as frequent as any other in the base measure",
+        "model/categories.py",
+        "(values / values.sum(axis=1, keepdims=True)).mean(axis=0)",
+        "np.full(count - 1, 1.0 / (count - 1))",
+    ),
+    Mutation(
+        "value that training had not impossible",
+        "model/categories.py",
+        "        values = values[:, 1:] + 1.0 / (count - 1)\n",
+        "        values = np.maximum(values[:, 1:], 1e-300)\n",
+    ),
+    Mutation(
+        "concentrations not drawn",
+        "model/training.py",
+        "        prior = draw_concentrations(rng, rows, dish, prior)\n",
+        "        pass\n",
+    ),
+    Mutation(
+        "concentration from missing values as well",
+        "model/moves/base_measure.py",
+        "    there = place > 0\n",
+        "    there = place >= 0\n",
+    ),
+    Mutation(
+        "values of who leaves stay in the counts",
+        "model/dishes.py",
+        "    categories.shift(dishes.counts[k], x, -1.0, prior)\n",
+        "",
+    ),
+    Mutation(
+        "labelled instance in the counts of the trained model",
+        "model/known.py",
+        "    add(dishes, k, row, prior)\n    seated[j, k] += 1.0\n",
+        "    add(dishes, k, row, prior)\n    known.dishes.counts[:count] = dishes.counts[:count]\n"
+        "    seated[j, k] += 1.0\n",
+    ),
+    Mutation(
+        "new subclass whatever its values",
+        "model/location.py",
+        "        return [Term(form, head, power, 1.0 / prior.beta, values=base)]\n",
+        "        return [Term(form, head, power, 1.0 / prior.beta, values=0.0 * base)]\n",
+    ),
+    Mutation(
+        "whole subclass by its numbers alone",
+        "model/marginal.py",
+        "    return total + categories.log_marginal(counts, prior) if prior.first.shape[0] > 0 else total\n",
+        "    return total\n",
+    ),
+    Mutation(
+        "two subclasses together with the values of one",
+        "model/marginal.py",
+        "_log_whole(both_of, joined, values + counts[k], prior, location)",
+        "_log_whole(both_of, joined, values, prior, location)",
+    ),
+    Mutation(
+        "instances poured without their values",
+        "model/marginal.py",
+        "    dishes.counts[k] += sign * poured.counts[0]\n",
+        "",
+    ),
+    Mutation(
+        "subclass parted by its numbers alone",
+        "model/parting.py",
+        " + categories.log_marginal(dishes.counts[k], prior) if prior.first.shape[0] > 0 else total\n",
+        "\n",
+    ),
+    Mutation(
+        "class as a whole with the values of who is left out",
+        "model/broad.py",
+        "categories.log_without_each(counts, rows, prior)",
+        "categories.log_of_each(categories.log_table(counts[None], prior)[0], rows, len(prior.first))",
+    ),
+    Mutation(
+        "noise without values",
+        "model/background.py",
+        "        together -= categories.log_apart(dishes.counts[k], prior)\n",
+        "",
+    ),
+    Mutation(
+        "strangers against noise without values",
+        "model/strangers.py",
+        "        of_values += categories.log_predictive(nobody, block[i], prior)\n",
+        "",
+    ),
+    Mutation(
+        "immediate prediction by numbers alone",
+        "model/predictive.py",
+        "            value[m] += view.values[m, places[c]]\n",
+        "            value[m] += 0.0\n",
+    ),
+    Mutation(
+        "missing numbers drawn whatever the categories",
+        "model/completing.py",
+        "    return np.asarray(out + view.values[:, places].sum(axis=1) if len(places) else out)\n",
+        "    return np.asarray(out)\n",
+    ),
+    Mutation(
+        "references asked by numbers alone",
+        "model/cells.py",
+        "                    value[i, k] += logs[k, places[c, i]]\n",
+        "                    value[i, k] += 0.0\n",
+    ),
+    Mutation(
+        "values under their old numbers in another model",
+        "model/transfer.py",
+        "        np.add.at(own, way.places[way.places >= 0], its[way.places >= 0])\n",
+        "        own[: len(its)] = its[: len(own)]\n",
+    ),
+    Mutation(
+        "value that training had not taken for one that it had",
+        "model/space.py",
+        "min(int(code), places[c] - 2)",
+        "min(int(code), places[c] - 3)",
+    ),
+    Mutation(
+        "flags whitened as numbers as well",
+        "model/mixed.py",
+        "np.flatnonzero(places == 0), np.flatnonzero(places > 0)",
+        "np.flatnonzero(places <= 0), np.flatnonzero(places > 0)",
+    ),
+    Mutation(
+        "flag of which it is not known which value it has taken for the last that fits",
+        "model/flags.py",
+        "    return place if known and fitting < 2 else 0\n",
+        "    return place if known else 0\n",
+    ),
+    Mutation(
+        "flag that is there twice counted twice",
+        "model/flags.py",
+        "        alike.setdefault(state.tobytes(), []).append(at)\n",
+        "        alike.setdefault(state.tobytes() + bytes([at]), []).append(at)\n",
+    ),
+    Mutation(
+        "share of the usual value told of the own one",
+        "discovery/explanation.py",
+        "{its['share']:.0%}",
+        "{its['usual_share']:.0%}",
+    ),
+    Mutation(
+        "values of the nearest subclass told as the own ones",
+        "discovery/explain.py",
+        "        p, q = own[:, 1:]\n",
+        "        q, p = own[:, 1:]\n",
+    ),
+    Mutation(
+        "same subclass in several recognizers without its values",
+        "discovery/reconcile.py",
+        "            counts = sum((one.counts for one in own), np.zeros((1, len(prior.pseudo))))\n",
+        "            counts = np.zeros((1, len(prior.pseudo)))\n",
     ),
     # one subclass
     Mutation(
@@ -608,14 +774,14 @@ def run(mutation: Mutation, root: Path) -> list[str]:
         done = subprocess.run(
             command, cwd=copy, env=environment, capture_output=True, text=True, check=False, timeout=3600
         )
-        failed = re.findall(r"^(?:FAILED|ERROR) tests/(?:model/)?(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
+        failed = re.findall(r"^(?:FAILED|ERROR) tests/(?:\w+/)?(\w+)\.py::(\w+)", done.stdout, re.MULTILINE)
         if not failed and done.returncode:
             return [f"pytest ended with {done.returncode}: {done.stdout[-300:]}"]
         return sorted({f"{module}::{test}" for module, test in failed})
 
 
 def judge(name: str) -> str:
-    return f"tests/{name}.py" if name.startswith("test_") else f"tests/model/test_{name}.py"
+    return f"tests/{name}.py" if "test_" in name else f"tests/model/test_{name}.py"
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

@@ -1,0 +1,85 @@
+"""From labelled rows to the coordinates in which they are trained, for training and for what comes before it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.features import Features
+from stream_osr.kinds import commonest
+from stream_osr.limits import MODELLED_VALUES
+from stream_osr.model.flags import NO_FLAGS, OF_FLAG, Flags, find_flags
+from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
+from stream_osr.model.powers import NO_POWERS, bend, find_powers, unbend
+from stream_osr.model.space import Space
+from stream_osr.model.subspace import Plan
+
+
+class Modelled(NamedTuple):
+    """Labelled rows as the model takes them.
+
+    Attributes
+    ----------
+    features
+        With the values that have a place of their own.
+    X
+        Rows, NaN = missing, shape (n, p).
+    flags
+        Numeric features that are categories to the model.
+    places
+        Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
+        (p,).
+    """
+
+    features: Features
+    X: np.ndarray
+    flags: Flags
+    places: np.ndarray
+
+
+class Coordinates(NamedTuple):
+    """Where they are trained.
+
+    Attributes
+    ----------
+    X
+        Rows, completed where the covariance is full, shape (n, p).
+    plan
+        What becomes of the numeric features; ``None``: it is not chosen, or there are none.
+    space
+        The map to whitened rows.
+    """
+
+    X: np.ndarray
+    plan: Plan | None
+    space: Space
+
+
+def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
+    """Say what each feature of labelled rows, NaN = missing, shape (n, p), is to the model."""
+    X, occurring = commonest(X, features.names, features.kinds, MODELLED_VALUES)
+    features = Features(features.names, occurring)
+    flags = find_flags(X, features.places) if p.chooses_coordinates else NO_FLAGS
+    places = features.places
+    places[flags.members] = OF_FLAG
+    return Modelled(features, X, flags, places)
+
+
+def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters) -> Coordinates:
+    """Choose the coordinates, given the class of each row, shape (n,), and complete the rows.
+
+    Raises
+    ------
+    InvalidParameter
+        If the rows do not allow what is asked of a PCA.
+    """
+    X, places = rows.X, rows.places
+    pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
+    powers = find_powers(X, group, places == 0) if p.chooses_coordinates else NO_POWERS
+    bent = bend(powers, X)
+    plan = choose(bent, group, places) if p.chooses_coordinates else None
+    if p.covariance == "full":
+        X = unbend(powers, fill_mixed(bent, group, places, p.seed))
+    return Coordinates(X, plan, fit_mixed(X, group, places, flags=rows.flags, powers=powers, plan=plan, **pca))
