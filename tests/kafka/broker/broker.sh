@@ -31,7 +31,7 @@ prepare() {
   mkdir -p "$DATA"
   sed -e "s#@PORT@#$PORT#g" -e "s#@CONTROLLER_PORT@#$CONTROLLER_PORT#g" -e "s#@DATA@#$DATA#g" "$here/server.properties.in" > "$PROPS"
   if [ -n "${EXTRA:-}" ]; then cat "$EXTRA" >> "$PROPS"; fi   # what is said later wins
-  [ -f "$DATA/meta.properties" ] || "$JAVA" -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "${log4j[@]}" -cp "$LIBS/*" kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$PROPS"
+  "$JAVA" "${log4j[@]}" -cp "$LIBS/*" kafka.tools.StorageTool format --ignore-formatted -t "$CLUSTER_ID" -c "$PROPS"
 }
 start() {
   if alive; then echo "already running, pid $(cat "$PIDF")"; return 0; fi
@@ -40,19 +40,19 @@ start() {
   touch "$LOG"; from=$(wc -l < "$LOG"); ready=0
   nohup "$JAVA" $HEAP -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "${log4j[@]}" -cp "$LIBS/*" kafka.Kafka "$PROPS" >> "$LOG" 2>&1 &
   echo $! > "$PIDF"
-  for _ in $(seq 1 600); do
+  for _ in $(seq 1 120); do
     if ! alive; then echo "broker died:" >&2; tail -30 "$LOG" >&2; return 1; fi
     # grep on a variable: with pipefail, "tail | grep -q" fails when grep ends the pipe early
     new="$(tail -n "+$((from + 1))" "$LOG")"
     case "$new" in *"Kafka Server started"*) echo "127.0.0.1:$PORT"; return 0;; esac
     # fallback if the log line ever changes: the port has been open for 5 s
     if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then ready=$((ready + 1)); fi
-    if [ "$ready" -ge 50 ]; then echo "127.0.0.1:$PORT"; return 0; fi
-    sleep 0.1
+    if [ "$ready" -ge 10 ]; then echo "127.0.0.1:$PORT"; return 0; fi
+    sleep 0.5
   done
   echo "not ready after 60 s" >&2; tail -30 "$LOG" >&2; return 1
 }
-halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 300); do alive || break; sleep 0.1; done; if alive; then kill -KILL "$(cat "$PIDF")"; fi; rm -f "$PIDF"; }
+halt() { alive || { echo "not running"; rm -f "$PIDF"; return 0; }; kill "-$1" "$(cat "$PIDF")"; for _ in $(seq 1 60); do alive || break; sleep 0.5; done; if alive; then kill -KILL "$(cat "$PIDF")"; fi; rm -f "$PIDF"; }
 case "${1:-start}" in
   jars) jars;; start) start;; stop) halt TERM;; kill) halt KILL;;
   wipe) halt TERM; rm -rf "$DATA";;
