@@ -12,6 +12,7 @@ from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
 from stream_osr.model.flags import NO_FLAGS, OF_FLAG, Flags, find_flags
 from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
+from stream_osr.model.powers import NO_POWERS, bend, find_powers, unbend
 from stream_osr.model.space import Space
 from stream_osr.model.subspace import Plan
 
@@ -76,6 +77,9 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters) -> Coordin
     """
     X, places = rows.X, rows.places
     pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-    plan = choose(X, group, places) if p.chooses_coordinates else None
-    X = fill_mixed(X, group, places, p.seed) if p.covariance == "full" else X
-    return Coordinates(X, plan, fit_mixed(X, group, places, flags=rows.flags, plan=plan, **pca))
+    powers = find_powers(X, group, places == 0) if p.chooses_coordinates else NO_POWERS
+    bent = bend(powers, X)
+    plan = choose(bent, group, places) if p.chooses_coordinates else None
+    if p.covariance == "full":
+        X = unbend(powers, fill_mixed(bent, group, places, p.seed))
+    return Coordinates(X, plan, fit_mixed(X, group, places, flags=rows.flags, powers=powers, plan=plan, **pca))

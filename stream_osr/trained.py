@@ -310,6 +310,7 @@ def train_model(
         dimensions=space.forward.shape[1],
         **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
         **told_of_flags(flags, features.names),
+        bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
     )
     background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]

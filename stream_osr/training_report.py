@@ -57,6 +57,8 @@ class TrainingReport:
         Numbers of which one is set in each instance: the features of one category each.
     one_valued_features
         Constant numbers beside categories: another value is a new one, however large.
+    bent_features
+        Skewed features that are taken to a power, or by their logarithm, before anything else.
     """
 
     instances: dict[Label, int]
@@ -75,6 +77,7 @@ class TrainingReport:
     two_valued_features: tuple[Name, ...] = ()
     one_hot_features: tuple[tuple[Name, ...], ...] = ()
     one_valued_features: tuple[Name, ...] = ()
+    bent_features: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -114,6 +117,8 @@ class TrainingReport:
             lines.append(f"one-hot numbers, taken for a category together: {listed}")
         if self.one_valued_features:
             lines.append(f"numbers with one value, another is a new one: {_listed(self.one_valued_features)}")
+        if self.bent_features:
+            lines.append(f"skewed, and taken to a power or by a logarithm: {_listed(self.bent_features)}")
         if self.constant_features:
             lines.append(f"constant in training: {_listed(self.constant_features)}")
         if self.missing_values:

@@ -254,5 +254,5 @@ def test_fields_of_what_is_told():
         *("instances", "subclasses", "known_recall", "small_classes", "constant_features", "missing_values"),
         *("variance_left_out", "recall_interval", "references"),
         *("dimensions", "usual_features", "repeated_features", "told_apart"),
-        *("two_valued_features", "one_hot_features", "one_valued_features"),
+        *("two_valued_features", "one_hot_features", "one_valued_features", "bent_features"),
     ]

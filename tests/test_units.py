@@ -24,7 +24,7 @@ class Table(NamedTuple):
 
 
 def table(kind: str) -> Table:
-    """Six classes, the last two new: few features; many, with few instances; rare values; flags; texts; gaps."""
+    """Six classes, the last two new: few features, or many with few instances; what else there is, ``kind`` says."""
     rng = np.random.default_rng(3)
     count, p = (24, 40) if kind in ("many", "usual") else (60, 5)
     latent = min(p, 6)
@@ -38,6 +38,8 @@ def table(kind: str) -> Table:
         X[:1, 30:36] = 1.0  # nothing says what the unit of a feature is that was always zero
         X[group == 5, 31] += 2.0
         X[:, 36] = 4.0
+    if kind == "skewed":
+        X[:, 1], X[:, 3] = np.exp(X[:, 1] / 4.0), -np.exp(X[:, 3] / 5.0)
     if kind == "flags":  # a flag, a one-hot block, a flag
         often = rng.random((6, 5))
         value = np.array([rng.choice(3, p=each / each.sum()) for each in often[group, :3]])
@@ -86,8 +88,8 @@ def assert_same(kind: str, other: Table, order: list[int] | None = None, within:
     assert np.abs(chances - moved).max() <= within
 
 
-KINDS = pytest.mark.parametrize("kind", ["few", "many", "usual", "flags", "texts", "gaps"])
-WITHOUT_DRAWS = pytest.mark.parametrize("kind", ["few", "many", "usual", "flags", "texts"])
+KINDS = pytest.mark.parametrize("kind", ["few", "many", "usual", "flags", "texts", "gaps", "skewed"])
+WITHOUT_DRAWS = pytest.mark.parametrize("kind", ["few", "many", "usual", "flags", "texts", "skewed"])
 
 
 @KINDS

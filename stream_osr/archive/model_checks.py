@@ -50,6 +50,9 @@ def _space(form: Form) -> None:
             each(~form[name][apart].astype(bool), form[name][apart], f"Space.{name}", "0 for a category")
         for name, own in (("forward", form["forward"][apart]), ("backward", form["backward"][:, apart])):
             each(own == 0.0, own, f"Space.{name}", "0 for a category")
+    bent = nothing if form["powers"] is None else form["powers"]["columns"]
+    in_range(bent, p, "Powers.columns")
+    need(not len(np.intersect1d(bent, apart)), "Powers.columns", "of a category", "numbers alone")
     product = form["backward"] @ form["forward"]
     check_same(product, np.eye(d), "Space.backward @ forward", "one inverts the other", 1e-5)
 

@@ -20,9 +20,10 @@ from stream_osr.discovery import events, lives, reservoir
 from stream_osr.ensemble.past import read, written
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.location import CONJUGATE
+from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
 
-FIRST, VERSION = 5, 7
+FIRST, VERSION = 5, 8
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
 
@@ -40,18 +41,18 @@ def stream_of(**fields: Any) -> engine.Stream:
     return engine.Stream(**{**fields, "past": read(fields["past"], len(chains), width_of(chains[0].known.prior))})
 
 
-def _some(**optional: np.ndarray | Flags) -> dict[str, np.ndarray | Flags | None]:
-    """Write what is only there with categories: nothing, where they have no place."""
+def _some(**optional: np.ndarray | Flags | Powers) -> dict[str, np.ndarray | Flags | Powers | None]:
+    """Write what is only there with some: nothing, where there are none."""
     return {
-        name: each if (each if isinstance(each, np.ndarray) else each.low).shape[-1] else None
+        name: each if (each if isinstance(each, np.ndarray) else each[0]).shape[-1] else None
         for name, each in optional.items()
     }
 
 
-def _with_categories(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]:
+def _with_some(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callable[..., Any]]:
     """Make the two functions of a record that has such fields."""
     kind = getattr(import_module(f"stream_osr.{ROWS[name].module}"), name)
-    fields = OF_CATEGORIES[name]
+    fields = OF_SOME[name]
 
     def to(value: Any) -> dict[str, Any]:
         return {**value._asdict(), **_some(**{field: getattr(value, field) for field in fields})}
@@ -61,21 +62,22 @@ def _with_categories(name: str) -> tuple[Callable[[Any], dict[str, Any]], Callab
         count = (len(values["head"]),) if "head" in values else count
         for field, dtype in fields.items():
             if values[field] is None:
-                values[field] = NO_FLAGS if dtype is Flags else np.zeros((*count, 0), dtype)
+                values[field] = NONE[dtype] if dtype in NONE else np.zeros((*count, 0), dtype)
         return kind(**values)
 
     return to, of
 
 
-OF_CATEGORIES: Mapping[str, Mapping[str, type[Any]]] = {
+OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
     "Prior": {"first": np.int64, "pseudo": float},
     "Dishes": {"counts": float},
     "Location": {"values": float},
-    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags},
+    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags, "powers": Powers},
     "Terms": {"values": float},
     "Statistics": {"counts": float},
 }
-"""Fields that are empty in memory, and nothing in archives, where there are no categories."""
+"""Fields that are empty in memory, and nothing in archives, where there are no categories, or no powers."""
+NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
@@ -92,7 +94,7 @@ OF: Mapping[str, Callable[..., Any]] = {
 
 
 def _kind(name: str, row: Row) -> Kind:
-    to, of = _with_categories(name) if name in OF_CATEGORIES else (TO.get(name), OF.get(name))
+    to, of = _with_some(name) if name in OF_SOME else (TO.get(name), OF.get(name))
     defaults = {field: _NAMED[text] if text in _NAMED else literal_eval(text) for field, text in row.defaults.items()}
     kind = getattr(import_module(f"stream_osr.{row.module}"), RENAMED.get(name, name))
     return Kind(name, kind, row.since, to, of, row.letters, row.rules, defaults)

@@ -16,7 +16,7 @@ from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.middles import means_and_scales
 from stream_osr.model.nearest import beside, by_distance
-from stream_osr.model.space import Space, numeric, raw_scale, unwhiten
+from stream_osr.model.space import Space, in_deviations, numeric, unwhiten
 
 MOST_MOVED = 5
 """Features that are named as the ones that moved most."""
@@ -79,8 +79,7 @@ def explain_move(mean: np.ndarray, j: int, known: Known, space: Space, names: Se
     means, covariances = means_and_scales(copy_slots(known.dishes, members, len(members)), known.prior)
     centre = share @ means
     covariance = np.tensordot(share, covariances, axes=1) + (share * (means - centre).T) @ (means - centre)
-    difference = (mean - centre) @ space.backward
-    shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
+    shift = in_deviations(space, mean, centre, covariance)
     return Movement(
         *_by_name(names, np.flatnonzero(numeric(space)).tolist(), *unwhiten(space, np.array([mean, centre])), shift)
     )

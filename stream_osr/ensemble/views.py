@@ -19,6 +19,7 @@ from stream_osr.model.cells import asked, cells_of, log_seats_of
 from stream_osr.model.completing import complete_rows, is_complete, opened
 from stream_osr.model.gaps import NOTHING, Gaps, gaps_of
 from stream_osr.model.known import log_class_densities, unseen
+from stream_osr.model.powers import bend
 from stream_osr.model.predictive import View, look, look_closely, view
 from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
@@ -61,21 +62,21 @@ class Views:
             return self.of_whitened(whiten(self._space, values))
         if np.isnan(values).any() and not is_complete(gaps := gaps_of(self._space, values)):
             return self._with_gaps(values, gaps)
-        return self._look(values, self._views)
+        return self._look(bend(self._space.powers, values), self._views)
 
     def _with_gaps(self, values: np.ndarray, gaps: Gaps) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict rows of which something is missing, a pattern at a time."""
         assert self._views is not None
-        whole, parts = self._views, []
+        whole, parts, bent = self._views, [], bend(self._space.powers, values)
         for pattern in range(NOTHING, len(gaps.rank)):
             at = np.flatnonzero(gaps.pattern == pattern)
             if pattern == NOTHING:
-                parts.append((at, *self._look(values[at], whole)))
+                parts.append((at, *self._look(bent[at], whole)))
                 continue
             of = gaps._replace(pattern=gaps.pattern[at])
             middle = complete_rows(whole[0], whiten(self._space, values[at]), of, None)
             views = [opened(each, gaps, pattern) for each in whole]
-            parts.append((at, *self._look(values[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
+            parts.append((at, *self._look(bent[at], views, middle, 0.5 * float(gaps.rank[pattern]))))
         order = np.argsort(np.concatenate([at for at, _, _ in parts]))
         densities = [density for _, _, density in parts if density is not None]
         together = np.concatenate([found for _, found, _ in parts])[order]
@@ -84,7 +85,7 @@ class Views:
     def _look(
         self, values: np.ndarray, views: Sequence[View], middle: np.ndarray | None = None, excess: float = 0.0
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Predict raw rows that lack the same; ``middle`` is their likeliest completion, so much denser than most."""
+        """Predict bent rows that lack the same; ``middle`` is their likeliest completion, ``excess`` above most."""
         if not self._closely:
             return _mean([look(values, each) for each in views]), None
         found, densities = [], []

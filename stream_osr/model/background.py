@@ -19,6 +19,7 @@ from stream_osr.model.gaussian.full import dot
 from stream_osr.model.jit import kernel
 from stream_osr.model.location import Location
 from stream_osr.model.marginal import log_marginal
+from stream_osr.model.powers import bend
 from stream_osr.model.prior import DIAGONAL, FULL, TIED, Prior
 from stream_osr.model.space import Space
 
@@ -54,7 +55,8 @@ def fit_background(X: np.ndarray, space: Space) -> Background:
     >>> bool(np.allclose(background.covariance, np.eye(2), atol=0.2))
     True
     """
-    filled = np.where(np.isnan(X), space.fill, X)
+    bent = bend(space.powers, X)
+    filled = np.where(np.isnan(bent), space.fill, bent)
     low, high = filled.min(axis=0), filled.max(axis=0)
     spread = (high - low)[:, None] * space.forward / math.sqrt(12.0)
     covariance = spread.T @ spread + OWN_WIDTH * np.eye(space.forward.shape[1])

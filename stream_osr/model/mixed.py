@@ -6,6 +6,7 @@ import numpy as np
 
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.flags import NO_FLAGS, Flags
+from stream_osr.model.powers import NO_POWERS, Powers, bend
 from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
 
@@ -34,6 +35,7 @@ def fit_mixed(
     places: np.ndarray,
     *,
     flags: Flags = NO_FLAGS,
+    powers: Powers = NO_POWERS,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
@@ -51,6 +53,8 @@ def fit_mixed(
         shape (p,).
     flags
         Categories that are given as numbers (:func:`stream_osr.model.flags.find_flags`).
+    powers
+        Features that are bent first (:func:`stream_osr.model.powers.find_powers`).
     plan
         What becomes of the numeric features (:func:`choose`).
     pca_components, pca_variance
@@ -65,8 +69,10 @@ def fit_mixed(
     array([1., 2., 1., 0.])
     """
     numeric, columns = np.flatnonzero(places == 0), np.flatnonzero(places > 0)
+    X = bend(powers, X)
     if not len(columns) and not len(flags.sizes):
-        return fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        own = fit_space(X, group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
+        return own._replace(powers=powers)
     p = len(places)
     if len(numeric):
         own = fit_space(X[:, numeric], group, plan=plan, pca_components=pca_components, pca_variance=pca_variance)
@@ -78,4 +84,4 @@ def fit_mixed(
     fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
     forward[numeric], backward[:, numeric] = own.forward, own.backward
     of_all = np.concatenate([places[columns], flags.sizes + 2])
-    return Space(fill, center, forward, backward, constant, own.variance_left, columns, of_all, flags)
+    return Space(fill, center, forward, backward, constant, own.variance_left, columns, of_all, flags, powers)

@@ -11,7 +11,7 @@ from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.middles import means_and_scales, typical_rows
 from stream_osr.model.prior import Prior, homogeneous
-from stream_osr.model.space import Space, raw_scale, unwhiten
+from stream_osr.model.space import Space, between, in_deviations, unwhiten
 
 
 class Nearest(NamedTuple):
@@ -90,9 +90,9 @@ class Beside(NamedTuple):
 def beside(dishes: Dishes, slot: int, known: Known, frozen: Densities, space: Space) -> Beside:
     """Compare the subclass in ``slot`` of ``dishes`` with the nearest known one."""
     near, theirs, covariance = _compare(dishes, slot, known, frozen)
-    difference = (near.mean[0] - theirs) @ space.backward  # of the raw means it would drown in a large centre
-    shift = difference / np.maximum(raw_scale(space, covariance), 1e-300)
-    return Beside(near, unwhiten(space, near.mean)[0], difference, shift)
+    mean = near.mean[0]
+    shift = in_deviations(space, mean, theirs, covariance)
+    return Beside(near, unwhiten(space, near.mean)[0], between(space, mean, theirs), shift)
 
 
 def by_distance(dishes: Dishes, slot: int, rows: np.ndarray, known: Known) -> np.ndarray:

@@ -10,6 +10,7 @@ from scipy.linalg import solve_triangular
 from stream_osr.errors import InvalidParameter
 from stream_osr.model.flags import NO_FLAGS, Flags, place_of_flag
 from stream_osr.model.jit import borrowing_kernel, kernel
+from stream_osr.model.powers import NO_POWERS, Powers, bend, unbend
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.scatter import bounded_scatter
 from stream_osr.model.subspace import Directions, Plan, follow
@@ -25,7 +26,9 @@ HORIZON = 1e4
 
 
 class Space(NamedTuple):
-    """A frozen affine map: missing values filled, projected, whitened by the within-class covariance W.
+    """A frozen map: features bent, missing values filled, projected, whitened by the within-class covariance W.
+
+    Past the powers it is affine: all but these are of bent features.
 
     Attributes
     ----------
@@ -49,6 +52,8 @@ class Space(NamedTuple):
         that ``columns`` hold, then the flags.
     flags
         Categories that raw features hold as the numbers that they were given as.
+    powers
+        Features that are bent first (:mod:`stream_osr.model.powers`).
     """
 
     fill: np.ndarray
@@ -60,6 +65,7 @@ class Space(NamedTuple):
     columns: np.ndarray = NO_COLUMN
     places: np.ndarray = NO_COLUMN
     flags: Flags = NO_FLAGS
+    powers: Powers = NO_POWERS
 
 
 def fit_space(
@@ -176,7 +182,8 @@ def _within_covariance(
 
 def whiten(space: Space, X: np.ndarray) -> np.ndarray:
     """Map raw rows, NaN = missing, shape (n, p), to whitened rows, shape (n, C + d)."""
-    z = (np.where(np.isnan(X), space.fill, X) - space.center) @ space.forward
+    numbers = bend(space.powers, X)
+    z = (np.where(np.isnan(numbers), space.fill, numbers) - space.center) @ space.forward
     largest = np.abs(z).max(axis=1, initial=0.0)  # not the norm at once: squares of 1e200 overflow
     far = largest > HORIZON / np.sqrt(max(z.shape[1], 1))
     if far.any():
@@ -228,7 +235,7 @@ def numeric(space: Space) -> np.ndarray:
 
 def unwhiten(space: Space, z: np.ndarray) -> np.ndarray:
     """Map whitened rows without categories, shape (n, d), back to raw features, shape (n, p)."""
-    return space.center + z @ space.backward
+    return unbend(space.powers, space.center + z @ space.backward)
 
 
 def rewhiten(space: Space, covariance: np.ndarray) -> Space:
@@ -238,6 +245,24 @@ def rewhiten(space: Space, covariance: np.ndarray) -> Space:
     return space._replace(forward=np.ascontiguousarray(space.forward @ inverse.T), backward=lower.T @ space.backward)
 
 
-def raw_scale(space: Space, covariance: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each raw feature under a covariance of whitened rows, shape (p,)."""
+def between(space: Space, z: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return how far a whitened row is from another in each raw feature, shape (p,)."""
+    apart = (z - other) @ space.backward  # of raw rows it would drown in a large centre
+    columns = space.powers.columns
+    if len(columns):
+        one, two = unwhiten(space, np.array([z, other]))[:, columns]
+        apart[columns] = one - two
+    return np.asarray(apart)
+
+
+def in_deviations(space: Space, z: np.ndarray, other: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Return how far a whitened row is from another in each feature, bent as it is, in its standard deviations.
+
+    These are those of a covariance of whitened rows, shape (d, d); what is returned has shape (p,).
+    """
+    return np.asarray((z - other) @ space.backward / np.maximum(bent_scale(space, covariance), 1e-300))
+
+
+def bent_scale(space: Space, covariance: np.ndarray) -> np.ndarray:
+    """Return the standard deviation of each bent feature under a covariance of whitened rows, shape (p,)."""
     return np.asarray(np.sqrt((space.backward * (covariance @ space.backward)).sum(axis=0)))

@@ -117,8 +117,8 @@ def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
     """
     rare = is_constant(X) | (((usual_values(X) == X) | np.isnan(X)).mean(axis=0) >= USUAL)
     scaled = in_units(X)
-    alike = np.triu(_alike(scaled), 1)
-    copies = alike.any(axis=0)
+    twins = np.triu(alike(scaled), 1)
+    copies = twins.any(axis=0)
     telling = np.flatnonzero(~rare & ~copies)
     axes = principal_axes(scaled[:, telling])
     freedom = len(X) - len(np.unique(group))
@@ -129,7 +129,7 @@ def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
     rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
     unit = units(X)[telling]
     weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
-    return Plan(telling, axes.shape[1], rare, weight, least, at, alike[:, at].argmax(axis=0), *chosen)
+    return Plan(telling, axes.shape[1], rare, weight, least, at, twins[:, at].argmax(axis=0), *chosen)
 
 
 def follow(plan: Plan, X: np.ndarray) -> Directions:
@@ -229,7 +229,7 @@ def _filled(X: np.ndarray) -> np.ndarray:
     return np.where(known, X, np.where(known, X, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
-def _alike(scaled: np.ndarray) -> np.ndarray:
+def alike(scaled: np.ndarray) -> np.ndarray:
     """Say which features are the same but for unit and origin, shape (p, p)."""
     length = np.sqrt((scaled**2).sum(axis=0))
     return np.abs(scaled.T @ scaled) > (1.0 - COPY) * np.maximum(np.outer(length, length), np.finfo(float).tiny)

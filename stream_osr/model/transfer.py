@@ -1,11 +1,14 @@
 """One trained model after another: the stream's subclasses in the coordinates and among the classes of the next.
 
 Both whiten rows by affine maps, so what is a plain sum of products in one model's coordinates is one in the other's:
-nothing is estimated anew. Known classes that follow their instances are translated as they are.
+nothing is estimated anew. Where they bend features in other ways (:mod:`stream_osr.model.powers`) a row goes the way
+exactly, and a subclass as if it were straight about its mean. Known classes that follow their instances are
+translated as they are.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -17,7 +20,8 @@ from stream_osr.model.flags import Flags, each_flag
 from stream_osr.model.franchise import CLOSED
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import Densities, Known, log_densities
-from stream_osr.model.marginal import Statistics, dishes_of, of_nobody, settle
+from stream_osr.model.marginal import Statistics, both, dishes_of, of_nobody, of_slots, settle
+from stream_osr.model.powers import Powers, bend, slopes, unbend
 from stream_osr.model.prior import DIAGONAL, FULL, NO_COLUMN, Prior, homogeneous, same_prior
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.space import Space, numeric
@@ -39,6 +43,39 @@ class Origin(NamedTuple):
     numbers: np.ndarray
 
 
+class Bends(NamedTuple):
+    """What the maps of two models bend, and the way between: of features in the order of the second.
+
+    Attributes
+    ----------
+    old, new
+        Powers of both.
+    center, backward
+        Bent features of a whitened row of the first model: ``center + z @ backward``.
+    other_center, forward
+        Its whitened row in the second: ``(x - other_center) @ forward``.
+    """
+
+    old: Powers
+    new: Powers
+    center: np.ndarray
+    backward: np.ndarray
+    other_center: np.ndarray
+    forward: np.ndarray
+
+    def of(self, z: np.ndarray) -> np.ndarray:
+        """Take whitened rows, shape (n, d), to the other coordinates, shape (n, e)."""
+        raw = unbend(self.old, self.center + z @ self.backward)
+        return np.asarray((bend(self.new, raw) - self.other_center) @ self.forward)
+
+    def about(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Matrix, shape (d, e), and offset, shape (e,), of the way about a whitened row of shape (d,)."""
+        raw = unbend(self.old, self.center + z[None] @ self.backward)
+        slope = slopes(self.new, raw) / slopes(self.old, raw)
+        matrix = (self.backward * slope) @ self.forward
+        return matrix, self.of(z[None])[0] - z @ matrix
+
+
 class Passage(NamedTuple):
     """Affine map ``z' = z @ matrix + offset`` from whitened coordinates to those of another model.
 
@@ -57,6 +94,8 @@ class Passage(NamedTuple):
     missing
         Covariance within classes of what the first model left out, in the other's coordinates, shape (e, e); empty:
         it left out nothing.
+    bends
+        What is not affine about it: then matrix and offset are those about the centre of the first model.
     """
 
     matrix: np.ndarray
@@ -65,17 +104,26 @@ class Passage(NamedTuple):
     places: np.ndarray = NO_COLUMN
     begins: np.ndarray = NO_COLUMN
     missing: np.ndarray = NOTHING
+    bends: Bends | None = None
 
     def of(self, rows: np.ndarray) -> np.ndarray:
         """Take whitened rows, shape (n, C + d), to the other coordinates, shape (n, C + e)."""
         count = rows.shape[1] - len(self.matrix)
-        moved = rows[:, count:] @ self.matrix + self.offset
+        z = rows[:, count:]
+        moved = z @ self.matrix + self.offset if self.bends is None else self.bends.of(z)
         if not len(self.columns):
             return np.asarray(moved)
         there = np.tile(self.begins, (len(rows), 1))
         had = self.columns >= 0
         there[:, had] = self.places[rows[:, self.columns[had]].astype(np.int64)]
         return np.hstack([there, moved])
+
+    def about(self, z: np.ndarray) -> Passage:
+        """Find the affine map about a whitened row without categories, shape (d,)."""
+        if self.bends is None:
+            return self
+        matrix, offset = self.bends.about(z)
+        return self._replace(matrix=matrix, offset=offset, bends=None)
 
     @property
     def apart(self) -> bool:
@@ -118,15 +166,29 @@ def passage(old: Space, new: Space, order: Sequence[int], values: Sequence[Origi
     d = old.forward.shape[1]
     categories = _columns_and_places(old, new, values)
     same = list(order) == list(range(len(old.center))) and np.array_equal(old.center, new.center)
-    if same and np.array_equal(old.forward, new.forward):
+    bends = _bends(old, new, order)
+    if same and bends is None and np.array_equal(old.forward, new.forward):
         return Passage(np.eye(d), np.zeros(d), *categories)
     before, now = numeric(old)[order], numeric(new)
     between = np.where(before, old.center[order] - new.center, 0.0)  # what was a flag may be anywhere
     matrix, offset = old.backward[:, order] @ new.forward, between @ new.forward
+    if bends is not None:
+        matrix, offset = bends.about(np.zeros(d))
     if d == before.sum() and not (now & ~before).any():
-        return Passage(matrix, offset, *categories)
+        return Passage(matrix, offset, *categories, bends=bends)
     power, axes = np.linalg.eigh(np.eye(len(offset)) - matrix.T @ matrix)
-    return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T)
+    return Passage(matrix, offset, *categories, (axes * np.maximum(power, 0.0)) @ axes.T, bends)
+
+
+def _bends(old: Space, new: Space, order: Sequence[int]) -> Bends | None:
+    """Find what is not affine between two maps; ``None``: they bend the same features in the same way."""
+    place = np.argsort(np.asarray(order, np.int64))
+    moved = old.powers._replace(columns=place[old.powers.columns])
+    if all(np.array_equal(a, b) for a, b in zip(moved, new.powers, strict=True)):
+        return None
+    unknown = unbend(new.powers, new.center[None])[0]  # what was a flag may be anywhere
+    center = np.where(numeric(old)[order], old.center[order], unknown)
+    return Bends(moved, new.powers, center, old.backward[:, order], new.center, new.forward)
 
 
 def _columns_and_places(
@@ -179,9 +241,17 @@ def origins(
 def restate(statistics: Statistics, way: Passage, prior: Prior, other: Prior) -> Statistics:
     """State subclasses in other coordinates, under another base measure of the same covariance model.
 
-    With diagonal covariances the sums of squares are there and those of products are not: each new coordinate must
-    depend on one old one alone (:attr:`Passage.apart`).
+    Where the way is not affine it is that about the mean of each. With diagonal covariances the sums of squares are
+    there and those of products are not: each new coordinate must depend on one old one alone (:attr:`Passage.apart`).
     """
+    if way.bends is not None:
+        sums = statistics.matrix - of_nobody(prior)
+        middles = (sums[:, -1, :-1] if prior.covariance == FULL else sums[:, 0]) / np.maximum(statistics.size, 1)[
+            :, None
+        ]
+        parts = (restate(of_slots(statistics, [k]), way.about(z), prior, other) for k, z in enumerate(middles))
+        nobody = Statistics(np.zeros(0, np.int64), of_nobody(other)[None][:0], np.zeros((0, len(other.pseudo))))
+        return functools.reduce(both, parts, nobody)
     matrix, offset, n = way.matrix, way.offset, statistics.size[:, None]
     stays = np.array_equal(matrix, np.eye(len(matrix))) and not offset.any()
     if same_prior(prior, other) and stays and np.array_equal(way.places, np.arange(len(way.places))):

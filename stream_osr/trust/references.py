@@ -124,7 +124,7 @@ def _without(
         places[space.columns] = space.places[: len(space.columns)]
         places[space.flags.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        other = fit_mixed(X[rest], group[rest], places, flags=space.flags, plan=plan, **pca)
+        other = fit_mixed(X[rest], group[rest], places, flags=space.flags, powers=space.powers, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:

@@ -212,5 +212,5 @@ def test_scale_in_raw_units():
     X, group = classes()
     space = library.fit_space(X, group)
     z = library.whiten(space, X)
-    found = library.raw_scale(space, np.cov(z, rowvar=False))
+    found = library.bent_scale(space, np.cov(z, rowvar=False))
     np.testing.assert_allclose(found, X.std(axis=0, ddof=1), rtol=1e-8)

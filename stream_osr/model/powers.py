@@ -1,0 +1,216 @@
+"""Skewed features are bent before they are whitened: what is a Gaussian of its logarithm is none of itself.
+
+Each feature gets a power of its own, that of Yeo and Johnson ("A new family of power transformations to improve
+normality or symmetry", Biometrika 2000), about the middle of the feature and in its own unit: 1 leaves it as it is,
+0 takes logarithms above the middle, 2 takes them below. Further powers are not used: they would give the feature an
+end, and what is new would be pressed against it. Powers are chosen by the likelihood of the training classes as
+Gaussians with one covariance, the change of volume included, each feature given all others: features that say what
+others say stay alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.model.subspace import alike, in_units
+
+POWERS = np.linspace(0.0, 2.0, 9)
+"""Powers that are tried; the middle one changes nothing."""
+AS_IT_IS = len(POWERS) // 2
+LEAST_GAIN, SURE_GAIN = 0.2, 3.0
+"""Log likelihood that a power must gain for each instance, and altogether, in logarithms of their number."""
+LEAST_VALUES = 30
+"""Values that a feature must have had, or half as many as there are instances: with few it is a scale of steps."""
+RIDGE = 0.1
+"""Share of its variance by which each feature is taken to differ from what others say of it."""
+ROUNDS = 3
+"""Rounds in which the powers are chosen, each given those of the round before."""
+ROUNDING = 1e-10
+"""Standard deviation of a constant feature at most, as a share of its middle."""
+MOST_LOG = 700.0
+"""Of what a logarithm is undone: beyond there is no number."""
+MOST_ROWS, MOST_FEATURES = 2000, 128
+"""Rows that the choice looks at, evenly spaced; and features of a table of which any are bent."""
+
+
+class Powers(NamedTuple):
+    """Features that are bent, m of them.
+
+    Attributes
+    ----------
+    columns
+        Their numbers among the raw features, rising, shape (m,).
+    middle, unit
+        About which value, and in what unit, shape (m,).
+    power
+        The power of each, between 0 and 2, shape (m,).
+    """
+
+    columns: np.ndarray
+    middle: np.ndarray
+    unit: np.ndarray
+    power: np.ndarray
+
+
+NO_POWERS = Powers(np.zeros(0, np.int64), *np.zeros((3, 0)))
+
+
+def find_powers(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Powers:
+    """Choose the powers of training rows, NaN = missing.
+
+    Parameters
+    ----------
+    X
+        Training rows, shape (n, p).
+    group
+        Class of each, shape (n,).
+    numeric
+        Which features are numbers, shape (p,).
+
+    Examples
+    --------
+    A feature that is Gaussian, and one whose logarithm is:
+
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.arange(400) % 2
+    >>> X = 3.0 * group[:, None] + rng.normal(size=(400, 2))
+    >>> X[:, 1] = np.exp(0.7 * X[:, 1])
+    >>> powers = find_powers(X, group, np.ones(2, bool))
+    >>> powers.columns, bool(powers.power[0] < 0.5)
+    (array([1]), True)
+    """
+    step = -(-len(X) // MOST_ROWS) if len(X) else 1
+    rows, classes = X[::step], group[::step]
+    tried = np.flatnonzero(numeric & (_count_values(rows) >= min(LEAST_VALUES, len(rows) / 2)))
+    if not len(tried) or len(tried) > MOST_FEATURES:
+        return NO_POWERS
+    there = ~np.isnan(rows[:, tried])
+    middle = np.nanmedian(rows[:, tried], axis=0)
+    scaled = np.where(there, rows[:, tried] - middle, 0.0)
+    unit = np.sqrt((_within(scaled, classes, there) ** 2).sum(axis=0) / there.sum(axis=0))
+    varies = unit > ROUNDING * np.abs(middle)
+    tried, middle, unit, scaled, there = (of[..., varies] for of in (tried, middle, unit, scaled, there))
+    twin = np.triu(alike(in_units(rows[:, tried])), 1)
+    copy = twin.any(axis=0)
+    power = np.ones(len(tried))
+    power[~copy] = POWERS[_choose(scaled[:, ~copy] / unit[~copy], classes, there[:, ~copy])]
+    for at in np.flatnonzero(copy).tolist():
+        other = int(twin[:, at].argmax())
+        turned = float(scaled[:, at] @ scaled[:, other]) < 0.0
+        power[at] = 2.0 - power[other] if turned else power[other]
+    own = power != 1.0
+    return Powers(tried[own], middle[own], unit[own], power[own])
+
+
+def _count_values(rows: np.ndarray) -> np.ndarray:
+    """Count the different values of each feature, shape (p,)."""
+    return np.array([len(np.unique(column[~np.isnan(column)])) for column in rows.T], np.int64)
+
+
+def _within(values: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Deviations of features from the means of the classes, 0 where a value is missing; last axes (n, m)."""
+    out = np.where(there, values, 0.0)
+    for j in np.unique(group):
+        own = group == j
+        out[..., own, :] -= out[..., own, :].sum(axis=-2, keepdims=True) / np.maximum(there[own].sum(axis=0), 1)
+    return np.where(there, out, 0.0)
+
+
+def _choose(scaled: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Choose among the ``POWERS`` for features less their middles and in their units, shape (n, m)."""
+    (n, m), each = scaled.shape, np.arange(scaled.shape[1])
+    curves = _within(bent(scaled, POWERS[:, None, None]), group, there)
+    spread = np.sqrt((curves**2).mean(axis=1))
+    curves /= spread[:, None]
+    volume = (POWERS[:, None] - 1.0) * (np.sign(scaled) * np.log1p(np.abs(scaled))).sum(axis=0)
+    apart = volume - n * np.log(spread)
+
+    def together(chosen: np.ndarray) -> float:
+        now = curves[chosen, :, each].T
+        return float(apart[chosen, each].sum() - 0.5 * n * np.linalg.slogdet(_correlation(now))[1])
+
+    chosen = np.full(m, AS_IT_IS)
+    for _ in range(ROUNDS):
+        now = curves[chosen, :, each].T
+        gain = apart + np.array([_given_others(now, at, curves[:, :, at]) for at in each.tolist()]).T
+        best = gain.argmax(axis=0)
+        enough = gain[best, each] - gain[AS_IT_IS] > max(LEAST_GAIN * n, SURE_GAIN * np.log(n))
+        chosen, before = np.where(enough, best, AS_IT_IS), chosen
+        if np.array_equal(chosen, before):
+            break
+    plain = np.full(m, AS_IT_IS)
+    return chosen if together(chosen) > together(plain) else plain
+
+
+def _correlation(now: np.ndarray) -> np.ndarray:
+    return np.asarray(now.T @ now / len(now) + RIDGE * np.eye(now.shape[1]))
+
+
+def _given_others(now: np.ndarray, at: int, curves: np.ndarray) -> np.ndarray:
+    """Log likelihood of the curves of a feature, shape (P, n), given the other features as they are."""
+    others = np.delete(now, at, axis=1)
+    shared = others.T @ curves.T / len(now)
+    left = 1.0 + RIDGE - (shared * np.linalg.solve(_correlation(others), shared)).sum(axis=0)
+    return np.asarray(-0.5 * len(now) * np.log(left))
+
+
+def bent(scaled: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """Take values in their units to a power: 1 changes nothing, 0 is a logarithm above 0, 2 one below."""
+    size = np.abs(scaled)
+    exponent = np.where(scaled >= 0.0, power, 2.0 - power)
+    safe = np.where(exponent > 0.0, exponent, 1.0)
+    grown = np.where(exponent > 0.0, np.expm1(safe * np.log1p(size)) / safe, np.log1p(size))
+    return np.asarray(np.where(exponent == 1.0, scaled, np.copysign(grown, scaled)))
+
+
+def unbent(values: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """Undo :func:`bent`."""
+    size = np.abs(values)
+    exponent = np.where(values >= 0.0, power, 2.0 - power)
+    safe = np.where(exponent > 0.0, exponent, 1.0)
+    log = np.where(exponent > 0.0, np.log1p(safe * size) / safe, size)
+    return np.asarray(np.where(exponent == 1.0, values, np.copysign(np.expm1(np.minimum(log, MOST_LOG)), values)))
+
+
+def bend(powers: Powers, X: np.ndarray) -> np.ndarray:
+    """Bend raw rows, NaN = missing, shape (n, p); about its middle a feature keeps its unit.
+
+    Examples
+    --------
+    >>> powers = Powers(np.array([1]), np.array([10.0]), np.array([2.0]), np.array([0.0]))
+    >>> X = np.array([[5.0, 10.0], [5.0, 10.2], [5.0, 210.0], [5.0, np.nan]])
+    >>> bend(powers, X).round(2)
+    array([[ 5.  , 10.  ],
+           [ 5.  , 10.19],
+           [ 5.  , 19.23],
+           [ 5.  ,   nan]])
+    >>> bool(np.allclose(unbend(powers, bend(powers, X)), X, equal_nan=True))
+    True
+    """
+    return _changed(bent, powers, X)
+
+
+def unbend(powers: Powers, X: np.ndarray) -> np.ndarray:
+    """Undo :func:`bend`."""
+    return _changed(unbent, powers, X)
+
+
+def slopes(powers: Powers, X: np.ndarray) -> np.ndarray:
+    """Say how much a bent feature grows with the raw one, at raw rows, shape (n, p)."""
+    columns, middle, unit, power = powers
+    out = np.ones(X.shape)
+    scaled = (X[:, columns] - middle) / unit
+    out[:, columns] = (1.0 + np.abs(scaled)) ** np.where(scaled >= 0.0, power - 1.0, 1.0 - power)
+    return out
+
+
+def _changed(change: Callable[[np.ndarray, np.ndarray], np.ndarray], powers: Powers, X: np.ndarray) -> np.ndarray:
+    columns, middle, unit, power = powers
+    if not len(columns):
+        return X
+    out = X.copy()
+    out[:, columns] = middle + unit * change((X[:, columns] - middle) / unit, power)
+    return out
