@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stream_osr.errors import InvalidParameter
+from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import homogeneous, make_prior
-from stream_osr.model.space import fit_space, whiten
+from stream_osr.model.space import whiten
 from stream_osr.model.training import dish_of_guests, seat_by_groups, sweep
 from stream_osr.parallel import one_thread
 
@@ -59,6 +61,8 @@ def cocluster(
     start: Literal["random", "classwise"] = "random",
     epsilon: float = 0.01,
     covariance: str = "full",
+    places: np.ndarray | None = None,
+    concentration: float = 1.0,
     pca_components: int | None = None,
     pca_variance: float | None = None,
     progress: Callable[[int], None] | None = None,
@@ -88,6 +92,12 @@ def cocluster(
         Share of its class below which a subclass is removed.
     covariance, pca_components, pca_variance
         As for :class:`stream_osr.OpenSetRecognizer`.
+    places
+        Places of each feature: 0 for a number, and for a category, held as numbers of values, two more than it has
+        values, shape (p,); ``None``: all are numbers. The paper has none: a subclass is what it is in the stream
+        (:mod:`stream_osr.model.categories`).
+    concentration
+        Of each category: instances that the base measure weighs.
     progress
         Called with the number of each finished sweep.
 
@@ -99,15 +109,27 @@ def cocluster(
     >>> found = cocluster(X[:60], np.repeat([0, 1], [40, 20]), X[60:], rng, nu=6, scale=0.5, start="classwise")
     >>> [int((found.label[:20] == 1).sum()), int((found.label[20:] == UNKNOWN).sum())]
     [20, 40]
+
+    The same with a category beside the numbers, whose third value is none of the training part:
+
+    >>> X = np.column_stack([X, np.repeat([0, 1, 2], 40)])
+    >>> options = {"nu": 6, "scale": 0.5, "start": "classwise", "places": np.array([0, 0, 4])}
+    >>> found = cocluster(X[:60], np.repeat([0, 1], [40, 20]), X[60:], rng, **options)
+    >>> [int((found.label[:20] == 1).sum()), int((found.label[20:] == UNKNOWN).sum())]
+    [20, 40]
     """
     if start not in ("random", "classwise"):
         raise InvalidParameter(f"start is {start!r}; expected 'random' or 'classwise'")
     n_groups = int(group.max()) + 1
     everyone = np.concatenate([group, np.full(len(X_test), n_groups)])
     with one_thread():
-        space = fit_space(X_train, group, pca_components=pca_components, pca_variance=pca_variance)
+        kinds = np.zeros(X_train.shape[1], np.int64) if places is None else places
+        space = fit_mixed(X_train, group, kinds, pca_components=pca_components, pca_variance=pca_variance)
         rows = homogeneous(whiten(space, np.concatenate([X_train, X_test])))
-        prior = make_prior(covariance, rows.shape[1] - 1, nu=nu, scale=scale, beta=beta)
+        prior = make_prior(covariance, space.forward.shape[1], nu=nu, scale=scale, beta=beta)
+        if len(space.places):
+            base = base_of(rows[: len(X_train)], group, space.places)
+            prior = with_base(prior, space.places, base, concentration)
         dish = everyone if start == "classwise" else _spread(everyone, initial_subclasses, rng)
         seating = seat_by_groups(rows, everyone, dish, prior, exclusive=False)
         for number in range(sweeps):

@@ -56,12 +56,14 @@ _FREE = {
         UnknownRate.down UnknownRate.of UnknownRate.up UnknownRate.usual
     """,
     WHERE: """
-        Arrived.row Background.mean Evidence.row Known.broad References.rows Space.center Statistics.matrix
+        Arrived.row Background.covariance Background.mean Evidence.row Flags.high Flags.low
+        Known.broad Location.factor Location.values References.rows Space.center Statistics.matrix
     """,
     WHICH: """
         Guard.ids Known.ids Labelling.into Labelling.seen Muting.subclasses Past.subclass Promotion.lives
         Promotion.subclasses References.group References.log_density Seat.alone Stream.actions Stream.decided
-        StreamState.ids StreamState.next_id Subclass.muted Waiting.responsible Waiting.subclass
+        StreamState.ids StreamState.next_id Subclass.muted TrainedModel.categories Waiting.responsible
+        Waiting.subclass
     """,
 }
 FREE = {field: reason for reason, listed in _FREE.items() for field in listed.split()}

@@ -58,7 +58,7 @@ JUDGES = {
     "model/books.py": ("books",),
     "model/terms.py": ("known", "broad", "categories"),
     "model/scatter.py": ("scatter", "space"),
-    "model/broad.py": ("broad", "categories"),
+    "model/broad.py": ("broad", "categories_together"),
     "model/training.py": ("training", "categories_together"),
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "trust/division.py": ("test_guard", "test_trust"),

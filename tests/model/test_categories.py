@@ -111,7 +111,10 @@ def test_a_value_never_seen_has_a_probability():
     base = categories.base_of(rows, group, np.array([4]))
     assert base[0] == 1.0
     assert base[1:].sum() == pytest.approx(1.0)
-    assert 0.0 < base[3] < base[1] < base[2], "each class counts alike, and the value of both is the commonest"
+    assert base[3] == pytest.approx(1 / 8), (
+        "of a class of three and of one, each with one more spread over three places"
+    )
+    assert base[3] < base[1] < base[2], "each class counts alike, and the value of both is the commonest"
 
 
 def test_concentrations_are_weighed_by_their_evidence():

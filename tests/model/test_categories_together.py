@@ -10,6 +10,7 @@ import pytest
 from stream_osr.discovery.reconcile import Local, Summary, restore
 from stream_osr.model import categories
 from stream_osr.model.background import Background, gain, noise_of
+from stream_osr.model.broad import _values
 from stream_osr.model.cells import Said, asked, log_seats_of, weigh
 from stream_osr.model.completing import complete_rows
 from stream_osr.model.dishes import log_predictive
@@ -67,6 +68,13 @@ def test_odds_of_two_parts_against_one():
     expected = math.log(1.5) + 2 * math.lgamma(8) - math.lgamma(16) - oracle.log_marginal(rows)
     expected += sum(oracle.log_marginal(rows[side == k]) for k in range(2))
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_class_as_a_whole_without_one_of_its_instances():
+    prior, oracle, blocks, _ = two()
+    values = oracle.values(blocks[0])
+    expected = [oracle.categories.log_predictive(x, [*values[:i], *values[i + 1 :]]) for i, x in enumerate(values)]
+    np.testing.assert_allclose(_values(blocks[0], prior).left_out, expected, atol=1e-9)
 
 
 def test_noise_has_the_values_of_the_base_measure_each_by_itself():

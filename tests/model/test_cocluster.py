@@ -53,6 +53,19 @@ def test_the_random_start_spreads_each_group_evenly():
     assert np.bincount(dish[group == 1]).tolist() == [4, 3, 3]
 
 
+@pytest.mark.parametrize("numbers", [0, 2])
+def test_categories_tell_a_new_class_from_the_known_ones(numbers):
+    """Numbers that say nothing, or none at all; in one of a hundred rows a value is missing."""
+    rng = np.random.default_rng(4)
+    truth = np.concatenate([np.repeat([0, 1], 60), np.repeat([0, 1, 2], 40)])
+    values = np.where(rng.random((len(truth), 3)) < 0.95, truth[:, None], rng.integers(3, size=(len(truth), 3)))
+    values = np.where(rng.random(values.shape) < 0.01, np.nan, values.astype(float))
+    X = np.column_stack([rng.normal(size=(len(truth), numbers)), values])
+    options = {"nu": numbers + 4.0, "scale": 0.5, "start": "classwise", "places": np.array([0] * numbers + [5] * 3)}
+    found = cocluster(X[:120], truth[:120], X[120:], np.random.default_rng(1), **options)
+    assert (found.label == np.where(truth[120:] == 2, UNKNOWN, truth[120:])).mean() > 0.9
+
+
 def test_an_unknown_start_is_an_error():
     with pytest.raises(InvalidParameter, match="start is 'middle'"):
         cocluster(np.eye(3), np.arange(3), np.eye(3), np.random.default_rng(0), nu=5, scale=1, start="middle")
