@@ -168,8 +168,8 @@ class Stream(Method):
 class CoCluster(Method):
     """The paper's own algorithm, all of it for every test part: training and test instances clustered together.
 
-    Of its base measure nu = d + 1 and scale .1 are fixed: at these the reference implementation reaches what the
-    paper reports, and the paper's choice by validation is not repeated.
+    Of its base measure nu = d + 1 and scale .1 are fixed, where the paper chooses both by validation: what it reaches
+    here is less than it can.
     """
 
     def __init__(
