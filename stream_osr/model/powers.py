@@ -4,28 +4,31 @@ Each feature gets a power of its own, that of Yeo and Johnson ("A new family of 
 normality or symmetry", Biometrika 2000), about the middle of the feature and in its own unit: 1 leaves it as it is,
 0 takes logarithms above the middle, 2 takes them below. Further powers are not used: they would give the feature an
 end, and what is new would be pressed against it. Powers are chosen by the likelihood of the training classes as
-Gaussians with one covariance, the change of volume included, each feature given all others: features that say what
-others say stay alike.
+Gaussians, each with spreads of its own and all with the same correlations, the change of volume included, each
+feature given all others: features that say what others say stay alike, and classes of different width are no reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.jit import borrowing_kernel
 from stream_osr.model.subspace import alike, in_units
 
 POWERS = np.linspace(0.0, 2.0, 9)
 """Powers that are tried; the middle one changes nothing."""
 AS_IT_IS = len(POWERS) // 2
-LEAST_GAIN, SURE_GAIN = 0.2, 3.0
+LEAST_GAIN, SURE_GAIN = 0.1, 3.0
 """Log likelihood that a power must gain for each instance, and altogether, in logarithms of their number."""
 LEAST_VALUES = 30
 """Values that a feature must have had, or half as many as there are instances: with few it is a scale of steps."""
 RIDGE = 0.1
 """Share of its variance by which each feature is taken to differ from what others say of it."""
+BORROWED = 0.3
+"""Instances of all classes that the spread of a class is made of, beside its own."""
 ROUNDS = 3
 """Rounds in which the powers are chosen, each given those of the round before."""
 ROUNDING = 1e-10
@@ -119,14 +122,29 @@ def _within(values: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndar
     return np.where(there, out, 0.0)
 
 
+def _in_units_of_classes(curves: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide deviations, shape (P, n, m), by those of their class, each as if it had ``BORROWED`` instances of all.
+
+    Returns
+    -------
+    The deviations, and the sum of the logarithms of what they were divided by, shape (P, m).
+    """
+    out, log_spread = np.empty_like(curves), np.zeros((curves.shape[0], curves.shape[2]))
+    everyone = (curves**2).mean(axis=1)
+    for j in np.unique(group):
+        own = group == j
+        spread = np.sqrt(((curves[:, own] ** 2).sum(axis=1) + BORROWED * everyone) / (own.sum() + BORROWED))
+        out[:, own] = curves[:, own] / spread[:, None]
+        log_spread += own.sum() * np.log(spread)
+    return out, log_spread
+
+
 def _choose(scaled: np.ndarray, group: np.ndarray, there: np.ndarray) -> np.ndarray:
     """Choose among the ``POWERS`` for features less their middles and in their units, shape (n, m)."""
     (n, m), each = scaled.shape, np.arange(scaled.shape[1])
-    curves = _within(bent(scaled, POWERS[:, None, None]), group, there)
-    spread = np.sqrt((curves**2).mean(axis=1))
-    curves /= spread[:, None]
+    curves, log_spread = _in_units_of_classes(_within(bent(scaled, POWERS[:, None, None]), group, there), group)
     volume = (POWERS[:, None] - 1.0) * (np.sign(scaled) * np.log1p(np.abs(scaled))).sum(axis=0)
-    apart = volume - n * np.log(spread)
+    apart = volume - log_spread
 
     def together(chosen: np.ndarray) -> float:
         now = curves[chosen, :, each].T
@@ -190,12 +208,12 @@ def bend(powers: Powers, X: np.ndarray) -> np.ndarray:
     >>> bool(np.allclose(unbend(powers, bend(powers, X)), X, equal_nan=True))
     True
     """
-    return _changed(bent, powers, X)
+    return _changed(X, *powers, False)
 
 
 def unbend(powers: Powers, X: np.ndarray) -> np.ndarray:
     """Undo :func:`bend`."""
-    return _changed(unbent, powers, X)
+    return _changed(X, *powers, True)
 
 
 def slopes(powers: Powers, X: np.ndarray) -> np.ndarray:
@@ -207,10 +225,31 @@ def slopes(powers: Powers, X: np.ndarray) -> np.ndarray:
     return out
 
 
-def _changed(change: Callable[[np.ndarray, np.ndarray], np.ndarray], powers: Powers, X: np.ndarray) -> np.ndarray:
-    columns, middle, unit, power = powers
-    if not len(columns):
-        return X
-    out = X.copy()
-    out[:, columns] = middle + unit * change((X[:, columns] - middle) / unit, power)
+def _changed(
+    X: np.ndarray, columns: np.ndarray, middle: np.ndarray, unit: np.ndarray, power: np.ndarray, back: bool
+) -> np.ndarray:
+    out = np.array(X, dtype=float, order="C")
+    _change(out, columns, middle, unit, power, back)
     return out
+
+
+@borrowing_kernel
+def _change(
+    X: np.ndarray, columns: np.ndarray, middle: np.ndarray, unit: np.ndarray, power: np.ndarray, back: bool
+) -> None:
+    """Do what :func:`bent` or :func:`unbent` does to features of rows, shape (n, p), where they are.
+
+    A value at a time: its bits do not depend on how many there are, nor on how they lie.
+    """
+    for i in range(X.shape[0]):
+        for m in range(len(columns)):
+            z = (X[i, columns[m]] - middle[m]) / unit[m]
+            size, exponent = abs(z), power[m] if z >= 0.0 else 2.0 - power[m]
+            if back:
+                log = math.log1p(exponent * size) / exponent if exponent > 0.0 else size
+                grown = math.expm1(min(log, MOST_LOG))
+            else:
+                log = math.log1p(size)
+                grown = math.expm1(exponent * log) / exponent if exponent > 0.0 else log
+            if exponent != 1.0 and not np.isnan(z):
+                X[i, columns[m]] = middle[m] + unit[m] * math.copysign(grown, z)

@@ -170,7 +170,7 @@ def test_instances_beyond_the_horizon_are_done_without():
     assert len(large) == 2
 
 
-def test_the_demonstration_has_three_new_classes_or_four_whatever_the_seed():
+def test_the_demonstration_has_three_new_classes_or_up_to_five_whatever_the_seed():
     numbers = []
     for seed in range(5):
         training, stream = demo.split(seed)
@@ -184,7 +184,7 @@ def test_the_demonstration_has_three_new_classes_or_four_whatever_the_seed():
         assert found.low <= 4
         assert 3 <= found.high <= 5
         numbers.append(found.number)
-    assert set(numbers) <= {3, 4}
+    assert set(numbers) <= {3, 4, 5}
 
 
 def test_there_is_nothing_to_tell_before_anything_was_learnt():

@@ -38,7 +38,11 @@ def test_rows_come_back_and_what_is_missing_stays_so():
     np.testing.assert_array_equal(there[:, [1, 3]], X[:, [1, 3]])
     assert not np.allclose(there[4:, [0, 2]], X[4:, [0, 2]], rtol=1e-3)
     np.testing.assert_allclose(unbend(SOME, there), X, rtol=1e-9)
-    assert bend(NO_POWERS, X) is X
+    np.testing.assert_array_equal(bend(NO_POWERS, X), X)
+    slowly = 3.0 + 0.5 * bent((X[:, 0] - 3.0) / 0.5, np.float64(0.25))
+    np.testing.assert_allclose(there[:, 0], slowly, rtol=1e-14)
+    np.testing.assert_array_equal(bend(SOME, np.asfortranarray(X)), there)
+    np.testing.assert_array_equal(np.vstack([bend(SOME, row[None]) for row in X]), there)
     step = np.array([1e-6, 1e-6, 1.0, 1e-6])
     grown = (bend(SOME, X + step) - bend(SOME, X - step)) / (2.0 * step)
     np.testing.assert_allclose(slopes(SOME, X)[4:], grown[4:], rtol=1e-4)
@@ -60,6 +64,21 @@ def test_skewed_features_are_bent_and_others_are_not():
     assert not len(find_powers(rng.poisson(1.0, size=(300, 2)).astype(float), group, np.ones(2, bool)).columns)
 
 
+def test_gaussian_classes_are_left_as_they_are_however_wide_each_is():
+    rng, bent_, tried = np.random.default_rng(3), 0, 0
+    group = np.repeat([0, 1], 400)
+    X = np.where(group[:, None] == 0, rng.normal(0.0, 1.0, (800, 2)), rng.normal([100.0, 0.0], [10.0, 1.0], (800, 2)))
+    assert not len(find_powers(X, group, np.ones(2, bool)).columns)
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        n, count, d = (int(rng.integers(*bounds)) for bounds in ((10, 80), (1, 6), (1, 6)))
+        group = np.unique(rng.integers(count, size=n), return_inverse=True)[1]
+        widths = np.exp(rng.normal(size=count))[group][:, None]
+        X = 10.0 * rng.random() * rng.normal(size=(count, d))[group] + widths * rng.normal(size=(n, d))
+        bent_, tried = bent_ + len(find_powers(X, group, np.ones(d, bool)).columns), tried + d
+    assert bent_ <= 0.01 * tried
+
+
 def test_features_that_say_nearly_the_same_stay_alike():
     """By itself either would gain; what one has to do with the other would be lost."""
     rng = np.random.default_rng(2)
@@ -73,8 +92,9 @@ def test_features_that_say_nearly_the_same_stay_alike():
     assert len(set(together.power.tolist())) <= 1
 
 
-def test_a_power_is_chosen_by_the_likelihood_of_classes_with_one_covariance(monkeypatch):
+def test_a_power_is_chosen_by_the_likelihood_of_classes_with_the_same_correlations(monkeypatch):
     monkeypatch.setattr(library, "RIDGE", 1e-9)
+    monkeypatch.setattr(library, "BORROWED", 0.0)
     X, group = skewed(n=120)
     scaled = (X - np.median(X, axis=0)) / X.std(axis=0)
     chosen = library._choose(scaled, group, np.ones(X.shape, bool))
@@ -83,9 +103,11 @@ def test_a_power_is_chosen_by_the_likelihood_of_classes_with_one_covariance(monk
         rows = yeojohnson(scaled[:, 0], power)
         rows = np.column_stack([rows, *(yeojohnson(scaled[:, j], library.POWERS[chosen[j]]) for j in (1, 2))])
         means = np.array([rows[group == j].mean(axis=0) for j in range(3)])[group]
-        covariance = (rows - means).T @ (rows - means) / len(rows)
+        spreads = np.array([rows[group == j].std(axis=0) for j in range(3)])[group]
+        z = (rows - means) / spreads
         slope = np.where(scaled[:, 0] >= 0, power - 1.0, 1.0 - power) * np.log1p(np.abs(scaled[:, 0]))
-        return multivariate_normal(cov=covariance).logpdf(rows - means).sum() + slope.sum()
+        together = multivariate_normal(cov=z.T @ z / len(z)).logpdf(z).sum()
+        return together - np.log(spreads).sum() + slope.sum()
 
     best = max(range(len(library.POWERS)), key=lambda at: log_likelihood(library.POWERS[at]))
     assert chosen[0] == best
