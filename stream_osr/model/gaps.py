@@ -89,9 +89,12 @@ def gaps_of(space: Space, X: np.ndarray) -> Gaps:
 
 
 def after(n: int, gaps: Gaps) -> Gaps:
-    """Put n complete rows before those of which something is missing."""
+    """Put n complete rows before those of which something is missing; with room of its own: chains have threads."""
     return gaps._replace(
-        pattern=np.concatenate([np.full(n, NOTHING), gaps.pattern]), shift=np.concatenate([np.zeros(n), gaps.shift])
+        pattern=np.concatenate([np.full(n, NOTHING), gaps.pattern]),
+        shift=np.concatenate([np.zeros(n), gaps.shift]),
+        room=np.empty_like(gaps.room),
+        apart=np.empty_like(gaps.apart),
     )
 
 
