@@ -184,15 +184,6 @@ def bent(scaled: np.ndarray, power: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(exponent == 1.0, scaled, np.copysign(grown, scaled)))
 
 
-def unbent(values: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """Undo :func:`bent`."""
-    size = np.abs(values)
-    exponent = np.where(values >= 0.0, power, 2.0 - power)
-    safe = np.where(exponent > 0.0, exponent, 1.0)
-    log = np.where(exponent > 0.0, np.log1p(safe * size) / safe, size)
-    return np.asarray(np.where(exponent == 1.0, values, np.copysign(np.expm1(np.minimum(log, MOST_LOG)), values)))
-
-
 def bend(powers: Powers, X: np.ndarray) -> np.ndarray:
     """Bend raw rows, NaN = missing, shape (n, p); about its middle a feature keeps its unit.
 
@@ -237,7 +228,7 @@ def _changed(
 def _change(
     X: np.ndarray, columns: np.ndarray, middle: np.ndarray, unit: np.ndarray, power: np.ndarray, back: bool
 ) -> None:
-    """Do what :func:`bent` or :func:`unbent` does to features of rows, shape (n, p), where they are.
+    """Do what :func:`bent` does, or undo it, to features of rows, shape (n, p), where they are.
 
     A value at a time: its bits do not depend on how many there are, nor on how they lie.
     """
