@@ -7,7 +7,7 @@ WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 JOBS ?= 1
 # hundreds of processes import the same sources
 unexport PYTHONDONTWRITEBYTECODE
-ACCURACY := $(BIN)/python -m benchmarks.paper --jobs $(JOBS) --json docs/results/results.jsonl
+ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
 .PHONY: help install browser faketime demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
 help:            ## list the targets

@@ -26,7 +26,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from sklearn.neighbors import LocalOutlierFactor
 from threadpoolctl import threadpool_limits
 
-from benchmarks.paper.comparators.osnn import OSNN
+from benchmarks.openset.comparators.osnn import OSNN
 from benchmarks.streams import ONE_CHAIN
 from benchmarks.written import table, write
 from stream_osr import OpenSetRecognizer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.paper.cells import measure, plan, units
-from benchmarks.paper.methods import OURS
+from benchmarks.openset.cells import measure, plan, units
+from benchmarks.openset.methods import OURS
 from tests.data import need_data
 
 SEEDS = (0, 1)
@@ -16,7 +16,7 @@ TOLERANCE = 0.02
 REFERENCE = {"PENDIGITS": 0.987, "COIL20": 0.989}
 """Mean micro-F over the seeds, from
 
-    python -m benchmarks.paper --datasets PENDIGITS,COIL20 --openness high --batch-size 64 --seeds 0,1
+    python -m benchmarks.openset --datasets PENDIGITS,COIL20 --openness high --batch-size 64 --seeds 0,1
 """
 
 

@@ -1,13 +1,13 @@
-"""Nothing is paid for it: the five sets, by the paper's protocol, as `benchmarks.paper` measures them."""
+"""Nothing is paid for it: the five sets, by the paper's protocol, as `benchmarks.openset` measures them."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from benchmarks.paper.cells import SETTINGS, figures_of_merit
-from benchmarks.paper.cells import problem as lay_out
-from benchmarks.paper.methods import Stream
+from benchmarks.openset.cells import SETTINGS, figures_of_merit
+from benchmarks.openset.cells import problem as lay_out
+from benchmarks.openset.methods import Stream
 from stream_osr.evaluation import KNOWN_CLASSES
 
 STREAMS = tuple(KNOWN_CLASSES)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.paper import results
-from benchmarks.paper.cells import versions
-from benchmarks.paper.methods import compile_kernels
+from benchmarks.openset import results
+from benchmarks.openset.cells import versions
+from benchmarks.openset.methods import compile_kernels
 from benchmarks.trust import breadth, closed, demonstration, opened, overlap, persistent
 
 Record = dict[str, Any]

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.paper``: what is measured once is kept, what fails is told, what is drawn is there."""
+"""``python -m benchmarks.openset``: what is measured once is kept, what fails is told, what is drawn is there."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from benchmarks.paper import cells as cells_module
-from benchmarks.paper import methods, results, tables
-from benchmarks.paper.__main__ import app
-from benchmarks.paper.cells import SETTINGS, Cell, measure, plan, problem, units
+from benchmarks.openset import cells as cells_module
+from benchmarks.openset import methods, results, tables
+from benchmarks.openset.__main__ import app
+from benchmarks.openset.cells import SETTINGS, Cell, measure, plan, problem, units
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_comparators_are_selected_together_and_one_that_fails_alone_spoils_nothi
         select=select,
         select_family=select_family,
     )
-    monkeypatch.setitem(sys.modules, "benchmarks.paper.comparators", stand_in)
+    monkeypatch.setitem(sys.modules, "benchmarks.openset.comparators", stand_in)
     _, records = measured(tiny_data, "--openness", "closed,high", "--methods", "near,nearer")
     assert calls == ["near", "nearer"]
     assert {cell.batch_size for cell in records} == {None}
@@ -282,7 +282,7 @@ def test_tables_are_printed_whatever_the_width(width):
 
 def test_figures_are_written(tmp_path):
     pytest.importorskip("matplotlib")
-    from benchmarks.paper.figures import draw_all
+    from benchmarks.openset.figures import draw_all
 
     paths = draw_all(small_results(), tmp_path / "figures")
     names = {"openness_PENDIGITS.png", "batch_size_PENDIGITS.png", "epsilon.png", "reliability.png"}
@@ -293,7 +293,7 @@ def test_figures_are_written(tmp_path):
 
 def test_labels_are_moved_apart_and_stay_in_order():
     pytest.importorskip("matplotlib")
-    from benchmarks.paper.figures import _apart
+    from benchmarks.openset.figures import _apart
 
     places = _apart(np.array([0.5, 0.5, 0.5, 0.9, 0.99]), 0.1, 0.0, 1.0)
     assert (np.diff(places) >= 0.1 - 1e-12).all()

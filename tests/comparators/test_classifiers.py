@@ -11,19 +11,19 @@ from scipy.stats import chi2
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from benchmarks.paper.comparators.evm import ExtremeValueMachine
-from benchmarks.paper.comparators.gmm import GaussianMixtures
-from benchmarks.paper.comparators.knn import KNNDistance
-from benchmarks.paper.comparators.lda import LDAPosterior
-from benchmarks.paper.comparators.margin_classifier import tail_size
-from benchmarks.paper.comparators.margins import make_scaling
-from benchmarks.paper.comparators.one_vs_set import OneVsSet, best_slab
-from benchmarks.paper.comparators.osnn import OSNN
-from benchmarks.paper.comparators.pi_svm import PISVM
-from benchmarks.paper.comparators.qda import QDAChi2
-from benchmarks.paper.comparators.w_svm import WOSVM, WSVM
-from benchmarks.paper.comparators.weibull import fit_weibull
-from benchmarks.paper.comparators.whitening import within_class_whitening
+from benchmarks.openset.comparators.evm import ExtremeValueMachine
+from benchmarks.openset.comparators.gmm import GaussianMixtures
+from benchmarks.openset.comparators.knn import KNNDistance
+from benchmarks.openset.comparators.lda import LDAPosterior
+from benchmarks.openset.comparators.margin_classifier import tail_size
+from benchmarks.openset.comparators.margins import make_scaling
+from benchmarks.openset.comparators.one_vs_set import OneVsSet, best_slab
+from benchmarks.openset.comparators.osnn import OSNN
+from benchmarks.openset.comparators.pi_svm import PISVM
+from benchmarks.openset.comparators.qda import QDAChi2
+from benchmarks.openset.comparators.w_svm import WOSVM, WSVM
+from benchmarks.openset.comparators.weibull import fit_weibull
+from benchmarks.openset.comparators.whitening import within_class_whitening
 from stream_osr.errors import InvalidLabel, InvalidParameter
 
 MODELS = [
@@ -156,7 +156,7 @@ def test_a_parameter_out_of_range_is_named(model, told):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_the_docstrings(module):
-    outcome = doctest.testmod(importlib.import_module(f"benchmarks.paper.comparators.{module}"))
+    outcome = doctest.testmod(importlib.import_module(f"benchmarks.openset.comparators.{module}"))
     assert outcome.attempted > 0
     assert outcome.failed == 0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.paper.comparators import METHODS, VARIANTS, micro_f, select, select_family
-from benchmarks.paper.comparators.check import PUBLISHED, figures
-from benchmarks.paper.comparators.margin_classifier import MachinePool
-from benchmarks.paper.comparators.margins import make_scaling
-from benchmarks.paper.comparators.selection import choose_parameters
-from benchmarks.paper.comparators.w_svm import WSVM
+from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select, select_family
+from benchmarks.openset.comparators.check import PUBLISHED, figures
+from benchmarks.openset.comparators.margin_classifier import MachinePool
+from benchmarks.openset.comparators.margins import make_scaling
+from benchmarks.openset.comparators.selection import choose_parameters
+from benchmarks.openset.comparators.w_svm import WSVM
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import KNOWN_CLASSES, OpenSetReport, validation_split
 from tests.data import need_data

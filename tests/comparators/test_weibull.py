@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import weibull_min
 
-from benchmarks.paper.comparators.weibull import fit_tail, fit_weibull
+from benchmarks.openset.comparators.weibull import fit_tail, fit_weibull
 from stream_osr.errors import InvalidParameter
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.paper.cells import Cell
+from benchmarks.openset.cells import Cell
 
 Record = dict[str, Any]
 """A cell as `Cell.as_record` writes it, ``status`` ("done" or "failed") and what was measured, or the ``error``."""

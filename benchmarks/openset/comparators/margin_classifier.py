@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier
-from benchmarks.paper.comparators.margins import Kernel, Machines, Scaling, make_scaling, one_class, one_versus_rest
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier
+from benchmarks.openset.comparators.margins import Kernel, Machines, Scaling, make_scaling, one_class, one_versus_rest
 
 NEVER = 1e300
 """Unknownness of an instance to which no class gives any probability; finite, so that it can be ranked."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier, within
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, within
 
 
 class QDAChi2(OpenSetClassifier):

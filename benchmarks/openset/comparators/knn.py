@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier, above_zero, at_least
-from benchmarks.paper.comparators.neighbours import ClassNeighbours
-from benchmarks.paper.comparators.whitening import no_whitening, within_class_whitening
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, above_zero, at_least
+from benchmarks.openset.comparators.neighbours import ClassNeighbours
+from benchmarks.openset.comparators.whitening import no_whitening, within_class_whitening
 
 
 class KNNDistance(OpenSetClassifier):

@@ -5,6 +5,6 @@ Labels are integers from 0, -1 stands for unknown, and ``score_unknown`` is high
 known classes.
 """
 
-from benchmarks.paper.comparators.selection import METHODS, VARIANTS, micro_f, select, select_family
+from benchmarks.openset.comparators.selection import METHODS, VARIANTS, micro_f, select, select_family
 
 __all__ = ["METHODS", "VARIANTS", "micro_f", "select", "select_family"]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import Decisions, above_zero, at_least, within
-from benchmarks.paper.comparators.margin_classifier import MarginClassifier, Request, Trained
-from benchmarks.paper.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.base import Decisions, above_zero, at_least, within
+from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained
+from benchmarks.openset.comparators.margins import Kernel, Scaling
 
 MOVES = 50
 """Of both planes at most; a few are needed."""

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier, at_least, within
-from benchmarks.paper.comparators.weibull import Weibull, fit_weibull
-from benchmarks.paper.comparators.whitening import no_whitening, within_class_whitening
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, at_least, within
+from benchmarks.openset.comparators.weibull import Weibull, fit_weibull
+from benchmarks.openset.comparators.whitening import no_whitening, within_class_whitening
 
 ROWS = 2048
 """Instances whose distances are held at a time."""

@@ -10,9 +10,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.paper.cells import LEVELS, SETTINGS, Cell
-from benchmarks.paper.methods import COCLUSTER, OURS
-from benchmarks.paper.results import Record
+from benchmarks.openset.cells import LEVELS, SETTINGS, Cell
+from benchmarks.openset.methods import COCLUSTER, OURS
+from benchmarks.openset.results import Record
 
 MEASURES = {
     "micro_f": "Micro-F",

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.paper.methods import UNKNOWN, Family, Outcome, kind_of, make
+from benchmarks.openset.methods import UNKNOWN, Family, Outcome, kind_of, make
 from stream_osr.evaluation import (
     KNOWN_CLASSES,
     PCA_DIMENSIONS,

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import Decisions, above_zero, within
-from benchmarks.paper.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable
-from benchmarks.paper.comparators.margins import Kernel, Scaling
-from benchmarks.paper.comparators.pi_svm import log_inclusion, own_tails
-from benchmarks.paper.comparators.weibull import Tail, fit_tail
+from benchmarks.openset.comparators.base import Decisions, above_zero, within
+from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable
+from benchmarks.openset.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.pi_svm import log_inclusion, own_tails
+from benchmarks.openset.comparators.weibull import Tail, fit_tail
 
 
 class WOSVM(MarginClassifier):

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.paper.cells import LEVELS, SETTINGS, Cell
-from benchmarks.paper.methods import COCLUSTER, OURS, kind_of
-from benchmarks.paper.results import Record
-from benchmarks.paper.tables import Row, row_of
+from benchmarks.openset.cells import LEVELS, SETTINGS, Cell
+from benchmarks.openset.methods import COCLUSTER, OURS, kind_of
+from benchmarks.openset.results import Record
+from benchmarks.openset.tables import Row, row_of
 
 INK = "#1a1a1a"
 OURS_COLOUR = "#d55e00"

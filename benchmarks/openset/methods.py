@@ -217,7 +217,7 @@ class Family:
 
     def select(self, name: str, X: np.ndarray, group: np.ndarray) -> Any:
         """Select one of the family; where all of them at once fail, each is tried alone."""
-        from benchmarks.paper.comparators import select, select_family
+        from benchmarks.openset.comparators import select, select_family
 
         if self._found is None:
             self._found = {}
@@ -278,7 +278,7 @@ def make(name: str, pca: int | None, seed: int, epsilon: float | None, family: F
 
 def _comparators() -> tuple[str, ...]:
     try:
-        from benchmarks.paper.comparators import METHODS, VARIANTS
+        from benchmarks.openset.comparators import METHODS, VARIANTS
     except ImportError:
         return ()
     return (*METHODS, *VARIANTS)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import Decisions, above_zero, within
-from benchmarks.paper.comparators.margin_classifier import (
+from benchmarks.openset.comparators.base import Decisions, above_zero, within
+from benchmarks.openset.comparators.margin_classifier import (
     MarginClassifier,
     Request,
     Trained,
     most_probable,
     tail_size,
 )
-from benchmarks.paper.comparators.margins import Kernel, Scaling
-from benchmarks.paper.comparators.weibull import Tail, fit_tail
+from benchmarks.openset.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.weibull import Tail, fit_tail
 
 
 class PISVM(MarginClassifier):

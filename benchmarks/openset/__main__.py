@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.paper import results, tables
-from benchmarks.paper.cells import LEVELS, SETTINGS, Cell, plan, units
-from benchmarks.paper.methods import names
-from benchmarks.paper.running import run_all
+from benchmarks.openset import results, tables
+from benchmarks.openset.cells import LEVELS, SETTINGS, Cell, plan, units
+from benchmarks.openset.methods import names
+from benchmarks.openset.running import run_all
 from stream_osr.evaluation import data_directory
 from stream_osr.evaluation.datasets import DATA_VARIABLE
 
@@ -77,7 +77,7 @@ def main(
             markdown.parent.mkdir(parents=True, exist_ok=True)
             markdown.write_text(tables.markdown(records), encoding="utf-8")
         if figures is not None:
-            from benchmarks.paper.figures import draw_all
+            from benchmarks.openset.figures import draw_all
 
             for path in draw_all(records, figures):
                 console.print(f"drawn: {path}")

@@ -2,5 +2,5 @@
 
 ``cells`` says what is measured, ``methods`` what it is measured with; ``running`` does it, and ``results`` keeps
 what was found. ``tables`` and ``figures`` are drawn from that file alone.
-The command line is ``python -m benchmarks.paper``.
+The command line is ``python -m benchmarks.openset``.
 """

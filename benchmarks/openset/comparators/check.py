@@ -1,6 +1,6 @@
 """Whether the comparators reproduce the figures that are on record for them.
 
-    python -m benchmarks.paper.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
+    python -m benchmarks.openset.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
         [--pca-on-whole]
 
 prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from benchmarks.paper.comparators import METHODS, VARIANTS, micro_f, select_family
+from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select_family
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from benchmarks.paper import results
-from benchmarks.paper.cells import Cell, measure
+from benchmarks.openset import results
+from benchmarks.openset.cells import Cell, measure
 
 Ended = tuple[Cell, str | None]
 """A cell, and its error if it failed."""

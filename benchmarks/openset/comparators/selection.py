@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.paper.comparators.base import UNKNOWN, Decisions, OpenSetClassifier
-from benchmarks.paper.comparators.evm import ExtremeValueMachine
-from benchmarks.paper.comparators.gmm import GaussianMixtures
-from benchmarks.paper.comparators.knn import KNNDistance
-from benchmarks.paper.comparators.lda import LDAPosterior
-from benchmarks.paper.comparators.margin_classifier import MachinePool, MarginClassifier, Request
-from benchmarks.paper.comparators.margins import make_scaling
-from benchmarks.paper.comparators.one_vs_set import OneVsSet
-from benchmarks.paper.comparators.osnn import OSNN
-from benchmarks.paper.comparators.pi_svm import PISVM
-from benchmarks.paper.comparators.qda import QDAChi2
-from benchmarks.paper.comparators.w_svm import WOSVM, WSVM
+from benchmarks.openset.comparators.base import UNKNOWN, Decisions, OpenSetClassifier
+from benchmarks.openset.comparators.evm import ExtremeValueMachine
+from benchmarks.openset.comparators.gmm import GaussianMixtures
+from benchmarks.openset.comparators.knn import KNNDistance
+from benchmarks.openset.comparators.lda import LDAPosterior
+from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier, Request
+from benchmarks.openset.comparators.margins import make_scaling
+from benchmarks.openset.comparators.one_vs_set import OneVsSet
+from benchmarks.openset.comparators.osnn import OSNN
+from benchmarks.openset.comparators.pi_svm import PISVM
+from benchmarks.openset.comparators.qda import QDAChi2
+from benchmarks.openset.comparators.w_svm import WOSVM, WSVM
 from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import ValidationSplit, validation_split
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier, within
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, within
 
 
 class LDAPosterior(OpenSetClassifier):

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from benchmarks.paper.comparators.base import Decisions, OpenSetClassifier, at_least, within
-from benchmarks.paper.comparators.whitening import within_class_whitening
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, at_least, within
+from benchmarks.openset.comparators.whitening import within_class_whitening
 
 
 class GaussianMixtures(OpenSetClassifier):
