@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from benchmarks.openset.cells import SETTINGS, problem
+from benchmarks.openset.sets import SETTINGS, problem
 from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged
 from stream_osr.config import parameters
 from stream_osr.discovery.events import Event

@@ -1,4 +1,4 @@
-"""Measure accuracy by the paper's protocol.
+"""Measure open-set recognition: sets, openness, methods, seeds, by the paper's protocol.
 
 What has been measured is kept in a results file and not measured again: an interrupted run goes on where it was.
 Lists are separated by commas, seeds may be ranges: ``--datasets PENDIGITS,COIL20 --seeds 0-4``.
@@ -6,6 +6,7 @@ Lists are separated by commas, seeds may be ranges: ``--datasets PENDIGITS,COIL2
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -14,32 +15,40 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from benchmarks.breadth.sets import TABLES
 from benchmarks.openset import results, tables
-from benchmarks.openset.cells import LEVELS, SETTINGS, Cell, plan, units
-from benchmarks.openset.methods import names
+from benchmarks.openset.cells import Cell, plan, units
+from benchmarks.openset.methods import ENTRIES, GROUPS, names
 from benchmarks.openset.running import run_all
+from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS
 from stream_osr.evaluation import data_directory
-from stream_osr.evaluation.datasets import DATA_VARIABLE
+from stream_osr.evaluation.datasets import DATA_VARIABLE, path_of
 
 console = Console()
 
 app = typer.Typer(add_completion=False)
 
-Choice = TypeVar("Choice", bound=str)
 Number = TypeVar("Number", int, float)
 
 
 @app.command()
 def main(
-    datasets: Annotated[str, typer.Option(help="Data sets, or all.")] = "all",
-    openness: Annotated[str, typer.Option(help="Levels among closed, medium, high, or all.")] = "all",
-    methods: Annotated[str, typer.Option(help="Methods, or all (--list-methods names them).")] = "stream-osr",
+    datasets: Annotated[
+        str, typer.Option(help="Data sets; five: the paper's; tables: the breadth; or all.")
+    ] = "five",
+    openness: Annotated[
+        str, typer.Option(help="Levels among closed, medium, high; all of them; curve: six numbers of classes.")
+    ] = "all",
+    methods: Annotated[
+        str, typer.Option(help="Methods, files of methods, or all (--list-methods names them).")
+    ] = "stream-osr",
     batch_size: Annotated[str, typer.Option(help="Instances decided together; full: the whole test part.")] = "64",
     seeds: Annotated[str, typer.Option(help="Seeds of split and method.")] = "0-9",
     decision_delay: Annotated[str, typer.Option(help="Instances that a decision may wait for.")] = "0",
     epsilon: Annotated[
         str, typer.Option(help="Smallest share of a known subclass; default: the method's.")
     ] = "default",
+    test_share: Annotated[str, typer.Option(help="Share of the test part, chosen at random.")] = "1",
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     json: Annotated[Path, typer.Option(help="Results file, added to and read again.")] = Path("accuracy.jsonl"),
     figures: Annotated[Path | None, typer.Option(help="Draw figures of all results into this folder.")] = None,
@@ -54,20 +63,23 @@ def main(
     was. Lists are separated by commas, seeds may be ranges: --datasets PENDIGITS,COIL20 --seeds 0-4.
     """
     if list_methods:
-        print("\n".join(names()))
+        for name in names():
+            print(f"{name}: {ENTRIES[name].about}")
+        print("\n".join(f"{group}: all of {', '.join(of)}" for group, of in GROUPS.items()))
         return
     complete = True
     if not draw_only:
         cells = plan(
-            datasets=_chosen(datasets, tuple(SETTINGS), "--datasets"),
-            levels=_chosen(openness, LEVELS, "--openness"),
-            methods=_chosen(methods, names(), "--methods"),
+            datasets=_chosen(datasets, tuple(SETTINGS), "--datasets", {"five": FIVE, "tables": TABLES}),
+            levels=_chosen(openness, (*LEVELS, "curve"), "--openness", {"all": LEVELS}),
+            methods=_chosen(methods, names(), "--methods", GROUPS),
             batch_sizes=[_batch_size(text) for text in batch_size.split(",")],
             seeds=_seeds(seeds),
             delays=[_number(text, int, "--decision-delay") for text in decision_delay.split(",")],
             epsilons=[
                 None if text == "default" else _number(text, float, "--epsilon") for text in epsilon.split(",")
             ],
+            shares=[_number(text, float, "--test-share") for text in test_share.split(",")],
         )
         complete = _measure(cells, json, jobs, retry)
     records = results.done(results.read(json).values())
@@ -89,7 +101,7 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     """Measure what is not in the file; return whether everything asked for has been measured by now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     known = results.read(path)
-    absent = sorted({c.dataset for c in cells if not (data_directory() / f"{c.dataset}.npz").is_file()})
+    absent = sorted({c.dataset for c in cells if not path_of(c.dataset).is_file()})
     if absent:
         console.print(
             f"{', '.join(absent)} not found in {data_directory()}: set {DATA_VARIABLE} to the folder of the files, "
@@ -120,15 +132,20 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
     return not failed
 
 
-def _chosen(text: str, of: tuple[Choice, ...], option: str) -> list[Choice]:
-    if text == "all":
-        return list(of)
-    by_name = {name.lower(): name for name in of}
-    wanted = [part.strip() for part in text.split(",")]
-    for name in wanted:
-        if name.lower() not in by_name:
-            raise typer.BadParameter(f"{name!r} is none of {', '.join(of)}", param_hint=option)
-    return [by_name[name.lower()] for name in wanted]
+def _chosen(text: str, of: tuple[str, ...], option: str, groups: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Read a list of names and of names of groups; names may hold commas themselves."""
+    offered = {"all": of, **groups, **{name: (name,) for name in of}}
+    by_name = {name.lower(): tuple(each for each in names if each in of) for name, names in offered.items()}
+    found: dict[str, None] = {}
+    rest = text.strip().lower()
+    while rest:
+        first = max((name for name in by_name if f"{rest},".startswith(f"{name},")), key=len, default=None)
+        if first is None:
+            wrong = rest.split(",")[0]
+            raise typer.BadParameter(f"{wrong!r} is none of {', '.join((*of, *groups))}", param_hint=option)
+        found |= dict.fromkeys(by_name[first])
+        rest = rest[len(first) + 1 :].strip()
+    return list(found)
 
 
 def _batch_size(text: str) -> int | Literal["full"]:

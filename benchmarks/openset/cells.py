@@ -1,11 +1,12 @@
 """What one cell of the experiment is, which cells an experiment has, and how cells are measured.
 
-Cells that share data set, method, seed and epsilon share one training, and all comparators of a data set and seed
-share theirs: they are a unit of work.
+Cells that share data set, method, seed and epsilon share one training, and methods that share work are measured
+together: they are a unit of work.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import traceback
@@ -16,65 +17,24 @@ from functools import cache
 from importlib import metadata
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.openset.methods import UNKNOWN, Family, Outcome, kind_of, make
+from benchmarks.openset.methods import ENTRIES, UNKNOWN, Outcome, Setup
+from benchmarks.openset.sets import SETTINGS, Problem, problem
 from stream_osr.evaluation import (
-    KNOWN_CLASSES,
-    PCA_DIMENSIONS,
-    UNKNOWN_CLASSES,
     OpenSetReport,
     auroc,
     expected_calibration_error,
-    load,
+    fpr_at_recall,
     openness,
+    oscr,
     reliability_curve,
-    split,
 )
 
-Level = Literal["closed", "medium", "high"]
-LEVELS: tuple[Level, ...] = ("closed", "medium", "high")
-
-MAX_TRAINING = 5000
-"""Training instances kept of each class, for every method: the recognizer's own default. Only SHUTTLE has more."""
-
-
-class Setting(NamedTuple):
-    """How a data set is used.
-
-    Attributes
-    ----------
-    n_known
-        Number of known classes.
-    n_unknown
-        Number of unknown classes at each level of openness that the set is measured at.
-    pca
-        Principal components of the training part that every method works on, or None: the features as they are.
-    known
-        The known classes, where they are not drawn from the seed.
-    """
-
-    n_known: int
-    n_unknown: dict[Level, int]
-    pca: int | None = None
-    known: tuple[int, ...] | None = None
-
-
-SETTINGS: dict[str, Setting] = {
-    **{
-        name: Setting(
-            n_known,
-            {"closed": 0, "medium": UNKNOWN_CLASSES[name][0], "high": UNKNOWN_CLASSES[name][1]},
-            PCA_DIMENSIONS.get(name),
-        )
-        for name, n_known in KNOWN_CLASSES.items()
-    },
-    "SATIMAGE": Setting(3, {"closed": 0, "high": 3}),
-    "SHUTTLE": Setting(3, {"closed": 0, "high": 4}, known=(1, 4, 5)),  # its three most frequent classes
-}
+OPTIONS = ("decision_delay", "epsilon", "test_share")
 
 
 @dataclass(frozen=True)
@@ -93,30 +53,36 @@ class Cell:
         Instances that a decision may wait for.
     epsilon
         Share of its class below which a known subclass is dropped; None: the method's default.
+    test_share
+        Of the test part, a random choice.
     """
 
     dataset: str
-    n_unknown: int
+    n_unknown: int | None
     method: str
     batch_size: int | Literal["full"] | None
     seed: int
     decision_delay: int = 0
     epsilon: float | None = None
+    test_share: float = 1.0
 
     def __str__(self) -> str:
-        parts = [f"{self.dataset} with {self.n_unknown} unknown classes", self.method]
+        unknown = "all" if self.n_unknown is None else self.n_unknown
+        parts = [f"{self.dataset} with {unknown} unknown classes", self.method]
         if self.batch_size is not None:
             parts.append(f"batch {self.batch_size}")
         if self.decision_delay:
             parts.append(f"delay {self.decision_delay}")
         if self.epsilon is not None:
             parts.append(f"epsilon {self.epsilon:g}")
+        if self.test_share != 1.0:
+            parts.append(f"{self.test_share:.0%} of the test part")
         return ", ".join([*parts, f"seed {self.seed}"])
 
     def as_record(self) -> dict[str, Any]:
         """Return the fields for the results file."""
         record = asdict(self)
-        record["options"] = {name: record.pop(name) for name in ("decision_delay", "epsilon")}
+        record["options"] = {name: record.pop(name) for name in OPTIONS}
         return record
 
     @classmethod
@@ -135,51 +101,55 @@ class Cell:
 
     @property
     def openness(self) -> float:
-        """Openness of the problem, in [0, 1)."""
+        """Openness of the problem, in [0, 1); nan where the classes depend on the table."""
         n_known = SETTINGS[self.dataset].n_known
+        if n_known is None or self.n_unknown is None:
+            return float("nan")
         return openness(n_known, n_known, n_known + self.n_unknown)
 
 
 def plan(
     datasets: Iterable[str],
-    levels: Iterable[Level],
+    levels: Iterable[str],
     methods: Iterable[str],
     batch_sizes: Sequence[int | Literal["full"]],
     seeds: Iterable[int],
     delays: Iterable[int] = (0,),
     epsilons: Iterable[float | None] = (None,),
+    shares: Iterable[float] = (1.0,),
 ) -> list[Cell]:
-    """List the cells of an experiment, each once.
+    """List the cells of an experiment, each once; ``"curve"`` among the levels: the numbers that draw a curve.
 
-    What a method has no use for is left out: comparators decide one by one; the paper's algorithm takes the whole
-    test part as one batch; only ours can wait; a data set is measured at the levels that it has.
+    What a method has no use for is left out: one that decides each instance by itself has no batches; the paper's
+    takes the whole test part as one; only some can wait; a data set is measured at the levels that it has.
     """
     cells = {}
-    for name, method, seed, epsilon, level, size, delay in product(
-        datasets, methods, seeds, epsilons, levels, batch_sizes, delays
+    for name, method, seed, epsilon, level, size, delay, share in product(
+        datasets, methods, seeds, epsilons, levels, batch_sizes, delays, shares
     ):
-        kind = kind_of(method)
-        if level in SETTINGS[name].n_unknown:
+        entry, setting = ENTRIES[method], SETTINGS[name]
+        named = {str(known): n for known, n in setting.n_unknown.items()}
+        for n_unknown in setting.curve if level == "curve" else (named[level],) if level in named else ():
             cell = Cell(
                 dataset=name,
-                n_unknown=SETTINGS[name].n_unknown[level],
+                n_unknown=n_unknown,
                 method=method,
-                batch_size={"stream": size, "cocluster": "full", "comparator": None}[kind],
+                batch_size={"in order": size, "whole": "full", "each": None}[entry.kind],  # type: ignore[arg-type]
                 seed=seed,
-                decision_delay=delay if kind == "stream" else 0,
-                epsilon=None if kind == "comparator" else epsilon,
+                decision_delay=delay if entry.waits else 0,
+                epsilon=epsilon if entry.prunes else None,
+                test_share=share,
             )
             cells[cell] = None
     return list(cells)
 
 
 def units(cells: Iterable[Cell]) -> list[list[Cell]]:
-    """Gather the cells that share one training part: of one method, or of all comparators."""
+    """Gather the cells that share one training part: of one method, or of methods that are measured together."""
 
     def shared(cell: Cell) -> tuple[str, int, str, float]:
-        kind = kind_of(cell.method)
-        method = kind if kind == "comparator" else cell.method
-        return cell.dataset, cell.seed, method, -1.0 if cell.epsilon is None else cell.epsilon
+        together = ENTRIES[cell.method].together or cell.method
+        return cell.dataset, cell.seed, together, -1.0 if cell.epsilon is None else cell.epsilon
 
     gathered: dict[tuple[str, int, str, float], list[Cell]] = {}
     for cell in cells:
@@ -187,74 +157,48 @@ def units(cells: Iterable[Cell]) -> list[list[Cell]]:
     return list(gathered.values())
 
 
-class Problem(NamedTuple):
-    """A training part and the test part of one openness.
-
-    Attributes
-    ----------
-    X_train, group
-        Training instances and class numbers, 0 to J - 1.
-    X_test, truth
-        Test instances and class numbers, ``UNKNOWN`` for unknown classes.
-    labels
-        Labels of the test instances in the data set.
-    known
-        Labels of the known classes, by number.
-    """
-
-    X_train: np.ndarray
-    group: np.ndarray
-    X_test: np.ndarray
-    truth: np.ndarray
-    labels: list[Any]
-    known: tuple[Any, ...]
-
-
-def problem(dataset: str, n_unknown: int, seed: int) -> Problem:
-    """Lay out a problem; the training part depends on the seed alone."""
-    setting = SETTINGS[dataset]
-    data = load(dataset)
-    part = split(data.X, data.y, setting.n_known, n_unknown, seed, known=setting.known)
-    number = {label: j for j, label in enumerate(part.known)}
-    group = np.array([number[label] for label in part.y_train.tolist()])
-    kept = np.sort(np.concatenate([np.flatnonzero(group == j)[:MAX_TRAINING] for j in range(len(number))]))
-    labels = part.y_test.tolist()
-    truth = np.array([number.get(label, UNKNOWN) for label in labels])
-    return Problem(part.X_train[kept], group[kept], part.X_test, truth, labels, tuple(part.known))
-
-
 def measure(unit: Sequence[Cell]) -> Iterator[dict[str, Any]]:
     """Measure the cells of a unit, one record each; what goes wrong becomes a failed record, and the rest goes on."""
     by_method: dict[str, list[Cell]] = {}
     for cell in unit:
         by_method.setdefault(cell.method, []).append(cell)
-    family = Family([name for name in by_method if kind_of(name) == "comparator"], unit[0].seed)
+    shared: dict[str, Any] = {"names": tuple(by_method)}
     with threadpool_limits(1):
         for cells in by_method.values():
-            yield from _measure_method(cells, family)
+            yield from _measure_method(cells, shared)
 
 
-def _measure_method(cells: Sequence[Cell], family: Family) -> Iterator[dict[str, Any]]:
-    """Train once, decide for every cell."""
+def _measure_method(cells: Sequence[Cell], shared: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Train once, decide for every cell; what decides each instance by itself decides the most open test part once."""
     first = cells[0]
+    entry = ENTRIES[first.method]
     try:
-        given = problem(first.dataset, 0, first.seed)
-        method = make(first.method, SETTINGS[first.dataset].pca, first.seed, first.epsilon, family)
-        method.fit(given.X_train, given.group, given.known)
+        whole = problem(first.dataset, None, first.seed)
+        method = entry.make(Setup(SETTINGS[first.dataset].pca, first.seed, first.epsilon, shared))
+        method.fit(whole.X_train, whole.group, whole.known)
+        once = method.decide(whole.X_test, None, 0) if entry.kind == "each" else None
     except Exception as error:
         yield from [_failed(cell, error) for cell in cells]
         return
     for cell in cells:
         try:
-            tested = problem(cell.dataset, cell.n_unknown, cell.seed)
-            size = len(tested.X_test) if cell.batch_size == "full" else cell.batch_size
-            outcome = method.decide(tested.X_test, size, cell.decision_delay)
+            tested = problem(cell.dataset, cell.n_unknown, cell.seed, cell.test_share)
+            if once is None:
+                size = len(tested.X_test) if cell.batch_size == "full" else cell.batch_size
+                if entry.asks:
+                    method.answers = answers(tested)
+                outcome = method.decide(tested.X_test, size, cell.decision_delay)
+                per_instance = outcome.seconds / len(tested.X_test)
+            else:
+                tested, outcome = _part(whole, once, cell)
+                per_instance = once.seconds / len(whole.X_test)
             record = {
                 **cell.as_record(),
                 "status": "done",
                 **figures_of_merit(tested, outcome),
+                "chosen": method.chosen,
                 "train_seconds": method.train_seconds,
-                "us_per_instance": 1e6 * outcome.seconds / len(tested.X_test),
+                "us_per_instance": 1e6 * per_instance,
                 "versions": versions(),
             }
         except Exception as error:
@@ -262,30 +206,58 @@ def _measure_method(cells: Sequence[Cell], family: Family) -> Iterator[dict[str,
         yield record
 
 
+def _part(whole: Problem, outcome: Outcome, cell: Cell) -> tuple[Problem, Outcome]:
+    """Leave out the unknown classes that a cell has not; of methods that decide each instance by itself."""
+    if cell.test_share != 1.0:
+        raise ValueError(f"{cell.method} decides each instance by itself: a share of the test part tells nothing new")
+    rows = whole.among(cell.n_unknown)
+    score, closest = (None if each is None else each[rows] for each in (outcome.score, outcome.closest))
+    return whole.only(rows), outcome._replace(predicted=outcome.predicted[rows], score=score, closest=closest)
+
+
+def answers(tested: Problem) -> np.ndarray:
+    """Class numbers of the test part, those of unknown classes beyond the known ones."""
+    number = {label: j for j, label in enumerate(tested.known + tested.unknown)}
+    return np.array([number[label] for label in tested.labels])
+
+
 def figures_of_merit(tested: Problem, outcome: Outcome) -> dict[str, Any]:
     """Judge decisions, and scores where the method gives them."""
-    report = OpenSetReport(range(len(tested.known)), UNKNOWN)
-    report.update_many(tested.truth.tolist(), outcome.predicted.tolist())
+    report = _counted(tested, outcome.predicted)
     is_unknown = tested.truth == UNKNOWN
     record: dict[str, Any] = {
         "micro_f": report.micro_f,
         "accuracy": report.accuracy,
         "known_recall": report.known_accuracy,
         "unknown_recall": report.unknown_recall,
-        "auroc": None if outcome.score is None else auroc(outcome.score, is_unknown),
+        "auroc": None,
+        "fpr95": None,
+        "oscr": None,
         "ece": None,
         "n_train": len(tested.X_train),
         "n_test": len(tested.X_test),
         "counts": report.counts,
     }
-    if outcome.score_is_probability and outcome.score is not None:
-        # rounding of sums, not a claim: the checks of the measures are strict
-        p_unknown = np.clip(outcome.score, 0.0, 1.0)
-        record["ece"] = expected_calibration_error(p_unknown, is_unknown)
-        record["reliability"] = reliability_curve(p_unknown, is_unknown)._asdict()
+    if outcome.score is not None:
+        record |= {"auroc": auroc(outcome.score, is_unknown), "fpr95": fpr_at_recall(outcome.score, is_unknown)}
+        if outcome.closest is not None:
+            record["oscr"] = oscr(outcome.score, is_unknown, outcome.closest == tested.truth)
+        if outcome.score_is_probability:
+            # rounding of sums, not a claim: the checks of the measures are strict
+            p_unknown = np.clip(outcome.score, 0.0, 1.0)
+            record["ece"] = expected_calibration_error(p_unknown, is_unknown)
+            record["reliability"] = reliability_curve(p_unknown, is_unknown)._asdict()
     if outcome.discovery is not None:
         record["discovery"] = {**outcome.discovery, "made_of": _made_of(outcome, tested.labels)}
+    if outcome.by_epsilon is not None:
+        record["by_epsilon"] = {f"{e:g}": _counted(tested, of).micro_f for e, of in outcome.by_epsilon.items()}
     return record
+
+
+def _counted(tested: Problem, predicted: np.ndarray) -> OpenSetReport:
+    report = OpenSetReport(range(len(tested.known)), UNKNOWN)
+    report.update_many(tested.truth.tolist(), predicted.tolist())
+    return report
 
 
 def _made_of(outcome: Outcome, labels: Sequence[Any]) -> dict[int, tuple[Any, float]]:
@@ -312,18 +284,25 @@ def _failed(cell: Cell, error: Exception) -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of everything that the figures depend on."""
-    found = {"python": platform.python_version()}
+    """Versions of everything that the figures depend on: packages, machine, revision, and the library's own tree."""
+    found = {"python": platform.python_version(), "machine": f"{platform.machine()}, {os.cpu_count()} cores"}
     for name in ("stream-osr", "numpy", "scipy", "numba", "scikit-learn"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    try:
-        command = ["git", "describe", "--always", "--dirty"]
-        here = Path(__file__).parent
-        git = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True, timeout=10)
-        found["revision"] = git.stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        pass  # not a checkout
+    for name, command in REVISIONS.items():
+        try:
+            here = Path(__file__).parent
+            git = subprocess.run(["git", *command], cwd=here, capture_output=True, text=True, check=True, timeout=10)
+            found[name] = git.stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            pass  # not a checkout
     return found
+
+
+REVISIONS = {
+    "revision": ("describe", "--always", "--dirty", "--exclude=*"),
+    "library": ("rev-parse", "--short=12", "HEAD:stream_osr"),
+}
+"""How git names what was measured: the commit, and the folder of the library, which other commits may share."""

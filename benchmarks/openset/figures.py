@@ -11,9 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.openset.cells import LEVELS, SETTINGS, Cell
-from benchmarks.openset.methods import COCLUSTER, OURS, kind_of
+from benchmarks.openset.cells import Cell
+from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
 from benchmarks.openset.results import Record
+from benchmarks.openset.sets import LEVELS, SETTINGS
 from benchmarks.openset.tables import Row, row_of
 
 INK = "#1a1a1a"
@@ -240,10 +241,10 @@ def _look(row: Row, others: Sequence[Row]) -> dict[str, Any]:
             "zorder": 10,
         }
     at = others.index(row)
-    colour = INK if row.method in COCLUSTER else OTHERS[at % len(OTHERS)]
+    colour = INK if row.method in GROUPS["cocluster"] else OTHERS[at % len(OTHERS)]
     return {
         "color": colour,
-        "ls": DASHES[(at // len(OTHERS)) % len(DASHES)] if kind_of(row.method) == "comparator" else DASHES[2],
+        "ls": DASHES[(at // len(OTHERS)) % len(DASHES)] if ENTRIES[row.method].kind == "each" else DASHES[2],
         "lw": 1.1,
         "marker": MARKERS[1 + at % (len(MARKERS) - 1)],
         "ms": 4,

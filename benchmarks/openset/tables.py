@@ -10,9 +10,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.openset.cells import LEVELS, SETTINGS, Cell
-from benchmarks.openset.methods import COCLUSTER, OURS
+from benchmarks.openset.cells import Cell
+from benchmarks.openset.methods import GROUPS, OURS
 from benchmarks.openset.results import Record
+from benchmarks.openset.sets import LEVELS, SETTINGS
 
 MEASURES = {
     "micro_f": "Micro-F",
@@ -20,11 +21,16 @@ MEASURES = {
     "known_recall": "Recall of the known, by name",
     "unknown_recall": "Recall of the unknown",
     "auroc": "AUROC of the unknown score",
+    "fpr95": "Share of the unknown taken for known where .95 of the known are accepted (FPR95)",
+    "oscr": "Area under the open-set classification rate (OSCR)",
     "ece": "Expected calibration error of p_unknown (15 bins of equal mass)",
 }
 
 DISCOVERY = ("USPS", "PENDIGITS")
 """The data sets whose discovery tables the paper prints."""
+
+
+ENTRY_ORDER = (*GROUPS["stream"], *GROUPS["cocluster"])
 
 
 class Row(NamedTuple):
@@ -34,6 +40,7 @@ class Row(NamedTuple):
     batch_size: int | str | None
     decision_delay: int
     epsilon: float | None
+    test_share: float = 1.0
 
     def __str__(self) -> str:
         parts = [self.method]
@@ -43,15 +50,17 @@ class Row(NamedTuple):
             parts.append(f"delay {self.decision_delay}")
         if self.epsilon is not None:
             parts.append(f"epsilon {self.epsilon:g}")
+        if self.test_share != 1.0:
+            parts.append(f"{self.test_share:.0%} of the test part")
         return ", ".join(parts)
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Ours first, then the paper's, then the others by name."""
-        rank = 0 if self.method == OURS else 1 if self.method in COCLUSTER else 2
+        rank = 0 if self.method in GROUPS["stream"] else 1 if self.method in GROUPS["cocluster"] else 2
         size = math.inf if self.batch_size in ("full", None) else float(self.batch_size)  # type: ignore[arg-type]
         name = self.method.lower() if rank == 2 else ""
-        return rank, -list(COCLUSTER).index(self.method) if rank == 1 else 0, name, size, self.decision_delay
+        return rank, ENTRY_ORDER.index(self.method) if rank < 2 else 0, name, size, self.decision_delay
 
 
 Column = tuple[str, str]
@@ -60,7 +69,7 @@ Column = tuple[str, str]
 
 def row_of(cell: Cell) -> Row:
     """Return the row that a cell belongs to."""
-    return Row(cell.method, cell.batch_size, cell.decision_delay, cell.epsilon)
+    return Row(cell.method, cell.batch_size, cell.decision_delay, cell.epsilon, cell.test_share)
 
 
 def gather(records: Iterable[Record], measure: str) -> dict[Row, dict[Column, list[float]]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from benchmarks.openset.cells import SETTINGS, figures_of_merit
-from benchmarks.openset.cells import problem as lay_out
-from benchmarks.openset.methods import Stream
+from benchmarks.openset.cells import figures_of_merit
+from benchmarks.openset.methods import Setup
+from benchmarks.openset.methods.stream import Stream
+from benchmarks.openset.sets import SETTINGS
+from benchmarks.openset.sets import problem as lay_out
 from stream_osr.evaluation import KNOWN_CLASSES
 
 STREAMS = tuple(KNOWN_CLASSES)
@@ -18,8 +20,7 @@ MEASURES = ("micro_f", "accuracy", "known_recall", "unknown_recall", "auroc", "e
 def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]:
     """Train once; run the stream of each openness."""
     setting = SETTINGS[stream]
-    method = Stream(setting.pca, seed, None)
-    method.arguments["n_jobs"] = 1
+    method = Stream(Setup(setting.pca, seed, None, {}))
     given = lay_out(stream, 0, seed)
     begin = time.process_time()
     method.fit(given.X_train, given.group, given.known)

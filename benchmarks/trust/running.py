@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.openset import results
 from benchmarks.openset.cells import versions
-from benchmarks.openset.methods import compile_kernels
+from benchmarks.openset.methods.stream import compile_kernels
 from benchmarks.trust import breadth, closed, demonstration, opened, overlap, persistent
 
 Record = dict[str, Any]

@@ -91,6 +91,17 @@ def data_directory() -> Path:
     return Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
+def path_of(name: str) -> Path:
+    """Where `load` looks for a set: tables are in a folder of their own.
+
+    Examples
+    --------
+    >>> path_of("GLASS").relative_to(data_directory()).as_posix(), path_of("USPS").name
+    ('breadth/GLASS.npz', 'USPS.npz')
+    """
+    return data_directory() / ("breadth" if name in _TABLES else "") / f"{name}.npz"
+
+
 def load(name: str, *, full: bool = False) -> Dataset:
     """Read a data set.
 
@@ -122,7 +133,7 @@ PAGEBLOCKS, SEGMENT, TEXTURE, VEHICLE, VOWEL, WAVEFORM, WINE
     """
     if name not in NAMES:
         raise InvalidParameter(f"no data set {name!r}: expected one of {', '.join(NAMES)}")
-    path = data_directory() / ("breadth" if name in _TABLES else "") / f"{name}.npz"
+    path = path_of(name)
     if not path.is_file():
         raise DatasetNotFoundError(
             f"{name}.npz not found at {path}; set {DATA_VARIABLE} to the directory that holds it. It is an "

@@ -139,12 +139,43 @@ def cocluster(
     subclass = np.unique(dish_of_guests(seating), return_inverse=True)[1]
     counts = np.zeros((n_groups + 1, int(subclass.max()) + 1))
     np.add.at(counts, (everyone, subclass), 1.0)
+    owner = owners(counts, epsilon)
     known = counts[:n_groups]
-    kept = (known >= epsilon * known.sum(axis=1, keepdims=True)) & (known > 0)
-    owner = np.where(kept.any(axis=0), np.where(kept, known, 0.0).argmax(axis=0), UNKNOWN)
+    kept = _kept(known, epsilon)
     of_test = subclass[len(X_train) :]
     franchise = seating.franchise
     return CoClustering(owner[of_test], of_test, counts, kept, float(franchise.alpha[0]), float(franchise.gamma[0]))
+
+
+def owners(counts: np.ndarray, epsilon: float) -> np.ndarray:
+    """Say which known class each subclass belongs to: the one that has most of it, of those that keep it.
+
+    Parameters
+    ----------
+    counts
+        Instances of each group in each subclass, the test batch last, shape (J + 1, K).
+    epsilon
+        Share of its class below which a subclass is removed. It moves no instance: one clustering serves any.
+
+    Returns
+    -------
+    Class number of each subclass, or ``UNKNOWN``, shape (K,).
+
+    Examples
+    --------
+    >>> owners(np.array([[99, 1, 0], [0, 50, 0], [3, 4, 5]]), 0.02).tolist()
+    [0, 1, -1]
+    >>> owners(np.array([[95, 5, 0], [0, 0, 9]]), 0.1).tolist()
+    [0, -1, -1]
+    """
+    known = counts[:-1]
+    kept = _kept(known, epsilon)
+    return np.asarray(np.where(kept.any(axis=0), np.where(kept, known, 0.0).argmax(axis=0), UNKNOWN))
+
+
+def _kept(known: np.ndarray, epsilon: float) -> np.ndarray:
+    """Say which subclasses a class keeps, shape (J, K), from its instances in them."""
+    return np.asarray((known >= epsilon * known.sum(axis=1, keepdims=True)) & (known > 0))
 
 
 def _spread(group: np.ndarray, subclasses: int, rng: np.random.Generator) -> np.ndarray:
