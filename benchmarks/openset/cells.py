@@ -118,18 +118,23 @@ def plan(
     epsilons: Iterable[float | None] = (None,),
     shares: Iterable[float] = (1.0,),
 ) -> list[Cell]:
-    """List the cells of an experiment, each once; ``"curve"`` among the levels: the numbers that draw a curve.
+    """List the cells of an experiment, each once, seed by seed; ``"curve"`` among the levels: the numbers that draw a curve.
 
     What a method has no use for is left out: one that decides each instance by itself has no batches; the paper's
-    takes the whole test part as one; only some can wait; a data set is measured at the levels that it has.
+    takes the whole test part as one; only some can wait; a data set is measured at the levels that it has. Shares of
+    the test part other than 1 are the paper's figures 9 to 13: of methods that decide together, at medium openness.
     """
     cells = {}
-    for name, method, seed, epsilon, level, size, delay, share in product(
-        datasets, methods, seeds, epsilons, levels, batch_sizes, delays, shares
+    for seed, name, method, epsilon, level, size, delay, share in product(
+        seeds, datasets, methods, epsilons, levels, batch_sizes, delays, shares
     ):
         entry, setting = ENTRIES[method], SETTINGS[name]
         named = {str(known): n for known, n in setting.n_unknown.items()}
+        if share != 1.0 and (entry.kind == "each" or "medium" not in named):
+            continue
         for n_unknown in setting.curve if level == "curve" else (named[level],) if level in named else ():
+            if share != 1.0 and n_unknown != named["medium"]:
+                continue
             cell = Cell(
                 dataset=name,
                 n_unknown=n_unknown,
@@ -169,7 +174,7 @@ def measure(unit: Sequence[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _measure_method(cells: Sequence[Cell], shared: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Train once, decide for every cell; what decides each instance by itself decides the most open test part once."""
+    """Train once, decide for every cell; what decides each instance by itself does so once, at the highest openness."""
     first = cells[0]
     entry = ENTRIES[first.method]
     try:
