@@ -118,7 +118,7 @@ def plan(
     epsilons: Iterable[float | None] = (None,),
     shares: Iterable[float] = (1.0,),
 ) -> list[Cell]:
-    """List the cells of an experiment, each once, seed by seed; ``"curve"`` among the levels: the numbers that draw a curve.
+    """List the cells of an experiment, each once, seed by seed; ``"curve"`` is the level of all numbers of a curve.
 
     What a method has no use for is left out: one that decides each instance by itself has no batches; the paper's
     takes the whole test part as one; only some can wait; a data set is measured at the levels that it has. Shares of
@@ -174,7 +174,7 @@ def measure(unit: Sequence[Cell]) -> Iterator[dict[str, Any]]:
 
 
 def _measure_method(cells: Sequence[Cell], shared: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Train once, decide for every cell; what decides each instance by itself does so once, at the highest openness."""
+    """Train once, decide for every cell; what decides instances alone does so once, at the highest openness."""
     first = cells[0]
     entry = ENTRIES[first.method]
     try:

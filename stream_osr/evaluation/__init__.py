@@ -7,7 +7,14 @@ For streams, ``prequential`` runs a recognizer and scores it with metrics that w
 ``novelty`` (known or novel), ``patterns`` (what the emerging subclasses are), ``detection`` (how soon).
 """
 
-from stream_osr.evaluation.calibration import ReliabilityCurve, auroc, expected_calibration_error, reliability_curve
+from stream_osr.evaluation.calibration import (
+    ReliabilityCurve,
+    auroc,
+    expected_calibration_error,
+    fpr_at_recall,
+    oscr,
+    reliability_curve,
+)
 from stream_osr.evaluation.datasets import (
     KNOWN_CLASSES,
     NAMES,
@@ -54,9 +61,11 @@ __all__ = [
     "auroc",
     "data_directory",
     "expected_calibration_error",
+    "fpr_at_recall",
     "load",
     "open_set_metrics",
     "openness",
+    "oscr",
     "pattern_of",
     "prequential",
     "reliability_curve",

@@ -150,6 +150,107 @@ def auroc(score: ArrayLike, is_unknown: ArrayLike) -> float:
     return float((ranks[truth].sum() - n_unknown * (n_unknown + 1) / 2) / (n_known * n_unknown))
 
 
+def fpr_at_recall(score: ArrayLike, is_unknown: ArrayLike, recall: float = 0.95) -> float:
+    """Share of the unknown taken for known where a given share of the known is accepted: FPR95, by default.
+
+    The known are the positive ones. The threshold is the smallest score up to which at least `recall` of the known
+    are accepted; whoever scores as much is accepted as well, the unknown included: ties count against the score. With
+    one score for all it is 1, not chance.
+
+    Parameters
+    ----------
+    score, is_unknown
+        As for `auroc`.
+    recall
+        Share of the known instances that are to be accepted, in (0, 1].
+
+    Returns
+    -------
+    float
+        In [0, 1], 0 being best and `recall` about chance; nan unless there are both known and unknown instances.
+
+    Raises
+    ------
+    InvalidParameter
+        If `recall` is not in (0, 1], or as `auroc` does.
+
+    References
+    ----------
+    .. [1] S. Liang, Y. Li and R. Srikant, "Enhancing the reliability of out-of-distribution image detection in
+       neural networks", ICLR 2018: the false positive rate at 95 % true positive rate.
+
+    Examples
+    --------
+    Three of the four known are accepted up to 0.4, and one of the two unknown with them.
+
+    >>> fpr_at_recall([0.1, 0.2, 0.4, 0.9, 0.4, 0.8], [False] * 4 + [True] * 2, recall=0.75)
+    0.5
+    """
+    if not 0 < recall <= 1:
+        raise InvalidParameter(
+            f"recall is {recall:g}: expected a share of the known instances, above 0 and at most 1"
+        )
+    scores, truth = _checked(score, is_unknown)
+    known, unknown = np.sort(scores[~truth]), scores[truth]
+    if not len(known) or not len(unknown):
+        return math.nan
+    shares = np.arange(1, len(known) + 1) / len(known)  # compared as written: 0.07 * 100 is above 7
+    threshold = known[np.searchsorted(shares, recall)]
+    return float((unknown <= threshold).mean())
+
+
+def oscr(score: ArrayLike, is_unknown: ArrayLike, right: ArrayLike) -> float:
+    """Area under the curve of the open-set classification rate: ranks the unknown, and names the known.
+
+    Over all thresholds of the score, the share of the known that are accepted and whose best known class is the true
+    one, against the share of the unknown that are accepted. The area below is the chance that the best class of a
+    known instance is the true one *and* an unknown instance scores above it, a tie being half, as in `auroc`. It is
+    therefore the closed-set accuracy times the `auroc` of the known that are right against the unknown: `auroc`
+    itself where all are right, and otherwise between ``auroc - (1 - accuracy)`` and the smaller of `auroc` and accuracy.
+
+    Parameters
+    ----------
+    score, is_unknown
+        As for `auroc`.
+    right
+        Whether the best known class of the instance is its true one, shape (n,); of unknown instances it is ignored.
+
+    Returns
+    -------
+    float
+        In [0, 1], 1 being best; nan unless there are both known and unknown instances.
+
+    Raises
+    ------
+    InvalidParameter
+        If `right` differs in length from the others, or as `auroc` does.
+
+    References
+    ----------
+    .. [1] A. R. Dhamija, M. Günther and T. E. Boult, "Reducing network agnostophobia", NeurIPS 2018: the curve.
+
+    Examples
+    --------
+    >>> score, is_unknown = [0.1, 0.4, 0.4, 0.8], [False, False, True, True]
+    >>> oscr(score, is_unknown, [True, True, False, False])
+    0.875
+    >>> oscr(score, is_unknown, [True, False, False, False])
+    0.5
+    """
+    scores, truth = _checked(score, is_unknown)
+    named = np.asarray(right, dtype=bool)
+    if named.shape != truth.shape:
+        raise InvalidParameter(
+            f"right is of shape {named.shape} and truth of shape {truth.shape}: expected (n,) for both"
+        )
+    n_known = len(truth) - int(truth.sum())
+    if not n_known or n_known == len(truth):
+        return math.nan
+    named = named & ~truth
+    accuracy = int(named.sum()) / n_known
+    return accuracy * auroc(scores[named | truth], truth[named | truth]) if accuracy else 0.0
+
+
 def _checked(values: ArrayLike, is_unknown: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     predicted = np.asarray(values, dtype=np.float64)
     truth = np.asarray(is_unknown, dtype=bool)

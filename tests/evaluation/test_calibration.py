@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,9 +10,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from stream_osr.errors import InvalidParameter
-from stream_osr.evaluation import auroc, expected_calibration_error, reliability_curve
+from stream_osr.evaluation import auroc, expected_calibration_error, fpr_at_recall, oscr, reliability_curve
+from tests.oracles import ranking
 
 answers = st.lists(st.tuples(st.integers(0, 8).map(lambda n: n / 8), st.booleans()), min_size=1, max_size=60)
+scored = st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.booleans()), min_size=2, max_size=60).filter(
+    lambda rows: len({unknown for _, unknown, _ in rows}) == 2
+)
+"""Score, whether unknown, whether rightly named; of both known and unknown instances."""
 
 
 @settings(max_examples=100, deadline=None)
@@ -86,3 +92,82 @@ def test_what_is_no_prediction_is_refused(p, truth, n_bins, message):
 def test_auroc_refuses_what_cannot_be_ranked():
     with pytest.raises(InvalidParameter, match="is nan"):
         auroc([0.1, math.nan], [True, False])
+
+
+@settings(max_examples=200, deadline=None)
+@given(scored, st.integers(1, 100))
+def test_fpr_at_recall_is_that_of_the_smallest_threshold_that_accepts_enough(rows, percent):
+    score, unknown, _ = zip(*rows, strict=True)
+    found = fpr_at_recall(score, unknown, percent / 100)
+    assert found == pytest.approx(ranking.fpr_at_recall(score, unknown, Fraction(percent, 100)))
+
+
+@pytest.mark.parametrize("n_known", [20, 100, 1000, 4100])
+def test_a_share_of_the_known_is_not_rounded_up_to_one_instance_more(n_known):
+    # 0.07 * 100 is above 7: the eighth must not be accepted for that
+    for percent in range(1, 101):
+        if percent * n_known % 100 == 0:
+            accepted = percent * n_known // 100
+            score = [*range(n_known), *range(n_known)]
+            truth = [False] * n_known + [True] * n_known
+            assert fpr_at_recall(score, truth, percent / 100) == accepted / n_known
+
+
+def test_fpr_at_recall_counts_ties_against_the_score():
+    assert fpr_at_recall([0.5] * 4, [False, False, True, True]) == 1.0
+    assert fpr_at_recall([0.1, 0.5, 0.5, 0.6], [False, False, True, True], 1.0) == 0.5
+    assert fpr_at_recall([0.1, 0.5, 0.5, 0.6], [False, False, True, True], 0.5) == 0.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(scored)
+def test_oscr_is_the_area_under_its_curve(rows):
+    assert oscr(*zip(*rows, strict=True)) == pytest.approx(ranking.oscr(*zip(*rows, strict=True)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(scored)
+def test_oscr_is_auroc_where_all_are_right_and_otherwise_within_its_bounds(rows):
+    score, unknown, right = map(np.array, zip(*rows, strict=True))
+    area, accuracy = auroc(score, unknown), right[~unknown].mean()
+    assert oscr(score, unknown, np.ones(len(rows))) == oscr(score, unknown, ~unknown) == area
+    assert oscr(score, unknown, np.zeros(len(rows))) == oscr(score, unknown, unknown) == 0.0
+    assert area - (1 - accuracy) - 1e-12 <= oscr(score, unknown, right) <= min(area, accuracy) + 1e-12
+    assert oscr(score, unknown, right | unknown) == oscr(score, unknown, right & ~unknown)
+
+
+@settings(max_examples=100, deadline=None)
+@given(scored, st.sampled_from([lambda s: s**3 - 100, np.exp, lambda s: np.log(s + 0.0)]), st.randoms())
+def test_only_the_order_of_the_scores_counts_and_that_of_the_instances_does_not(rows, rising, random):
+    score, unknown, right = map(np.array, zip(*rows, strict=True))
+    with np.errstate(divide="ignore"):
+        bent = rising(score)
+    assert fpr_at_recall(bent, unknown) == fpr_at_recall(score, unknown)
+    assert oscr(bent, unknown, right) == oscr(score, unknown, right)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    assert fpr_at_recall(score[order], unknown[order]) == fpr_at_recall(score, unknown)
+    assert oscr(score[order], unknown[order], right[order]) == pytest.approx(oscr(score, unknown, right))
+
+
+@pytest.mark.parametrize("truth", [[], [True, True], [False, False]])
+def test_without_known_or_without_unknown_there_is_nothing_to_tell_apart(truth):
+    assert math.isnan(fpr_at_recall([0.5] * len(truth), truth))
+    assert math.isnan(oscr([0.5] * len(truth), truth, truth))
+
+
+@pytest.mark.parametrize("recall", [0.0, -0.1, 1.01, math.nan])
+def test_a_share_that_is_none_is_refused(recall):
+    with pytest.raises(InvalidParameter, match="recall is"):
+        fpr_at_recall([0.1, 0.2], [False, True], recall)
+
+
+def test_measures_of_a_score_refuse_what_cannot_be_ranked():
+    with pytest.raises(InvalidParameter, match="prediction 1 is nan"):
+        fpr_at_recall([0.1, math.nan], [True, False])
+    with pytest.raises(InvalidParameter, match="prediction 1 is nan"):
+        oscr([0.1, math.nan], [True, False], [True, True])
+    with pytest.raises(InvalidParameter, match="shape"):
+        fpr_at_recall([0.1], [True, False])
+    with pytest.raises(InvalidParameter, match="right is of shape"):
+        oscr([0.1, 0.2], [True, False], [True])
