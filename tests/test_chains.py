@@ -12,7 +12,7 @@ from stream_osr import OpenSetRecognizer, TrainedModel, engine
 from stream_osr.ensemble.past import written
 from stream_osr.errors import InvalidParameter
 from stream_osr.model import step as sampler
-from stream_osr.trained import EXACT, MIXED
+from stream_osr.trained import DRAWN, MIXED
 from stream_osr.trust.odds import shift_odds
 from tests.blobs import KNOWN, NEW, check_stream, fitted, stream_part, told
 
@@ -146,7 +146,7 @@ def test_three_classes_place_new_subclasses_in_some_chains(covariance):
         model.learn_one(dict(zip("abc", rng.normal(np.eye(3)[i % 3] * 12).tolist(), strict=True)), i % 3)
     model.freeze()
     placed = [known.location.freedom > 0 for known in model.trained.draws]
-    kinds = MIXED if covariance == "full" else EXACT * 4
+    kinds = MIXED if covariance == "full" else DRAWN * 4
     assert placed == [kind.placed for kind in kinds]
 
 
@@ -163,7 +163,7 @@ def test_classes_smaller_than_the_coarse_prior_are_told_of_by_a_drawn_chain(n, f
     assert (coarse.prior.nu, coarse.prior.beta) == (23, 0.1)
 
 
-@pytest.mark.parametrize("ensemble", ["mixed", "exact"])
+@pytest.mark.parametrize("ensemble", ["mixed", "drawn"])
 def test_parameters_that_are_given_hold_in_every_chain(ensemble):
     model = fitted(nu=9.0, scale=0.5, beta=0.2, ensemble=ensemble, training_sweeps=3)
     for known in model.trained.draws:
@@ -313,7 +313,7 @@ def test_flush_in_between_releases_all_and_the_stream_goes_on(trained):
         ({"decision_delay": 8, "sweeps": 0}, "decision_delay waits for re-seating sweeps, and sweeps is 0"),
         ({"decision_delay": -1}, "decision_delay is -1: input should be greater than or equal to 0"),
         ({"chains": 0}, "chains is 0: input should be greater than or equal to 1"),
-        ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'exact'"),
+        ({"ensemble": "some"}, "ensemble is 'some': input should be 'mixed' or 'drawn'"),
         ({"select": "luck"}, "select is 'luck': input should be 'evidence' or 'validation'"),
         ({"min_probability": 1.1}, r"min_probability is 1\.1: input should be less than or equal to 1"),
         ({"learn_odds": 1}, "learn_odds is 1: input should be a valid boolean"),

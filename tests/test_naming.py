@@ -77,7 +77,7 @@ def outcome(model: OpenSetRecognizer) -> str:
     [
         {},
         {"chains": 1},
-        {"ensemble": "exact", "chains": 2},
+        {"ensemble": "drawn", "chains": 2},
         {"covariance": "diagonal", "chains": 2},
         {"covariance": "tied", "chains": 2},
         {"broad": False, "chains": 2},
@@ -279,7 +279,7 @@ def test_a_chain_without_a_counterpart_gets_one(trained):
 
 def test_statistics_under_another_base_measure():
     for covariance in ("full", "diagonal"):
-        model = play(fitted(training_sweeps=5, covariance=covariance, ensemble="exact", **PARAMETERS), 96)
+        model = play(fitted(training_sweeps=5, covariance=covariance, ensemble="drawn", **PARAMETERS), 96)
         state, prior = model.value.stream.state, model.value.stream.known.prior
         other = prior._replace(nu=prior.nu + 7.0, psi=prior.psi * 3.0, beta=prior.beta * 0.5)
         moved = restated(state.dishes, 0, prior, other)

@@ -125,7 +125,7 @@ def test_goes_on_bit_for_bit(way, point, tmp_path):
         {"max_training": 20},
         {"nu": 9, "beta": 1},
         {"decision_delay": 40, "min_probability": 0.8},
-        {"chains": 3, "ensemble": "exact", "learn_odds": False, "broad": False},
+        {"chains": 3, "ensemble": "drawn", "learn_odds": False, "broad": False},
         {"chains": 1},
     ],
     ids=str,
@@ -279,6 +279,17 @@ def test_trained_part_alone_is_saved_and_loaded(tmp_path):
         play(model, story()[91:])
         outcomes.append(outcome(model))
     assert all(each == outcomes[0] for each in outcomes)
+
+
+def test_a_model_with_the_earlier_name_of_its_ensemble_goes_on(tmp_path):
+    operations = story()
+    model = OpenSetRecognizer(**ARGUMENTS, chains=2, ensemble="exact")
+    play(model, operations[:150])
+    model = through_a_file(model, tmp_path)
+    assert model.arguments["ensemble"] == "exact"
+    play(model, operations[150:])
+    model.flush()
+    assert outcome(model) == uninterrupted(**ARGUMENTS, chains=2, ensemble="drawn")
 
 
 def test_fingerprint_tells_trained_models_apart():

@@ -203,7 +203,7 @@ def test_ranks_are_quantiles_of_what_is_said_of_instances_unseen() -> None:
         {"pca_components": 2},
         {"pca_variance": 0.9},
         {"broad": False},
-        {"ensemble": "exact", "exclusive": False},
+        {"ensemble": "drawn", "exclusive": False},
         {"chains": 1},
         {"epsilon": 0.1},
         {"decision_delay": 20},

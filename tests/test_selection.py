@@ -35,7 +35,7 @@ def test_picks_a_point_of_the_grid_and_changes_nothing_else():
     assert chosen.nu in (5.0, 18.0)
     assert chosen.scale in GRID["scale"]
     assert chosen == PARAMETERS.model_copy(
-        update={"nu": chosen.nu, "scale": chosen.scale, "beta": 1.0, "ensemble": "exact"}
+        update={"nu": chosen.nu, "scale": chosen.scale, "beta": 1.0, "ensemble": "drawn"}
     )
     assert select(X, group) == chosen
 

@@ -70,7 +70,7 @@ earlier.flush()
         {"window": 0, "chains": 1},
         {"covariance": "diagonal"},
         {"covariance": "tied"},
-        {"ensemble": "exact"},
+        {"ensemble": "drawn"},
         {"max_false_unknown": 0.05, "half_life": 100.0, "decision_delay": 64},
     ],
     ids=str,

@@ -286,7 +286,7 @@ def test_a_late_label_takes_its_instance_out_of_what_is_set_aside():
 
 
 def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
-    model = fitted(batch_size=32, chains=1, ensemble="exact")  # the coarse model would rather have two
+    model = fitted(batch_size=32, chains=1, ensemble="drawn")  # the coarse model would rather have two
     run(model, [(150, []), (300, [NEW])])
     stream = model.value.stream
     chain = stream.chains[0]
@@ -312,7 +312,7 @@ def test_two_halves_of_one_class_are_joined_and_the_older_id_goes_on():
     assert new not in joined.state.ids
     np.testing.assert_allclose(joined.state.dishes.size.sum(), chain.state.dishes.size.sum())
     # of two classes each stays itself
-    far = fitted(batch_size=32, chains=1, ensemble="exact")
+    far = fitted(batch_size=32, chains=1, ensemble="drawn")
     run(far, [(150, []), (300, [NEW, (-12.0, -12.0)])])
     both = far.value.stream.chains[0]
     alone = Followed(both, far.value.stream.past, IdentityChanges(), grown, {}, both.state)
