@@ -78,6 +78,8 @@ def test_names_of_the_evaluation():
             "ReliabilityCurve",
             "auroc",
             "expected_calibration_error",
+            "fpr_at_recall",
+            "oscr",
             "reliability_curve",
         ),
         *("AUROC", "Err", "FNew", "MNew", "OpenSetMacroF", "OpenSetMetric", "OpenSetMicroF"),
