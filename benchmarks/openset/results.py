@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,19 @@ def append(path: Path, record: Record) -> None:
 def read(path: Path) -> dict[Cell, Record]:
     """Read the latest record of every cell; a line that is not whole counts as not there."""
     found: dict[Cell, Record] = {}
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-                cell = Cell.from_record(record)
-            except (ValueError, KeyError, TypeError):
-                continue
-            found[cell] = record
+    for record in lines(path):
+        try:
+            found[Cell.from_record(record)] = record
+        except (KeyError, TypeError):
+            continue
     return found
+
+
+def lines(path: Path) -> Iterator[Record]:
+    """Read every line that is whole."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            yield json.loads(line)
 
 
 def done(records: Iterable[Record]) -> list[Record]:

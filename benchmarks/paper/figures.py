@@ -1,0 +1,125 @@
+"""The paper's figures 9 to 14, for its own method and for ours; figures 4 to 8 are `benchmarks.openset.figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.openset.cells import Cell
+from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, openness_figure
+from benchmarks.openset.methods import OURS
+from benchmarks.openset.results import Record
+from benchmarks.openset.sets import FIVE, SETTINGS
+
+METHODS: Mapping[str, str] = {OURS: OURS_COLOUR, "CD-OSR": INK, "CD-OSR class-wise": OTHERS[0]}
+"""Methods of the figures, and their colours."""
+
+
+def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
+    """Draw every figure that the records have something for; return the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, Figure | None] = {}
+    plain = [r for r in records if r["options"]["epsilon"] is None and not r["options"]["decision_delay"]]
+    with mpl.rc_context(STYLE):
+        for number, name in enumerate(("LETTER", "USPS", "PENDIGITS", "COIL20", "YALEB")):
+            whole = [r for r in plain if r["dataset"] == name and r["options"]["test_share"] == 1.0]
+            drawn[f"figure_{4 + number}_{name}"] = openness_figure(name, [r for r in whole if not _ablation(r)])
+            drawn[f"figure_{9 + number}_{name}"] = share_figure(name, [r for r in plain if r["dataset"] == name])
+        drawn["figure_14"] = epsilon_figure(records)
+        paths = []
+        for stem, figure in drawn.items():
+            if figure is not None:
+                paths.append(folder / f"{stem}.png")
+                figure.savefig(paths[-1], dpi=130)
+    return paths
+
+
+def _ablation(record: Record) -> bool:
+    return record["method"].startswith(f"{OURS},")
+
+
+def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
+    """Draw micro-F against the share of the test part that is decided together: boxes, and means with deviations."""
+    medium = SETTINGS[name].n_unknown["medium"]
+    found: dict[str, dict[float, list[float]]] = {}
+    for record in records:
+        if record["method"] in METHODS and record["n_unknown"] == medium and record["batch_size"] in (64, "full"):
+            of = found.setdefault(record["method"], {})
+            of.setdefault(record["options"]["test_share"], []).append(record["micro_f"])
+    shares = sorted({share for of in found.values() for share in of})
+    if len(shares) < 2:
+        return None
+    methods = [method for method in METHODS if len(found.get(method, {})) > 1]
+    figure = Figure(figsize=(8.4, 3.4), layout="constrained")
+    boxes, bars = figure.subplots(1, 2, sharey=True)
+    places = np.arange(len(shares))
+    for number, method in enumerate(methods):
+        shift = 0.25 * (number - (len(methods) - 1) / 2)
+        there = [
+            (place + shift, found[method][share]) for place, share in enumerate(shares) if share in found[method]
+        ]
+        at, values = [place for place, _ in there], [of for _, of in there]
+        drawn = boxes.boxplot(values, positions=at, widths=0.2, patch_artist=True, showfliers=True,
+                              flierprops={"ms": 3, "markeredgecolor": METHODS[method]},
+                              medianprops={"color": METHODS[method], "lw": 1.6})  # fmt: skip
+        for box in drawn["boxes"]:
+            box.set(facecolor="white", edgecolor=METHODS[method])
+        deviation = [np.std(of, ddof=1) if len(of) > 1 else 0.0 for of in values]
+        bars.errorbar(at, [np.mean(of) for of in values], deviation, marker="o", ms=4, lw=1.4, capsize=3,
+                      color=METHODS[method], label=method)  # fmt: skip
+    for axes, title in ((boxes, f"(a) {name}, {medium} unknown classes"), (bars, "(b) mean, standard deviation")):
+        axes.set(xlabel="share of the test part", title=title)
+        axes.set_xticks(places, [f"{share:.0%}" for share in shares])
+        axes.grid(visible=False, axis="x")
+    boxes.set_ylabel("micro-F")
+    bars.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def epsilon_figure(records: Sequence[Record]) -> Figure | None:
+    """Draw micro-F against epsilon, closed and at medium openness: the paper's method, and ours where it was run."""
+    found: dict[tuple[str, str, str], dict[float, list[float]]] = {}
+    for record in records:
+        cell = Cell.from_record(record)
+        if cell.level not in ("closed", "medium") or cell.dataset not in FIVE or cell.test_share != 1.0:
+            continue
+        if cell.method == "CD-OSR class-wise":
+            told: dict[str, Any] = record["by_epsilon"]
+        elif cell.method == OURS and cell.epsilon is not None and cell.batch_size == 64:
+            told = {f"{cell.epsilon:g}": record["micro_f"]}
+        else:
+            continue
+        for epsilon, value in told.items():
+            of = found.setdefault((cell.method, cell.level, cell.dataset), {})
+            of.setdefault(float(epsilon), []).append(value)
+    if not found:
+        return None
+    methods = [method for method in ("CD-OSR class-wise", OURS) if any(key[0] == method for key in found)]
+    epsilons = sorted({epsilon for of in found.values() for epsilon in of})
+    figure = Figure(figsize=(8.8, 3.4 * len(methods)), layout="constrained")
+    grid = figure.subplots(len(methods), 2, sharey="row", squeeze=False)
+    for row, method in zip(grid, methods, strict=True):
+        for axes, level in zip(row, ("closed", "medium"), strict=True):
+            _epsilon_panel(axes, {key[2]: of for key, of in found.items() if key[:2] == (method, level)}, epsilons)
+            axes.set_title(f"{method}: {'closed set' if level == 'closed' else 'open set, medium openness'}")
+        row[0].set_ylabel("micro-F")
+    grid[0, 1].legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _epsilon_panel(axes: Axes, found: Mapping[str, Mapping[float, Sequence[float]]], epsilons: list[float]) -> None:
+    for number, name in enumerate(name for name in FIVE if name in found):
+        of = [(place, found[name][e]) for place, e in enumerate(epsilons) if e in found[name]]
+        at = np.array([place for place, _ in of]) + 0.04 * (number - 2)
+        deviation = [np.std(v, ddof=1) if len(v) > 1 else 0.0 for _, v in of]
+        axes.errorbar(at, [np.mean(v) for _, v in of], deviation, marker="osD^v"[number], ms=4, lw=1.3, capsize=2,
+                      color=OTHERS[number], label=name)  # fmt: skip
+    axes.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
+    axes.set_xlabel("epsilon")
+    axes.grid(visible=False, axis="x")
