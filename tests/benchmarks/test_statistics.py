@@ -1,0 +1,174 @@
+"""Intervals and p-values of the tables: those of scipy where it has them, of brute force and of print where not."""
+
+from __future__ import annotations
+
+import doctest
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from benchmarks.openset import statistics
+from benchmarks.openset.statistics import LARGEST_EXACT, holm, mean_interval, paired, sign_flip
+
+figures = st.integers(0, 40).map(lambda n: n / 40)
+"""Shares of few instances: many are equal, and their sums are rounded."""
+
+
+def test_examples():
+    outcome = doctest.testmod(statistics)
+    assert outcome.attempted > 6
+    assert not outcome.failed
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_interval_is_that_of_student(level):
+    x = np.random.default_rng(1).normal(size=7)
+    found = mean_interval(x, level)
+    assert (found.n, found.mean) == (7, pytest.approx(x.mean()))
+    assert found[2:] == pytest.approx(stats.ttest_1samp(x, 0.0).confidence_interval(level))
+
+
+def test_corrected_interval_of_a_hand_worked_case():
+    # mean 2, deviation 1, quantile of t with 2 degrees of freedom 4.303: sqrt(1/3 + 1/9) times it
+    assert mean_interval([1, 2, 3], test_to_train=1 / 9)[1:] == pytest.approx((2.0, -0.868, 4.868), abs=1e-3)
+
+
+@pytest.mark.statistical
+def test_corrected_interval_holds_the_mean_where_divisions_overlap_and_the_plain_one_does_not():
+    # the figure of a division: mean of its test part, half of a sample; over seeds they share the sample's own luck
+    rng = np.random.default_rng(4)
+    held = np.zeros(2)
+    for _ in range(400):
+        sample = rng.normal(size=40)
+        divisions = [rng.permutation(sample)[:20].mean() for _ in range(10)]
+        for kind, ratio in enumerate((0.0, 1.0)):
+            _, _, low, high = mean_interval(divisions, test_to_train=ratio)
+            held[kind] += low <= 0 <= high
+    plain, corrected = held / 400
+    assert plain < 0.75 < 0.9 < corrected
+
+
+def test_few_values():
+    assert mean_interval([])[0] == 0
+    assert all(map(math.isnan, mean_interval([])[1:]))
+    assert mean_interval([0.7])[:2] == (1, 0.7)
+    assert all(map(math.isnan, mean_interval([0.7])[2:]))
+    assert mean_interval([0.5] * 4) == (4, 0.5, 0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0.1, math.nan],), "value 1 is nan"),
+        (([math.inf, 0.2],), "value 0 is inf"),
+        (([0.1, 0.2], 1.0), "level is 1"),
+        (([0.1, 0.2], 0.95, -0.1), "test_to_train is -0.1"),
+        (([0.1, 0.2], 0.95, math.nan), "test_to_train is nan"),
+    ],
+)
+def test_interval_refuses_what_is_no_figure(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mean_interval(*arguments)
+
+
+def test_paired_interval_is_that_of_the_paired_t_test():
+    rng = np.random.default_rng(2)
+    ours, theirs = rng.normal(size=(2, 9))
+    found = paired(dict(enumerate(ours)), dict(enumerate(theirs)), level=0.9)
+    expected = stats.ttest_rel(ours, theirs)
+    assert (found.low, found.high) == pytest.approx(expected.confidence_interval(0.9))
+    assert found.mean == pytest.approx((ours - theirs).mean())
+    assert (found.wins, found.losses) == ((ours > theirs).sum(), (ours < theirs).sum())
+    assert found.p == sign_flip(ours - theirs)
+    corrected = paired(dict(enumerate(ours)), dict(enumerate(theirs)), level=0.9, test_to_train=0.5)
+    assert corrected.high - corrected.low == pytest.approx((found.high - found.low) * math.sqrt(1 + 9 * 0.5))
+    assert corrected.p == found.p
+
+
+def test_pairs_are_by_seed_whatever_the_order_and_others_are_counted():
+    found = paired({3: 0.5, 1: 0.9, 7: 0.1}, {1: 0.7, 3: 0.5, 4: 0.0, 5: 0.0})
+    assert (found.n, found.left_out, found.wins, found.losses) == (2, 3, 1, 0)
+    assert found.mean == pytest.approx(0.1)
+    nothing = paired({0: 0.5}, {1: 0.5})
+    assert (nothing.n, nothing.left_out, nothing.wins, nothing.losses) == (0, 2, 0, 0)
+    assert all(map(math.isnan, (nothing.mean, nothing.low, nothing.high, nothing.p)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=9))
+def test_sign_flip_is_exact_though_sums_are_rounded(pairs):
+    whole = [a - b for a, b in pairs]
+    flipped = [
+        abs(sum(s * d for s, d in zip(signs, whole, strict=True))) for signs in product((-1, 1), repeat=len(whole))
+    ]
+    expected = sum(total >= abs(sum(whole)) for total in flipped) / len(flipped)
+    assert sign_flip([a / 40 - b / 40 for a, b in pairs]) == expected
+
+
+@pytest.mark.parametrize("n", [2, 10, LARGEST_EXACT])
+def test_sign_flip_is_the_permutation_test_of_scipy(n):
+    d = np.random.default_rng(n).normal(0.3, 1, size=n)
+    expected = stats.permutation_test((d,), np.mean, permutation_type="samples", n_resamples=2**LARGEST_EXACT)
+    assert sign_flip(d) == pytest.approx(expected.pvalue)
+
+
+def test_drawn_patterns_are_near_the_exact_ones_always_the_same_and_never_none():
+    d = np.random.default_rng(3).normal(0.4, 1, size=LARGEST_EXACT + 1)
+    expected = stats.permutation_test((d,), np.mean, permutation_type="samples", n_resamples=2 ** len(d)).pvalue
+    assert sign_flip(d) == sign_flip(d) == pytest.approx(expected, abs=4 * math.sqrt(expected / statistics.N_DRAWN))
+    assert sign_flip(np.ones(60)) == 1 / (statistics.N_DRAWN + 1)
+
+
+def test_least_p_value_of_a_number_of_seeds():
+    for n in range(1, 11):
+        assert sign_flip(np.arange(1, n + 1)) == 2.0 ** (1 - n)
+
+
+@pytest.mark.statistical
+def test_sign_flip_is_right_as_often_as_it_says_where_nothing_differs():
+    rng = np.random.default_rng(5)
+    p = np.array([sign_flip(rng.laplace(size=8)) for _ in range(2000)])
+    assert abs((p <= 0.05).mean() - 12 / 256) < 4 * math.sqrt(0.05 * 0.95 / 2000)
+
+
+def test_holm_of_known_examples():
+    # p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm") in R; Wikipedia's example; ties; the largest is not above 1
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(holm([0.01, 0.01, 0.01]), [0.03, 0.03, 0.03])
+    np.testing.assert_allclose(holm([0.6, 0.9]), [1.0, 1.0])
+    np.testing.assert_allclose(holm([0.2]), [0.2])
+    assert len(holm([])) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 100).map(lambda n: n / 100), min_size=1, max_size=8), st.integers(1, 100))
+def test_holm_rejects_what_stepping_down_rejects(p, percent):
+    alpha = percent / 100 - 0.0005  # no p-value times a count is that near
+    rejected = set()
+    for left, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        if p[i] * (len(p) - left) > alpha:
+            break
+        rejected.add(i)
+    assert set(np.flatnonzero(holm(p) <= alpha)) == rejected
+
+
+def test_holm_does_not_count_what_is_no_comparison():
+    np.testing.assert_allclose(holm([math.nan, 0.02, math.nan, 0.01]), [math.nan, 0.02, math.nan, 0.02])
+    assert np.isnan(holm([math.nan])).all()
+    with pytest.raises(ValueError, match=r"hold 1\.2"):
+        holm([0.1, 1.2])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.integers(0, 12), figures), st.dictionaries(st.integers(0, 12), figures))
+def test_exchanging_the_methods_turns_the_difference_about(ours, theirs):
+    one, other = paired(ours, theirs), paired(theirs, ours)
+    assert (one.n, one.left_out, one.wins, one.losses) == (other.n, other.left_out, other.losses, other.wins)
+    assert one.wins + one.losses <= one.n
+    np.testing.assert_allclose((one.mean, one.low, one.high), (-other.mean, -other.high, -other.low), atol=1e-12)
+    assert one.p == other.p or math.isnan(one.p)
