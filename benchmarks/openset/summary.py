@@ -1,0 +1,195 @@
+"""The tables that pages are made of: the five sets, openness by openness; what each part of the method is worth.
+
+Drawn from a results file alone. ``python -m benchmarks.openset.summary`` writes them between the markers of
+``README.md`` and ``docs/results/README.md``, and says what they were measured on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+
+from benchmarks.openset import results
+from benchmarks.openset.comparing import Compared, compare
+from benchmarks.openset.methods import ENTRIES, GROUPS, OURS
+from benchmarks.openset.results import Record
+from benchmarks.openset.seeds import REPORTING
+from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS, Level
+from benchmarks.written import ROOT, table, write
+
+RESULTS = ROOT / "docs" / "results" / "results.jsonl"
+PAGE = ROOT / "docs" / "results" / "README.md"
+FRONT = ROOT / "README.md"
+
+PLAIN = {"method": OURS, "batch_size": 64, "decision_delay": 0, "epsilon": None, "test_share": 1.0}
+"""Untouched defaults in micro-batches of 64."""
+
+PAPERS = ("CD-OSR", "CD-OSR class-wise")
+"""The paper's method with its prior chosen by validation, from either start."""
+
+NAMES: dict[Level, str] = {"closed": "closed set", "medium": "medium openness", "high": "highest openness"}
+
+
+def is_rival(method: str) -> bool:
+    """Whether a method is of others, decides by itself and is told no labels."""
+    return method not in (*GROUPS["stream"], *GROUPS["cocluster"], *GROUPS["baselines"]) and not ENTRIES[method].asks
+
+
+class Standing(NamedTuple):
+    """Ours at one openness of one set, the paper's method, the better of its starts, and the best of the others.
+
+    Better and best are so by the mean over the seeds, with hindsight.
+    """
+
+    ours: Compared
+    papers: Compared | None
+    best: Compared | None
+
+
+def standing(records: Sequence[Record], dataset: str, level: Level, measure: str = "micro_f") -> Standing:
+    """Compare at one openness, with those methods that a difference is told of."""
+    told_of = {"test_share": 1.0, "epsilon": None, "decision_delay": 0}
+    plain = [
+        r
+        for r in records
+        if r["options"] == told_of and (r["method"] in (OURS, *PAPERS) or is_rival(r["method"]))
+        if r["method"] != OURS or r["batch_size"] == PLAIN["batch_size"]
+    ]
+    own = compare(plain, dataset, SETTINGS[dataset].n_unknown[level], measure, PLAIN)
+    whole = max((row.figure.n for row in own), default=0)
+
+    def first(fits: Callable[[str], bool]) -> Compared | None:
+        fitting = [row for row in own[1:] if fits(row.way.method) and 2 * row.figure.n >= whole]
+        return fitting[0] if fitting else None
+
+    return Standing(own[0], first(PAPERS.__contains__), first(is_rival))
+
+
+def five_sets(records: Sequence[Record]) -> str:
+    """Lay out micro-F on the five sets: ours, the paper's method, the best of the others, and paired differences."""
+    rows = []
+    for name in FIVE:
+        for level in LEVELS:
+            ours, papers, best = standing(records, name, level)
+            rows.append(
+                [name, NAMES[level], _mean(ours), *_beside(papers), *(_beside(best, best and best.way.method))]
+            )
+    columns = ["", "", "stream-osr", "CD-OSR", "ours less CD-OSR", "best of the others", "ours less the best"]
+    return table(columns, rows)
+
+
+def front(records: Sequence[Record]) -> str:
+    """Lay out the same for the README: a row a set, and the differences at the highest openness."""
+    rows = []
+    for name in FIVE:
+        cells = []
+        for level in LEVELS:
+            ours, papers, best = standing(records, name, level)
+            cells.append(" / ".join(_mean(row) if row else "" for row in (ours, papers, best)))
+        rows.append([name, *cells, *(_difference(row) if row else "" for row in (papers, best))])
+    columns = ["", *(NAMES[level] for level in LEVELS), "ours less CD-OSR, highest", "ours less the best, highest"]
+    return table(columns, rows)
+
+
+def ablation(records: Sequence[Record]) -> str:
+    """Lay out what is lost where a part is left out: paired differences at the highest openness, and their mean."""
+    parts = [name for name in GROUPS["stream"] if name != OURS and any(r["method"] == name for r in records)]
+    kept = [r for r in records if r["method"] in (OURS, *parts)]
+    found: dict[tuple[str, str], Compared] = {}
+    for name in FIVE:
+        of = [r for r in kept if r["options"]["test_share"] == 1.0 and not r["options"]["decision_delay"]]
+        for row in compare(of, name, SETTINGS[name].n_unknown["high"], "micro_f", PLAIN):
+            found[row.way.method, name] = row
+    rows: list[list[object]] = [[OURS, *(_mean(found[OURS, name]) for name in FIVE), ""]]
+    for part in parts:
+        of_part = [found.get((part, name)) for name in FIVE]
+        over = [row.difference.mean for row in of_part if row is not None and row.difference is not None]
+        cells = ["" if row is None else _difference(row, sign=-1) for row in of_part]
+        mean = _signed(-float(np.mean(over))) if len(over) == len(FIVE) else ""
+        rows.append([part.removeprefix(f"{OURS}, "), *cells, mean])
+    return table(["", *FIVE, "mean"], rows)
+
+
+def told(records: Iterable[Record]) -> str:
+    """Say what a table was measured on: revisions, the library's tree, seeds, machine."""
+    of = [record["versions"] | {"seed": record["seed"]} for record in records]
+
+    def each(name: str) -> str:
+        return ", ".join(sorted({str(v.get(name, "not told")) for v in of}))
+
+    seeds = sorted({v["seed"] for v in of})
+    return (
+        f"Seeds {seeds[0]} to {seeds[-1]}; measured at {each('revision')} (`stream_osr/` there: {each('library')}); "
+        f"{each('machine')}, Python {each('python')}, numpy {each('numpy')}, numba {each('numba')}, "
+        f"scikit-learn {each('scikit-learn')}."
+    )
+
+
+def _beside(row: Compared | None, name: str | None = None) -> tuple[str, str]:
+    if row is None:
+        return "", ""
+    return f"{_mean(row)} ({name})" if name else _mean(row), _difference(row)
+
+
+def _mean(row: Compared) -> str:
+    short = "" if row.figure.n >= len(REPORTING) else f" (n = {row.figure.n})"
+    return _short(row.figure.mean) + short
+
+
+def _difference(row: Compared, sign: int = 1) -> str:
+    """Write a mean difference with its interval; starred where Holm's adjusted p is below .05."""
+    if row.difference is None or not row.difference.n:
+        return ""
+    low, high = sorted((sign * row.difference.low, sign * row.difference.high))
+    star = "\\*" if row.p < 0.05 else ""
+    between = f" ({_signed(low)} to {_signed(high)})" if math.isfinite(low) else ""
+    return f"{_signed(sign * row.difference.mean)}{star}{between}"
+
+
+def _short(value: float) -> str:
+    """Three digits without a zero in front.
+
+    >>> _short(0.9412), _short(1.0), _signed(-0.0341), _signed(0.0)
+    ('.941', '1.000', '-.034', '+.000')
+    """
+    return f"{value:.3f}".removeprefix("0")
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("0.", ".", 1)
+
+
+def gathered(path: Path) -> list[Record]:
+    """Read what may be reported: cells that are done, of seeds that nothing was tuned on."""
+    return [record for record in results.done(results.read(path).values()) if record["seed"] in REPORTING]
+
+
+def main(
+    measured: Annotated[Path, typer.Option(help="Results file.")] = RESULTS,
+    into_pages: Annotated[bool, typer.Option("--write", help="Write into the pages.")] = False,
+) -> None:
+    """Print the tables, and write them."""
+    records = gathered(measured)
+    of_five = [record for record in records if record["dataset"] in FIVE]
+    parts: list[tuple[str, str, Sequence[Any]]] = [
+        ("five sets", five_sets(of_five), of_five),
+        ("ablation", ablation(of_five), [r for r in of_five if r["method"] in GROUPS["stream"]]),
+    ]
+    for name, text, of in parts:
+        whole = f"{text}\n\n{told(of)}"
+        print(f"{name}\n\n{whole}\n")
+        if into_pages:
+            write(name, whole, PAGE)
+    short = f"{front(of_five)}\n\n{told(of_five)}"
+    print(short)
+    if into_pages:
+        write("five sets", short, FRONT)
+
+
+if __name__ == "__main__":
+    typer.run(main)
