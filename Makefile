@@ -78,12 +78,17 @@ golden: $(VENV)/.dev   ## write what the library says in seven streams into OUT=
 golden-compare: $(VENV)/.dev   ## compare two such folders, A= and B=, byte for byte
 	$(BIN)/python -m tools.golden compare $(A) $(B)
 
-accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/results (hours)
-	-$(ACCURACY) --methods stream-osr --batch-size 64,full
-	-$(ACCURACY) --methods stream-osr --batch-size 16,64,256,full --openness medium
-	-$(ACCURACY) --methods stream-osr --openness closed,medium --epsilon 0,1e-5,1e-4,1e-3,0.01,0.1 \
-		--datasets LETTER,PENDIGITS,USPS,COIL20,YALEB
-	$(ACCURACY) --methods all --batch-size 64,full --figures docs/results/figures --markdown docs/results/tables.md
+accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/results (a night; goes on where it was)
+	-$(ACCURACY) --openness curve --methods stream-osr,baselines,comparators
+	-$(ACCURACY) --methods "CD-OSR,CD-OSR class-wise" --test-share 0.2,0.4,0.6,0.8,1
+	-$(ACCURACY) --openness high --methods stream
+	-$(ACCURACY) --openness high --decision-delay 256
+	-$(ACCURACY) --openness medium --test-share 0.2,0.4,0.6,0.8
+	-$(ACCURACY) --openness high --methods minas,ecsminer,echo,sencforest,dirichlet_mixture,brand
+	-$(ACCURACY) --datasets SATIMAGE,SHUTTLE --openness closed,high --methods stream-osr,baselines,comparators
+	-$(ACCURACY) --draw-only --figures docs/results/figures --markdown docs/results/tables.md
+	$(BIN)/python -m benchmarks.paper
+	$(BIN)/python -m benchmarks.openset.summary --write
 
 BEFORE ?= a4d052c
 speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.md (an hour; quiet cores)

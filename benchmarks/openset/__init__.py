@@ -1,6 +1,7 @@
-"""The paper's experimental evaluation: every data set, openness, batch size and method, repeated over seeds.
+"""A benchmark of open-set recognition: sets, openness, methods, seeds, by the paper's protocol.
 
-``cells`` says what is measured, ``methods`` what it is measured with; ``running`` does it, and ``results`` keeps
-what was found. ``tables`` and ``figures`` are drawn from that file alone.
+``sets`` and ``cells`` say what is measured, ``methods`` what it is measured with (a file each), ``seeds`` which splits
+may be tuned on and which are reported; ``running`` does it, and ``results`` keeps what was found. ``tables``,
+``figures`` and ``summary`` are drawn from that file alone, ``statistics`` and ``comparing`` say what may be claimed.
 The command line is ``python -m benchmarks.openset``.
 """
