@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.openset.cells import Cell
 from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, openness_figure
-from benchmarks.openset.methods import OURS
+from benchmarks.openset.methods import GROUPS, OURS
 from benchmarks.openset.results import Record
 from benchmarks.openset.sets import FIVE, SETTINGS
 
@@ -29,7 +29,7 @@ def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     with mpl.rc_context(STYLE):
         for number, name in enumerate(("LETTER", "USPS", "PENDIGITS", "COIL20", "YALEB")):
             whole = [r for r in plain if r["dataset"] == name and r["options"]["test_share"] == 1.0]
-            drawn[f"figure_{4 + number}_{name}"] = openness_figure(name, [r for r in whole if not _ablation(r)])
+            drawn[f"figure_{4 + number}_{name}"] = openness_figure(name, [r for r in whole if _is_compared(r)])
             drawn[f"figure_{9 + number}_{name}"] = share_figure(name, [r for r in plain if r["dataset"] == name])
         drawn["figure_14"] = epsilon_figure(records)
         paths = []
@@ -40,8 +40,9 @@ def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     return paths
 
 
-def _ablation(record: Record) -> bool:
-    return record["method"].startswith(f"{OURS},")
+def _is_compared(record: Record) -> bool:
+    """Whether a method stands in the figures of openness: no ablation, no baseline."""
+    return record["method"] not in {*GROUPS["stream"], *GROUPS["baselines"]} - {OURS}
 
 
 def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
@@ -78,7 +79,7 @@ def share_figure(name: str, records: Sequence[Record]) -> Figure | None:
         axes.set_xticks(places, [f"{share:.0%}" for share in shares])
         axes.grid(visible=False, axis="x")
     boxes.set_ylabel("micro-F")
-    bars.legend(frameon=False, fontsize=8)
+    figure.legend(*bars.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     return figure
 
 
@@ -109,7 +110,8 @@ def epsilon_figure(records: Sequence[Record]) -> Figure | None:
             _epsilon_panel(axes, {key[2]: of for key, of in found.items() if key[:2] == (method, level)}, epsilons)
             axes.set_title(f"{method}: {'closed set' if level == 'closed' else 'open set, medium openness'}")
         row[0].set_ylabel("micro-F")
-    grid[0, 1].legend(frameon=False, fontsize=8)
+    handles = grid[0, 1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(FIVE), frameon=False, fontsize=8)
     return figure
 
 
