@@ -1,7 +1,7 @@
 """Whether the comparators reproduce the figures that are on record for them.
 
     python -m benchmarks.openset.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
-        [--pca-on-whole] [--scale-first --scaling none]
+        [--pca-on-whole] [--scale-first --scaling none] [--near 0.005]
 
 prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
 record, the differences, the standard error of the mean at the highest openness, and the seconds that selecting and
@@ -9,7 +9,9 @@ fitting took (methods on the same support vector machines share theirs equally).
 principal components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like. With
 ``--scaling`` the methods on support vector machines do not choose how features are scaled. On record they had the
 features of the whole data set in [-1, 1] before the principal components and nothing scaled after: that is
-``--pca-on-whole --scale-first --scaling none``.
+``--pca-on-whole --scale-first --scaling none``. With ``--near`` a line for each repetition says how far apart in the
+test is what validation hardly tells apart: lowest and highest micro-F, at the highest openness, of parameters that
+validate so near to the best.
 """
 
 from __future__ import annotations
@@ -17,16 +19,21 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select_family
-from benchmarks.openset.comparators.margin_classifier import MarginClassifier
+from benchmarks.openset.comparators.base import OpenSetClassifier
+from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier
 from benchmarks.openset.comparators.margins import SCALINGS
-from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
+from benchmarks.openset.comparators.selection import judged
+from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split, validation_split
+
+NEIGHBOURS = 20
+"""Parameters at most that ``--near`` fits, evenly among those that are near enough."""
 
 PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
     "OSNN": {
@@ -118,14 +125,18 @@ def project(name: str, X: NDArray[np.float64], X_train: NDArray[np.float64], on_
     return PCA(PCA_DIMENSIONS[name], svd_solver="full").fit(X if on_whole else X_train)
 
 
-def figures(
-    name: str, methods: list[str], seed: int, on_whole: bool, scaling: str | None = None, scale_first: bool = False
-) -> dict[str, tuple[tuple[float, float, float], float, str]]:
-    """For each method: micro-F at three levels of openness, seconds and what was selected.
+class Parts(NamedTuple):
+    """Training part and test part; `truth` has -1 for unknown, `present` a mask for each openness."""
 
-    Methods on support vector machines choose how features are scaled, unless `scaling` says so; `scale_first` maps
-    the whole set into [-1, 1] by one factor before.
-    """
+    X_train: NDArray[np.float64]
+    y_train: NDArray[np.int64]
+    X_test: NDArray[np.float64]
+    truth: NDArray[np.int64]
+    present: list[NDArray[np.bool_]]
+
+
+def lay_out(name: str, seed: int, on_whole: bool, scale_first: bool) -> Parts:
+    """Split a set; `scale_first` maps the whole of it into [-1, 1] by one factor before."""
     data = load(name)
     if scale_first:
         low, high = data.X.min(), data.X.max()
@@ -140,21 +151,51 @@ def figures(
     y_train = np.array([number[label] for label in part.y_train.tolist()])
     truth = np.array([number.get(label, -1) for label in part.y_test.tolist()])
     present = [np.isin(part.y_test, np.array(part.known + part.unknown[:n])) for n in (0, *n_unknown)]
+    return Parts(X_train, y_train, X_test, truth, present)
+
+
+def figures(
+    name: str, methods: list[str], seed: int, on_whole: bool, scaling: str | None = None, scale_first: bool = False
+) -> dict[str, tuple[tuple[float, float, float], float, str]]:
+    """For each method: micro-F at three levels of openness, seconds and what was selected.
+
+    Methods on support vector machines choose how features are scaled, unless `scaling` says so.
+    """
+    parts = lay_out(name, seed, on_whole, scale_first)
     found = {}
     for family in _families(methods):
         start = time.perf_counter()
-        models = select_family(family, X_train, y_train, seed, _held(family, scaling))
+        models = select_family(family, parts.X_train, parts.y_train, seed, _held(family, scaling))
         seconds = (time.perf_counter() - start) / len(family)
         for method, model in models.items():
-            predicted = model.predict(X_test)
-            f = tuple(micro_f(truth[here], predicted[here]) for here in present)
+            f = tested(model, parts)
             shown = ", ".join(
                 f"{key}={value}" if isinstance(value, str) else f"{key}={value:.4g}"
                 for key, value in model.get_params().items()
                 if value is not None
             )
-            found[method] = (f[0], f[1], f[2]), seconds, shown
+            found[method] = f, seconds, shown
     return found
+
+
+def tested(model: OpenSetClassifier, parts: Parts) -> tuple[float, float, float]:
+    """Micro-F at three levels of openness."""
+    predicted = model.predict(parts.X_test)
+    closed, medium, highest = (micro_f(parts.truth[here], predicted[here]) for here in parts.present)
+    return closed, medium, highest
+
+
+def neighbours(method: str, parts: Parts, seed: int, near: float, scaling: str | None) -> tuple[int, list[float]]:
+    """How many parameters validate within `near` of the best, and micro-F at the highest openness of some of them."""
+    X, y = parts.X_train, parts.y_train
+    validation = validation_split(X, y, seed)
+    pool = MachinePool(validation.X_fit, validation.y_fit, validation.X_open, X)
+    values = list(judged(method, validation, pool, _held([method], scaling)))
+    best = max(value for value, _ in values)
+    close = [parameters for value, parameters in values if value >= best - near]
+    some = [close[j] for j in np.unique(np.linspace(0, len(close) - 1, NEIGHBOURS).round().astype(int))]
+    make = (METHODS | VARIANTS)[method].make
+    return len(close), [tested(make(**parameters).fit(X, y), parts)[2] for parameters in some]
 
 
 def _families(methods: list[str]) -> list[list[str]]:
@@ -183,6 +224,7 @@ def main() -> None:
         "--scale-first", action="store_true", help="map the whole set into [-1, 1] by one factor first"
     )
     parser.add_argument("--scaling", choices=SCALINGS, help="of support vector machines' features; default: searched")
+    parser.add_argument("--near", type=float, help="show what the test makes of parameters so near to the best")
     parser.add_argument("--verbose", action="store_true", help="print each repetition and what was selected")
     options = parser.parse_args()
     print(f"{'data set':<10} {'method':<16} {'micro-F':<17} {'on record':<17} {'difference':<20} error seconds")
@@ -196,6 +238,12 @@ def main() -> None:
                 found[method].append((*f, seconds))
                 if options.verbose:
                     print(f"  seed {seed} {method:<16} {_row(f)}  {seconds:6.1f} s  {shown}", flush=True)
+                if options.near is not None:
+                    parts = lay_out(name, seed, options.pca_on_whole, options.scale_first)
+                    n, f_near = neighbours(method, parts, seed, options.near, options.scaling)
+                    print(
+                        f"  seed {seed} {method:<16} {f[2]:.3f} of {min(f_near):.3f} to {max(f_near):.3f}, {n} near"
+                    )
         for method, rows in found.items():
             *f, seconds = np.mean(rows, axis=0)
             record = PUBLISHED.get(method, {}).get(name)

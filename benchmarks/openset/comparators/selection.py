@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,7 +134,18 @@ def select_family(
 def choose_parameters(
     name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Parameters of a method that do best on a validation split.
+    """Parameters of a method that do best on a validation split, the first of equals."""
+    best: tuple[float, dict[str, Any]] = (-1.0, {})
+    for value, parameters in judged(name, parts, pool, held):
+        if value > best[0]:
+            best = value, parameters
+    return best[1]
+
+
+def judged(
+    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any] | None = None
+) -> Iterator[tuple[float, dict[str, Any]]]:
+    """Yield the mean of micro-F closed and open on a validation split, for all of a method's grid in order.
 
     Parameters
     ----------
@@ -151,7 +162,6 @@ def choose_parameters(
     grid = {**method.grid, **{key: (value,) for key, value in (held or {}).items()}}
     truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, UNKNOWN)
     decide = _Shared(pool) if issubclass(method.make, MarginClassifier) else _Fitted(parts)  # type: ignore[arg-type]
-    best: tuple[float, dict[str, Any]] = (-1.0, {})
     for setting in _settings(grid):
         model, decisions = decide(method.make(**setting))
         for cut in method.cuts[1] if method.cuts else (None,):
@@ -160,10 +170,7 @@ def choose_parameters(
                 decisions.unknownness > model.set_params(**parameters).cut(), UNKNOWN, decisions.label
             )
             closed = truth != UNKNOWN
-            value = (micro_f(truth[closed], predicted[closed]) + micro_f(truth, predicted)) / 2
-            if value > best[0]:
-                best = value, parameters
-    return best[1]
+            yield (micro_f(truth[closed], predicted[closed]) + micro_f(truth, predicted)) / 2, parameters
 
 
 def micro_f(y_true: NDArray[np.int64], y_pred: NDArray[np.int64]) -> float:
