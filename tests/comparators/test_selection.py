@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select, select_family
-from benchmarks.openset.comparators.check import PUBLISHED, figures
+from benchmarks.openset.comparators.check import PUBLISHED, Parts, assess, figures, neighbours
 from benchmarks.openset.comparators.margin_classifier import MachinePool
 from benchmarks.openset.comparators.one_vs_set import OneVsSet
 from benchmarks.openset.comparators.pi_svm import PISVM
@@ -161,6 +161,26 @@ def test_1_vs_set_is_at_the_defaults_of_libsvm():
     by_hand = OneVsSet(C=1.0, gamma=1 / 5).fit(X, y)
     assert model.score_unknown(X).tolist() == by_hand.score_unknown(X).tolist()
     assert model.score_unknown([[1e3] * 5]) > 0  # bounded margins
+
+
+def test_what_is_held_is_not_searched_and_passed_over_where_a_method_lacks_it():
+    X, y = four_gaussians(20)
+    models = select_family(
+        ["W-OSVM", "1-vs-Set rbf"], X, y, 0, {"scaling": "none", "gamma": 0.25, "risk_weight": 10.0}
+    )
+    for model in models.values():
+        assert model.get_params()["gamma"] == 0.25
+        assert model.scaling_(X).tolist() == X.tolist()
+    assert models["1-vs-Set rbf"].get_params()["risk_weight"] == 10.0
+
+
+def test_what_validates_near_the_best_has_the_best_among_it():
+    X, y = four_gaussians()
+    parts = Parts(X, y, X, y, [np.ones(len(y), dtype=bool)] * 3)
+    n, found = neighbours("W-OSVM", parts, 0, 0.0, {})
+    assert n >= len(found) >= 1
+    assert assess(select("W-OSVM", X, y, 0), parts)[2] in found
+    assert neighbours("W-OSVM", parts, 0, 1.0, {})[0] == 24  # two scalings, twelve widths
 
 
 def test_an_unheard_of_method_is_named():

@@ -1,17 +1,17 @@
 """Whether the comparators reproduce the figures that are on record for them.
 
     python -m benchmarks.openset.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
-        [--pca-on-whole] [--scale-first --scaling none] [--near 0.005]
+        [--pca-on-whole] [--scale-first --hold scaling=none] [--near 0.005]
 
 prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
 record, the differences, the standard error of the mean at the highest openness, and the seconds that selecting and
 fitting took (methods on the same support vector machines share theirs equally). The figures on record had the
 principal components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like. With
-``--scaling`` the methods on support vector machines do not choose how features are scaled. On record they had the
+``--hold`` the methods that have these parameters do not choose them. On record the support vector machines had the
 features of the whole data set in [-1, 1] before the principal components and nothing scaled after: that is
-``--pca-on-whole --scale-first --scaling none``. With ``--near`` a line for each repetition says how far apart in the
-test is what validation hardly tells apart: lowest and highest micro-F, at the highest openness, of parameters that
-validate so near to the best.
+``--pca-on-whole --scale-first --hold scaling=none``. With ``--near`` a line for each repetition says how far apart in
+the test is what validation hardly tells apart: lowest and highest micro-F, at the highest openness, of parameters
+that validate so near to the best.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,6 @@ from sklearn.decomposition import PCA
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select_family
 from benchmarks.openset.comparators.base import OpenSetClassifier
 from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier
-from benchmarks.openset.comparators.margins import SCALINGS
 from benchmarks.openset.comparators.selection import judged
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split, validation_split
 
@@ -155,20 +155,22 @@ def lay_out(name: str, seed: int, on_whole: bool, scale_first: bool) -> Parts:
 
 
 def figures(
-    name: str, methods: list[str], seed: int, on_whole: bool, scaling: str | None = None, scale_first: bool = False
+    name: str,
+    methods: list[str],
+    seed: int,
+    on_whole: bool,
+    held: Mapping[str, Any] | None = None,
+    scale_first: bool = False,
 ) -> dict[str, tuple[tuple[float, float, float], float, str]]:
-    """For each method: micro-F at three levels of openness, seconds and what was selected.
-
-    Methods on support vector machines choose how features are scaled, unless `scaling` says so.
-    """
+    """For each method: micro-F at three levels of openness, seconds and what was selected, but for what is `held`."""
     parts = lay_out(name, seed, on_whole, scale_first)
     found = {}
     for family in _families(methods):
         start = time.perf_counter()
-        models = select_family(family, parts.X_train, parts.y_train, seed, _held(family, scaling))
+        models = select_family(family, parts.X_train, parts.y_train, seed, held)
         seconds = (time.perf_counter() - start) / len(family)
         for method, model in models.items():
-            f = tested(model, parts)
+            f = assess(model, parts)
             shown = ", ".join(
                 f"{key}={value}" if isinstance(value, str) else f"{key}={value:.4g}"
                 for key, value in model.get_params().items()
@@ -178,24 +180,24 @@ def figures(
     return found
 
 
-def tested(model: OpenSetClassifier, parts: Parts) -> tuple[float, float, float]:
+def assess(model: OpenSetClassifier, parts: Parts) -> tuple[float, float, float]:
     """Micro-F at three levels of openness."""
     predicted = model.predict(parts.X_test)
     closed, medium, highest = (micro_f(parts.truth[here], predicted[here]) for here in parts.present)
     return closed, medium, highest
 
 
-def neighbours(method: str, parts: Parts, seed: int, near: float, scaling: str | None) -> tuple[int, list[float]]:
+def neighbours(method: str, parts: Parts, seed: int, near: float, held: Mapping[str, Any]) -> tuple[int, list[float]]:
     """How many parameters validate within `near` of the best, and micro-F at the highest openness of some of them."""
     X, y = parts.X_train, parts.y_train
     validation = validation_split(X, y, seed)
     pool = MachinePool(validation.X_fit, validation.y_fit, validation.X_open, X)
-    values = list(judged(method, validation, pool, _held([method], scaling)))
+    values = list(judged(method, validation, pool, held))
     best = max(value for value, _ in values)
     close = [parameters for value, parameters in values if value >= best - near]
     some = [close[j] for j in np.unique(np.linspace(0, len(close) - 1, NEIGHBOURS).round().astype(int))]
     make = (METHODS | VARIANTS)[method].make
-    return len(close), [tested(make(**parameters).fit(X, y), parts)[2] for parameters in some]
+    return len(close), [assess(make(**parameters).fit(X, y), parts)[2] for parameters in some]
 
 
 def _families(methods: list[str]) -> list[list[str]]:
@@ -209,8 +211,12 @@ def _on_machines(method: str) -> bool:
     return isinstance(made, type) and issubclass(made, MarginClassifier)
 
 
-def _held(family: list[str], scaling: str | None) -> dict[str, Any]:
-    return {"scaling": scaling} if scaling is not None and _on_machines(family[0]) else {}
+def _assignment(text: str) -> tuple[str, Any]:
+    name, value = text.split("=")
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
 
 
 def main() -> None:
@@ -223,24 +229,25 @@ def main() -> None:
     parser.add_argument(
         "--scale-first", action="store_true", help="map the whole set into [-1, 1] by one factor first"
     )
-    parser.add_argument("--scaling", choices=SCALINGS, help="of support vector machines' features; default: searched")
+    parser.add_argument(
+        "--hold", nargs="+", type=_assignment, default=[], metavar="PARAMETER=VALUE", help="instead of selecting it"
+    )
     parser.add_argument("--near", type=float, help="show what the test makes of parameters so near to the best")
     parser.add_argument("--verbose", action="store_true", help="print each repetition and what was selected")
     options = parser.parse_args()
+    held = dict(options.hold)
     print(f"{'data set':<10} {'method':<16} {'micro-F':<17} {'on record':<17} {'difference':<20} error seconds")
     for name in options.datasets:
         found = defaultdict(list)
         for seed in range(options.seeds):
-            measured = figures(
-                name, options.methods, seed, options.pca_on_whole, options.scaling, options.scale_first
-            )
+            measured = figures(name, options.methods, seed, options.pca_on_whole, held, options.scale_first)
             for method, (f, seconds, shown) in measured.items():
                 found[method].append((*f, seconds))
                 if options.verbose:
                     print(f"  seed {seed} {method:<16} {_row(f)}  {seconds:6.1f} s  {shown}", flush=True)
                 if options.near is not None:
                     parts = lay_out(name, seed, options.pca_on_whole, options.scale_first)
-                    n, f_near = neighbours(method, parts, seed, options.near, options.scaling)
+                    n, f_near = neighbours(method, parts, seed, options.near, held)
                     print(
                         f"  seed {seed} {method:<16} {f[2]:.3f} of {min(f_near):.3f} to {max(f_near):.3f}, {n} near"
                     )

@@ -117,7 +117,7 @@ def select_family(
     the grid is taken. Where features are scaled, how is a choice of the method's own, but for 1-vs-Set; they are so
     by the ranges of the whole training part throughout: if the simulated unknown classes alone lay outside them,
     thresholds would be chosen for an easier problem than the test is. `held` are parameters that are not searched but
-    have this value.
+    have this value, in the methods that have them.
     """
     names = list(methods)
     for name in names:
@@ -156,10 +156,11 @@ def judged(
     pool
         Machines trained on its fitting part, with the open simulation as query.
     held
-        Parameters that are not searched.
+        Parameters that are not searched; those that the method does not have are passed over.
     """
     method = (METHODS | VARIANTS)[name]
-    grid = {**method.grid, **{key: (value,) for key, value in (held or {}).items()}}
+    has = method.make().get_params()
+    grid = {**method.grid, **{key: (value,) for key, value in (held or {}).items() if key in has}}
     truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, UNKNOWN)
     decide = _Shared(pool) if issubclass(method.make, MarginClassifier) else _Fitted(parts)  # type: ignore[arg-type]
     for setting in _settings(grid):
