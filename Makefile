@@ -25,6 +25,7 @@ $(VENV)/.core: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing stream-osr and its development tools into $(VENV) (once) ..."
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps streamndr  # rivals; what it asks for is for others
 	@touch $@ $(VENV)/.core
 
 install: $(VENV)/.dev   ## set up .venv with everything the tests and checks need
@@ -92,7 +93,6 @@ accuracy: $(VENV)/.dev   ## measure accuracy by the paper's protocol into docs/r
 
 BEFORE ?= a4d052c
 speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.md (an hour; quiet cores)
-	$(BIN)/pip install --quiet --no-deps streamndr
 	$(BIN)/python -m benchmarks.speed --write
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
