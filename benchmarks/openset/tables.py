@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.openset.cells import Cell
+from benchmarks.openset.cells import DISCOVERY, Cell
 from benchmarks.openset.methods import GROUPS, OURS
 from benchmarks.openset.results import Record
 from benchmarks.openset.sets import LEVELS, SETTINGS
@@ -25,10 +25,6 @@ MEASURES = {
     "oscr": "Area under the open-set classification rate (OSCR)",
     "ece": "Expected calibration error of p_unknown (15 bins of equal mass)",
 }
-
-DISCOVERY = ("USPS", "PENDIGITS")
-"""The data sets whose discovery tables the paper prints."""
-
 
 ENTRY_ORDER = (*GROUPS["stream"], *GROUPS["cocluster"])
 
