@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.breadth.recipes import RECIPES, follow
 from benchmarks.breadth.sets import TABLES, Part, divide, frame
+from benchmarks.openset.cells import versions
 from benchmarks.openset.figures import OURS_COLOUR, STYLE
 from benchmarks.written import ROOT, table, write
 from stream_osr import OpenSetRecognizer
@@ -61,6 +62,7 @@ def measure(name: str, seed: int, method: str) -> dict[str, Any]:
         "auroc": auroc(novelty, ~np.isin(part.y_test, part.known)),
         "known_right": report.known_accuracy,
         "unknown_recall": report.unknown_recall,
+        "versions": versions(),
     }
 
 
