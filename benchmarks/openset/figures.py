@@ -1,4 +1,4 @@
-"""Figures of the results: openness, batch size, epsilon, reliability. Drawn from the results file alone."""
+"""Figures of the results: openness, and reliability. Drawn from the results file alone."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ OTHERS = ("#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#6a51a3", "#7f
 DASHES = ((0, ()), (0, (5, 2)), (0, (1.5, 1.5)))
 MARKERS = "osD^vPX<>*hd"
 
+PLAIN = {"decision_delay": 0, "epsilon": None, "test_share": 1.0}
+LEFT_OUT = {*GROUPS["stream"], *GROUPS["baselines"]} - {OURS}
+"""Ablations and baselines, whose lines would lie over those of the methods."""
+
 STYLE = {
     "font.size": 9.0,
     "axes.spines.top": False,
@@ -43,15 +47,14 @@ STYLE = {
 def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     """Draw every figure that the records have something for; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    plain = [r for r in records if r["options"]["epsilon"] is None and not r["options"]["decision_delay"]]
+    plain = [r for r in records if r["options"] == PLAIN]
     drawn: list[tuple[str, Figure | None]] = []
     with mpl.rc_context(STYLE):
         for name in SETTINGS:
-            of_set = [record for record in plain if record["dataset"] == name]
+            of_set = [r for r in plain if r["dataset"] == name and r["method"] not in LEFT_OUT]
             drawn.append((f"openness_{name}", openness_figure(name, of_set)))
-            drawn.append((f"batch_size_{name}", batch_size_figure(name, of_set)))
-        drawn.append(("epsilon", epsilon_figure([r for r in records if not r["options"]["decision_delay"]])))
-        drawn.append(("reliability", reliability_figure(plain)))
+        ours = [r for r in plain if r["method"] == OURS]
+        drawn.append(("reliability", reliability_figure(ours)))
         paths = []
         for stem, figure in drawn:
             if figure is not None:
@@ -88,87 +91,6 @@ def openness_figure(name: str, records: Sequence[Record]) -> Figure | None:
     axes.set_ylim(max(0.0, min(0.9, low - 0.06)), 1.008)
     _label_ends(axes, [(ends[row], str(row), _look(row, others)["color"], row.method == OURS) for row in rows])
     _note_seeds(figure, [len(v) for points in lines.values() for v in points.values()])
-    return figure
-
-
-def batch_size_figure(name: str, records: Sequence[Record]) -> Figure | None:
-    """Draw micro-F of our method against batch size, boxes and means (the paper's figures 9 to 13).
-
-    At medium openness, as in the paper; at the highest for a data set that has no medium one.
-    """
-    levels = SETTINGS[name].n_unknown
-    n_unknown = levels.get("medium", levels["high"])
-    found: dict[Any, list[float]] = {}
-    for record in records:
-        if record["method"] == OURS and record["n_unknown"] == n_unknown:
-            found.setdefault(record["batch_size"], []).append(record["micro_f"])
-    if len(found) < 2:
-        return None
-    sizes = sorted(found, key=lambda size: float("inf") if size == "full" else size)
-    values = [found[size] for size in sizes]
-    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-    boxes, bars = figure.subplots(1, 2, sharey=True)
-    places = np.arange(1, len(sizes) + 1)
-    drawn = boxes.boxplot(
-        values, positions=places, widths=0.5, patch_artist=True, showfliers=False, medianprops={"color": OURS_COLOUR}
-    )
-    for box in drawn["boxes"]:
-        box.set(facecolor="#fbe6d9", edgecolor="#666666")
-    for place, of_size in zip(places, values, strict=True):
-        boxes.plot(np.full(len(of_size), place), of_size, "o", ms=3, color=INK, alpha=0.5)
-    mean, deviation = _mean_and_deviation(values)
-    bars.errorbar(places, mean, deviation, marker="o", ms=5, lw=1.8, elinewidth=1.0, capsize=4, color=OURS_COLOUR)
-    for place, value, top in zip(places, mean, mean + deviation, strict=True):
-        label = f"{value:.3f}".removeprefix("0")
-        bars.annotate(label, (place, top), (0, 4), textcoords="offset points", ha="center", fontsize=8, color=INK)
-    for axes, title in ((boxes, f"(a) {name}: each seed"), (bars, "(b) mean and standard deviation")):
-        axes.set(xlabel="instances decided together", title=title)
-        axes.set_xticks(places, [str(size) for size in sizes])
-        axes.set_xlim(0.4, len(sizes) + 0.6)
-        axes.margins(y=0.1)
-        axes.grid(visible=False, axis="x")
-    boxes.set_ylabel("micro-F")
-    _note_seeds(figure, [len(v) for v in values], f"{n_unknown} unknown classes")
-    return figure
-
-
-def epsilon_figure(records: Sequence[Record]) -> Figure | None:
-    """Draw micro-F of our method against epsilon, closed and at medium openness (the paper's figure 14)."""
-    found: dict[tuple[str, str], dict[float, list[float]]] = {}
-    for record in records:
-        cell = Cell.from_record(record)
-        if cell.method == OURS and cell.batch_size == 64 and cell.epsilon is not None:
-            of = found.setdefault((cell.dataset, cell.level), {})
-            of.setdefault(cell.epsilon, []).append(record["micro_f"])
-    found = {key: points for key, points in found.items() if len(points) > 1 and key[1] in ("closed", "medium")}
-    if not found:
-        return None
-    epsilons = sorted({epsilon for points in found.values() for epsilon in points})
-    figure = Figure(figsize=(9.4, 3.8), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    labels: list[list[tuple[float, str, str, bool]]] = [[], []]
-    for panel, of_panel, level, title in (
-        (panels[0], labels[0], "closed", "(a) closed set"),
-        (panels[1], labels[1], "medium", "(b) open set, medium openness"),
-    ):
-        names = [name for name in SETTINGS if (name, level) in found]
-        for name in names:
-            points = found[name, level]
-            look = {"color": OTHERS[names.index(name) % len(OTHERS)], "marker": MARKERS[names.index(name)]}
-            of_set = [epsilon for epsilon in epsilons if epsilon in points]
-            mean, deviation = _mean_and_deviation([points[epsilon] for epsilon in of_set])
-            places = np.array([epsilons.index(epsilon) for epsilon in of_set]) + 0.05 * (
-                names.index(name) - len(names) / 2
-            )
-            panel.errorbar(places, mean, deviation, capsize=2, elinewidth=0.8, ms=4.5, lw=1.5, **look)
-            of_panel.append((float(mean[-1]), name, look["color"], False))
-        panel.set_xticks(range(len(epsilons)), [f"{epsilon:g}" for epsilon in epsilons])
-        panel.set(xlabel="epsilon", title=title, xlim=(-0.4, len(epsilons) - 0.6))
-        panel.grid(visible=False, axis="x")
-    for panel, of_panel in zip(panels, labels, strict=True):  # once the limits they share are known
-        _label_ends(panel, of_panel)
-    panels[0].set_ylabel("micro-F")
-    _note_seeds(figure, [len(v) for points in found.values() for v in points.values()], "batches of 64")
     return figure
 
 

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.openset.cells import Cell
-from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE, openness_figure
-from benchmarks.openset.methods import GROUPS, OURS
+from benchmarks.openset.figures import INK, OTHERS, OURS_COLOUR, STYLE
+from benchmarks.openset.methods import OURS
 from benchmarks.openset.results import Record
 from benchmarks.openset.sets import FIVE, SETTINGS
 
@@ -28,8 +28,6 @@ def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
     plain = [r for r in records if r["options"]["epsilon"] is None and not r["options"]["decision_delay"]]
     with mpl.rc_context(STYLE):
         for number, name in enumerate(("LETTER", "USPS", "PENDIGITS", "COIL20", "YALEB")):
-            whole = [r for r in plain if r["dataset"] == name and r["options"]["test_share"] == 1.0]
-            drawn[f"figure_{4 + number}_{name}"] = openness_figure(name, [r for r in whole if _is_compared(r)])
             drawn[f"figure_{9 + number}_{name}"] = share_figure(name, [r for r in plain if r["dataset"] == name])
         drawn["figure_14"] = epsilon_figure(records)
         paths = []
@@ -38,11 +36,6 @@ def draw_all(records: Sequence[Record], folder: Path) -> list[Path]:
                 paths.append(folder / f"{stem}.png")
                 figure.savefig(paths[-1], dpi=130)
     return paths
-
-
-def _is_compared(record: Record) -> bool:
-    """Whether a method stands in the figures of openness: no ablation, no baseline."""
-    return record["method"] not in {*GROUPS["stream"], *GROUPS["baselines"]} - {OURS}
 
 
 def share_figure(name: str, records: Sequence[Record]) -> Figure | None:

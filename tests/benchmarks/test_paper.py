@@ -82,6 +82,6 @@ def test_figures_are_drawn_from_results_alone(tmp_path, capsys):
     main(1, True, path, tmp_path / "none.jsonl", None, tmp_path / "figures")
     drawn = {each.name for each in (tmp_path / "figures").iterdir()}
     assert drawn == {
-        "figure_5_USPS.png", "figure_7_COIL20.png", "figure_10_USPS.png", "figure_12_COIL20.png", "figure_14.png",
+        "figure_10_USPS.png", "figure_12_COIL20.png", "figure_14.png",
     }  # fmt: skip
     assert "| USPS | CD-OSR | 2 | 5 (5) | 0.1 |" in capsys.readouterr().out
