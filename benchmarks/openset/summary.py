@@ -32,6 +32,8 @@ PLAIN = {"method": OURS, "batch_size": 64, "decision_delay": 0, "epsilon": None,
 PAPERS = ("CD-OSR", "CD-OSR class-wise")
 """The paper's method with its prior chosen by validation, from either start."""
 
+SCORES = {"auroc": "AUROC", "fpr95": "FPR95", "oscr": "OSCR"}
+
 NAMES: dict[Level, str] = {"closed": "closed set", "medium": "medium openness", "high": "highest openness"}
 
 
@@ -94,6 +96,19 @@ def front(records: Sequence[Record]) -> str:
         rows.append([name, *cells, *(_difference(row) if row else "" for row in (papers, best))])
     columns = ["", *(NAMES[level] for level in LEVELS), "ours less CD-OSR, highest", "ours less the best, highest"]
     return table(columns, rows)
+
+
+def scores(records: Sequence[Record]) -> str:
+    """Lay out the measures of the unknown score at the highest openness, beside the best of the others."""
+    rows = []
+    for name in FIVE:
+        cells = []
+        for measure in SCORES:
+            ours, _, best = standing(records, name, "high", measure)
+            cells += [_mean(ours), *_beside(best, best and best.way.method)]
+        rows.append([name, *cells])
+    heads = [head for title in SCORES.values() for head in (title, "best of the others", "difference")]
+    return table(["", *heads], rows)
 
 
 def ablation(records: Sequence[Record]) -> str:
@@ -178,6 +193,7 @@ def main(
     of_five = [record for record in records if record["dataset"] in FIVE]
     parts: list[tuple[str, str, Sequence[Any]]] = [
         ("five sets", five_sets(of_five), of_five),
+        ("scores", scores(of_five), of_five),
         ("ablation", ablation(of_five), [r for r in of_five if r["method"] in GROUPS["stream"]]),
     ]
     for name, text, of in parts:

@@ -57,6 +57,17 @@ def test_what_was_measured_with_few_seeds_says_so_and_is_no_best():
     assert "(n = 8) (OSNN)" in summary.five_sets(some)
 
 
+def test_scores_are_compared_where_less_is_better_too():
+    found = [{**r, "auroc": 0.9, "oscr": 0.9, "fpr95": 0.01 if r["method"] == OURS else 0.05} for r in small()]
+    lines = summary.scores(found).splitlines()
+    assert len(lines) == 2 + len(FIVE)
+    assert "| .010 | .050 (OSNN) | -.040\\* (-.040 to -.040) |" in lines[2]
+    assert (
+        "CD-OSR"
+        not in summary.scores([r | {"auroc": None} if "CD" in r["method"] else r for r in found]).split("OSCR")[0]
+    )
+
+
 def test_the_readme_has_a_row_a_set():
     lines = summary.front(small()).splitlines()
     assert len(lines) == 2 + len(FIVE)
