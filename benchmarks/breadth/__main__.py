@@ -18,9 +18,9 @@ import typer
 from matplotlib.figure import Figure
 
 from benchmarks.breadth.recipes import RECIPES, follow
-from benchmarks.breadth.sets import TABLES, Part, divide, frame
 from benchmarks.openset.cells import versions
 from benchmarks.openset.figures import OURS_COLOUR, STYLE
+from benchmarks.tabular import TABLES, Part, divide, frame
 from benchmarks.written import ROOT, table, write
 from stream_osr import OpenSetRecognizer
 from stream_osr.evaluation import OpenSetReport, auroc

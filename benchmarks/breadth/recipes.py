@@ -12,7 +12,7 @@ from sklearn.covariance import LedoitWolf
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.neighbors import LocalOutlierFactor, NearestNeighbors
 
-from benchmarks.breadth.sets import Part
+from benchmarks.tabular import Part
 
 NEIGHBOURS = 5
 CROWD = 20

@@ -15,12 +15,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.breadth.sets import TABLES
 from benchmarks.openset import results, tables
 from benchmarks.openset.cells import Cell, plan, units
 from benchmarks.openset.methods import ENTRIES, GROUPS, names
 from benchmarks.openset.running import run_all
 from benchmarks.openset.sets import FIVE, LEVELS, SETTINGS
+from benchmarks.tabular import TABLES
 from stream_osr.evaluation import data_directory
 from stream_osr.evaluation.datasets import DATA_VARIABLE, path_of
 

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from benchmarks.breadth.sets import TABLES, divide
 from benchmarks.openset.methods.base import UNKNOWN
+from benchmarks.tabular import TABLES, divide
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 Level = Literal["closed", "medium", "high"]

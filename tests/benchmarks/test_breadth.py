@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.breadth.__main__ import OURS, measure, page
 from benchmarks.breadth.recipes import RECIPES
-from benchmarks.breadth.sets import BLOCKS, TABLES, divide
+from benchmarks.tabular import BLOCKS, TABLES, divide
 from stream_osr.evaluation import data_directory
 from tests.data import need_data
 
