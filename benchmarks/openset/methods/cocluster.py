@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.openset.comparators.selection import micro_f
-from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Projection, Setup
+from benchmarks.openset.methods.base import UNKNOWN, Entry, Method, Outcome, Setup
 from stream_osr.engine.selection import NU_ABOVE_DIMENSION, SCALE
 from stream_osr.evaluation import validation_split
 from stream_osr.model.cocluster import cocluster, owners
@@ -37,7 +37,8 @@ class CoCluster(Method):
     Its base measure is chosen as the paper chooses it: half of the known classes play unknown ones, the fitting set
     and the validation set are clustered together for each point of the grid, and the one with the best mean of the
     micro-F on the closed and on the open simulation is taken; among equals the first. The validation set is clustered
-    once for a point, as one batch: the closed simulation is a part of it.
+    once for a point, as one batch: the closed simulation is a part of it. Principal axes are those of the instances
+    that are fitted, in the simulation too (on tuning seeds that chooses better than those of all training instances).
     """
 
     def __init__(self, setup: Setup, start: Start, grid: Grid) -> None:
@@ -48,8 +49,7 @@ class CoCluster(Method):
         """Choose degrees of freedom and scale; keep the training part."""
         compile_kernels()
         begin = time.perf_counter()
-        self.projection = Projection(X, self.pca)
-        self.X, self.group, self.known = self.projection(X), group, tuple(known)
+        self.X, self.group, self.known = X, group, tuple(known)
         points = list(itertools.product(*self.grid))
         judged = self._judged(points) if len(points) > 1 else np.full((1, 2), np.nan)
         best = int(judged.mean(axis=1).argmax())
@@ -62,7 +62,7 @@ class CoCluster(Method):
     def decide(self, X: np.ndarray, batch_size: int | None, delay: int) -> Outcome:
         """Cluster the training part and the whole test part."""
         begin = time.perf_counter()
-        found = self._clustered(self.X, self.group, self.projection(X), self.above, self.scale)
+        found = self._clustered(self.X, self.group, X, self.above, self.scale)
         seconds = time.perf_counter() - begin
         of = {epsilon: owners(found.counts, epsilon)[found.subclass] for epsilon in EPSILONS}
         return Outcome(
@@ -94,8 +94,9 @@ class CoCluster(Method):
             group,
             test,
             np.random.default_rng(self.seed),
-            nu=X.shape[1] + float(above),
+            nu=(self.pca or X.shape[1]) + float(above),
             scale=scale,
+            pca_components=self.pca,
             start=self.start,
             epsilon=self.epsilon,
         )
