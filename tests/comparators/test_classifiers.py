@@ -29,6 +29,8 @@ from stream_osr.errors import InvalidLabel, InvalidParameter
 MODELS = [
     OneVsSet(),
     OneVsSet(gamma=2.0),
+    OneVsSet(gamma="auto"),
+    PISVM(gamma=2.0, scaling="one"),
     WOSVM(gamma=2.0),
     WSVM(gamma=2.0, cap_gamma=2.0),
     PISVM(gamma=2.0),
@@ -129,6 +131,11 @@ def test_another_number_of_features_is_named():
     [
         (OneVsSet(C=0), "C is 0"),
         (OneVsSet(gamma=-1), "gamma is -1"),
+        (OneVsSet(gamma="scale"), "gamma is 'scale': expected one of 'auto'"),
+        (OneVsSet(scaling="both"), "scaling is 'both': expected one of 'each', 'one', 'none'"),
+        (WOSVM(scaling="both"), "scaling is 'both'"),
+        (WSVM(scaling="both"), "scaling is 'both'"),
+        (PISVM(scaling="both"), "scaling is 'both'"),
         (OneVsSet(risk_weight=-1), "risk_weight is -1"),
         (OneVsSet(near_pressure=2), "near_pressure is 2"),
         (WOSVM(rho=2), "rho is 2"),
@@ -272,4 +279,11 @@ def test_slab_holds_the_class_and_leaves_out_both_sides():
 
 def test_scaling_maps_to_minus_one_and_one_and_leaves_constants_finite():
     X = np.array([[0.0, 7.0], [5.0, 7.0], [10.0, 7.0]])
-    assert make_scaling(X)(X).tolist() == [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    assert make_scaling(X, "each")(X).tolist() == [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+
+
+def test_scaling_by_one_factor_keeps_proportions():
+    X = np.array([[0.0, 7.0, 3.0], [5.0, 8.0, 3.0], [10.0, 9.0, 3.0]])
+    assert make_scaling(X, "one")(X).tolist() == [[-1.0, -0.2, 0.0], [0.0, 0.0, 0.0], [1.0, 0.2, 0.0]]
+    assert make_scaling(X * 0 + 4, "one")(X * 0 + 4).tolist() == np.zeros((3, 3)).tolist()
+    assert make_scaling(X, "none")(X).tolist() == X.tolist()

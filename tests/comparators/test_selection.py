@@ -8,7 +8,8 @@ import pytest
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select, select_family
 from benchmarks.openset.comparators.check import PUBLISHED, figures
 from benchmarks.openset.comparators.margin_classifier import MachinePool
-from benchmarks.openset.comparators.margins import make_scaling
+from benchmarks.openset.comparators.one_vs_set import OneVsSet
+from benchmarks.openset.comparators.pi_svm import PISVM
 from benchmarks.openset.comparators.selection import choose_parameters
 from benchmarks.openset.comparators.w_svm import WSVM
 from stream_osr.errors import InvalidParameter
@@ -63,11 +64,14 @@ def test_the_parameters_selected_are_the_best_of_the_grid():
     assert values[chosen] == max(values.values())
 
 
-def test_shared_machines_decide_as_a_model_fitted_alone():
+@pytest.mark.parametrize("scaling", ["each", "one", "none"])
+def test_shared_machines_decide_as_a_model_fitted_alone(scaling):
     X, y = four_gaussians()
+    X = X * [1.0, 0.2]
     parts = validation_split(X, y, 1)
-    scaling = make_scaling(X)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, scaling)
+    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, parts.X_fit)
+    for other in ("each", "one", "none"):  # what the pool keeps of another scaling must not leak
+        pool(PISVM(gamma=1.0, scaling=other).requests()[0])
     model = WSVM(C=2.0, gamma=1.0, cap_gamma=0.5, scaling=scaling)
     opinions = []
     for request in model.requests():
@@ -81,20 +85,82 @@ def test_shared_machines_decide_as_a_model_fitted_alone():
 
 def test_a_family_gets_what_each_member_gets():
     X, y = four_gaussians(20)
-    together = select_family(["W-OSVM", "P_I-SVM"], X, y, seed=2)
+    together = select_family(["W-OSVM", "1-vs-Set rbf", "1-vs-Set rbf tuned", "P_I-SVM"], X * [5.0, 1.0], y, seed=2)
     for name, model in together.items():
-        alone = select(name, X, y, seed=2)
+        alone = select(name, X * [5.0, 1.0], y, seed=2)
+        assert alone.get_params() == model.get_params()
         assert alone.score_unknown(X) == pytest.approx(model.score_unknown(X))
 
 
 def test_a_refitted_model_scales_as_the_selection_did():
     X, y = four_gaussians()
     parts = validation_split(X, y, 0)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, make_scaling(X))
+    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X)
     chosen = choose_parameters("P_I-SVM", parts, pool)
     model = select("P_I-SVM", X, y, seed=0)
     assert {key: model.get_params()[key] for key in chosen} == chosen
-    assert model.scaling_.centre.tolist() == make_scaling(X).centre.tolist()
+    low, high = X.min(axis=0), X.max(axis=0)
+    assert model.scaling_.centre.tolist() == ((low + high) / 2).tolist()
+
+
+def wide_and_narrow(wide: int, narrow: int, telling: str) -> tuple[np.ndarray, np.ndarray]:
+    """Eight classes on a cube, told apart by three wide or by three narrow features; all others are noise."""
+    rng = np.random.default_rng(3)
+    y = np.repeat(np.arange(8), 25)
+    corners = np.array([[j & 1, j >> 1 & 1, j >> 2] for j in range(8)]) * 2.0 - 1
+    cube = corners[y] + rng.normal(0, 0.1, (len(y), 3))
+    features = {"wide": rng.uniform(-1, 1, (len(y), wide)), "narrow": rng.uniform(-1, 1, (len(y), narrow))}
+    features[telling][:, :3] = cube
+    return np.hstack([features["wide"] * 100, features["narrow"]]), y
+
+
+@pytest.mark.parametrize("method", ["W-OSVM", "P_I-SVM"])
+@pytest.mark.parametrize(
+    ("problem", "better", "worse"),
+    [
+        # Principal components: the first ones tell the classes apart, many last ones are noise of small range.
+        (wide_and_narrow(3, 30, telling="wide"), "one", "each"),
+        # Units of their own: the narrow features tell, those of great range are noise.
+        (wide_and_narrow(3, 3, telling="narrow"), "each", "one"),
+    ],
+    ids=["principal components", "units"],
+)
+def test_the_scaling_chosen_is_the_better_one(method, problem, better, worse):
+    X, y = problem
+    test = np.arange(len(y)) % 5 > 2
+    known = y < 4
+    truth = np.where(known, y, -1)[test]
+
+    def found(held: dict[str, str]) -> tuple[str, float]:
+        model = select_family([method], X[known & ~test], y[known & ~test], 0, held)[method]
+        return model.get_params()["scaling"], micro_f(truth, model.predict(X[test]))
+
+    scaling, f = found({})
+    assert scaling == better
+    assert (scaling, f) == found({"scaling": better})
+    assert f > found({"scaling": worse})[1] + 0.05
+
+
+def test_scalings_that_do_the_same_leave_the_first():
+    X, y = four_gaussians()
+    X = (X - X.min(axis=0)) / (X.max(axis=0) - X.min(axis=0)) * 2 - 1
+    for model in select_family(["W-OSVM", "P_I-SVM"], X, y, 0).values():
+        assert model.get_params()["scaling"] == "each"
+
+
+def test_1_vs_set_is_at_the_defaults_of_libsvm():
+    X, y = four_gaussians()
+    X = X @ np.random.default_rng(1).normal(size=(2, 5))
+    model = select("1-vs-Set rbf", X, y, seed=0)
+    assert {key: model.get_params()[key] for key in ("C", "gamma", "scaling", "near_pressure")} == {
+        "C": 1.0,
+        "gamma": "auto",
+        "scaling": "each",
+        "near_pressure": 0.0,
+    }
+    by_hand = OneVsSet(C=1.0, gamma=1 / 5).fit(X, y)
+    assert model.score_unknown(X).tolist() == by_hand.score_unknown(X).tolist()
+    assert model.score_unknown([[1e3] * 5]) > 0  # bounded margins
 
 
 def test_an_unheard_of_method_is_named():

@@ -120,6 +120,12 @@ def at_least(name: str, value: float, low: float) -> None:
         raise InvalidParameter(f"{name} is {value}: expected {low} or more")
 
 
+def one_of(name: str, value: object, expected: tuple[object, ...]) -> None:
+    """Raise `InvalidParameter` unless the value is one of those expected."""
+    if value not in expected:
+        raise InvalidParameter(f"{name} is {value!r}: expected one of {', '.join(map(repr, expected))}")
+
+
 def above_zero(name: str, value: float) -> None:
     """Raise `InvalidParameter` unless ``value > 0``."""
     if not value > 0:

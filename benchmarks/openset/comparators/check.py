@@ -1,12 +1,15 @@
 """Whether the comparators reproduce the figures that are on record for them.
 
     python -m benchmarks.openset.comparators.check [--datasets PENDIGITS COIL20] [--methods OSNN] [--seeds 5]
-        [--pca-on-whole]
+        [--pca-on-whole] [--scale-first --scaling none]
 
 prints, for each method and data set, mean micro-F at the paper's three levels of openness beside the figures on
 record, the differences, the standard error of the mean at the highest openness, and the seconds that selecting and
 fitting took (methods on the same support vector machines share theirs equally). The figures on record had the
-principal components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like.
+principal components fitted to the whole data set: ``--pca-on-whole`` does so too, to compare like with like. With
+``--scaling`` the methods on support vector machines do not choose how features are scaled. On record they had the
+features of the whole data set in [-1, 1] before the principal components and nothing scaled after: that is
+``--pca-on-whole --scale-first --scaling none``.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks.openset.comparators import METHODS, VARIANTS, micro_f, select_family
+from benchmarks.openset.comparators.margin_classifier import MarginClassifier
+from benchmarks.openset.comparators.margins import SCALINGS
 from stream_osr.evaluation import KNOWN_CLASSES, PCA_DIMENSIONS, UNKNOWN_CLASSES, load, split
 
 PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
@@ -113,10 +119,17 @@ def project(name: str, X: NDArray[np.float64], X_train: NDArray[np.float64], on_
 
 
 def figures(
-    name: str, methods: list[str], seed: int, on_whole: bool
+    name: str, methods: list[str], seed: int, on_whole: bool, scaling: str | None = None, scale_first: bool = False
 ) -> dict[str, tuple[tuple[float, float, float], float, str]]:
-    """For each method: micro-F at three levels of openness, seconds and what was selected."""
+    """For each method: micro-F at three levels of openness, seconds and what was selected.
+
+    Methods on support vector machines choose how features are scaled, unless `scaling` says so; `scale_first` maps
+    the whole set into [-1, 1] by one factor before.
+    """
     data = load(name)
+    if scale_first:
+        low, high = data.X.min(), data.X.max()
+        data = data._replace(X=(2 * data.X - low - high) / (high - low))
     n_unknown = UNKNOWN_CLASSES[name]
     part = split(data.X, data.y, KNOWN_CLASSES[name], n_unknown[-1], seed)
     number = {label: j for j, label in enumerate(part.known)}
@@ -130,22 +143,33 @@ def figures(
     found = {}
     for family in _families(methods):
         start = time.perf_counter()
-        models = select_family(family, X_train, y_train, seed)
+        models = select_family(family, X_train, y_train, seed, _held(family, scaling))
         seconds = (time.perf_counter() - start) / len(family)
         for method, model in models.items():
             predicted = model.predict(X_test)
             f = tuple(micro_f(truth[here], predicted[here]) for here in present)
-            shown = ", ".join(f"{key}={value:.4g}" for key, value in model.get_params().items() if value is not None)
+            shown = ", ".join(
+                f"{key}={value}" if isinstance(value, str) else f"{key}={value:.4g}"
+                for key, value in model.get_params().items()
+                if value is not None
+            )
             found[method] = (f[0], f[1], f[2]), seconds, shown
     return found
 
 
 def _families(methods: list[str]) -> list[list[str]]:
-    """Methods on support vector machines with radial kernels together, the others one by one."""
-    together = [
-        name for name in methods if name in ("1-vs-Set rbf", "1-vs-Set rbf midway", "W-OSVM", "W-SVM", "P_I-SVM")
-    ]
+    """Methods on support vector machines together, the others one by one."""
+    together = [name for name in methods if _on_machines(name)]
     return [[name] for name in methods if name not in together] + ([together] if together else [])
+
+
+def _on_machines(method: str) -> bool:
+    made = (METHODS | VARIANTS)[method].make
+    return isinstance(made, type) and issubclass(made, MarginClassifier)
+
+
+def _held(family: list[str], scaling: str | None) -> dict[str, Any]:
+    return {"scaling": scaling} if scaling is not None and _on_machines(family[0]) else {}
 
 
 def main() -> None:
@@ -155,13 +179,20 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=[*METHODS, *VARIANTS])
     parser.add_argument("--seeds", type=int, default=2, help="number of repetitions")
     parser.add_argument("--pca-on-whole", action="store_true", help="fit the principal components to the whole set")
+    parser.add_argument(
+        "--scale-first", action="store_true", help="map the whole set into [-1, 1] by one factor first"
+    )
+    parser.add_argument("--scaling", choices=SCALINGS, help="of support vector machines' features; default: searched")
     parser.add_argument("--verbose", action="store_true", help="print each repetition and what was selected")
     options = parser.parse_args()
     print(f"{'data set':<10} {'method':<16} {'micro-F':<17} {'on record':<17} {'difference':<20} error seconds")
     for name in options.datasets:
         found = defaultdict(list)
         for seed in range(options.seeds):
-            for method, (f, seconds, shown) in figures(name, options.methods, seed, options.pca_on_whole).items():
+            measured = figures(
+                name, options.methods, seed, options.pca_on_whole, options.scaling, options.scale_first
+            )
+            for method, (f, seconds, shown) in measured.items():
                 found[method].append((*f, seconds))
                 if options.verbose:
                     print(f"  seed {seed} {method:<16} {_row(f)}  {seconds:6.1f} s  {shown}", flush=True)

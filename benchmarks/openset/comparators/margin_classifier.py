@@ -9,16 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier
-from benchmarks.openset.comparators.margins import Kernel, Machines, Scaling, make_scaling, one_class, one_versus_rest
+from benchmarks.openset.comparators.base import Decisions, OpenSetClassifier, one_of
+from benchmarks.openset.comparators.margins import (
+    SCALINGS,
+    Kernel,
+    Machines,
+    Scaling,
+    make_scaling,
+    one_class,
+    one_versus_rest,
+)
 
 NEVER = 1e300
 """Unknownness of an instance to which no class gives any probability; finite, so that it can be ranked."""
 
 
 class Request(NamedTuple):
-    """Which machines are wanted: each class against the rest (`C`) or alone (`nu`), with which kernel."""
+    """Which machines are wanted: each class against the rest (`C`) or alone (`nu`), on which features and kernel."""
 
+    scaling: str
     kernel: Kernel
     C: float | None = None
     nu: float | None = None
@@ -51,13 +60,13 @@ def train(request: Request, kernel: NDArray[np.float64], y: NDArray[np.int64]) -
 
 
 class MarginClassifier(OpenSetClassifier):
-    """Base of 1-vs-Set, W-SVM, W-OSVM and P_I-SVM; features are scaled to [-1, 1].
+    """Base of 1-vs-Set, W-SVM, W-OSVM and P_I-SVM; features are scaled on the instances fitted.
 
     A method asks for machines (`requests`), calibrates each set of them, turns margins into an opinion on
     each class (higher for the class) and combines the opinions.
     """
 
-    scaling: Scaling | None
+    scaling: str
     scaling_: Scaling
     fitted_: NDArray[np.float64]
     trained_: tuple[Trained, ...]
@@ -79,8 +88,11 @@ class MarginClassifier(OpenSetClassifier):
     def combine(self, opinions: Sequence[NDArray[np.float64]], classes: NDArray[np.int64]) -> Decisions:
         """Decide from one opinion for each request."""
 
+    def _check(self) -> None:
+        one_of("scaling", self.scaling, SCALINGS)
+
     def _learn(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.scaling_ = self.scaling or make_scaling(X)
+        self.scaling_ = make_scaling(X, self.scaling)
         self.fitted_ = self.scaling_(X)
         requests = self.requests()
         self.trained_ = tuple(train(one, one.kernel(self.fitted_, self.fitted_), y) for one in requests)
@@ -100,7 +112,7 @@ class MarginClassifier(OpenSetClassifier):
 class MachinePool:
     """Machines trained on one fitting part, and their margins on one query part, for many requests.
 
-    Only the kernel matrices asked for last are kept: ask kernel by kernel.
+    Only the kernel matrices asked for last are kept: ask scaling by scaling, and kernel by kernel.
 
     Parameters
     ----------
@@ -108,18 +120,22 @@ class MachinePool:
         Fitting part.
     X_query
         Instances to have margins of.
-    scaling
-        Of the features of both.
+    X_ranges
+        Instances by whose ranges the features of both are scaled.
     """
 
     def __init__(
-        self, X: NDArray[np.float64], y: NDArray[np.int64], X_query: NDArray[np.float64], scaling: Scaling
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.int64],
+        X_query: NDArray[np.float64],
+        X_ranges: NDArray[np.float64],
     ) -> None:
-        self.scaling = scaling
         self.y = y
-        self._fitted = scaling(X)
-        self._query = scaling(X_query)
-        self._kernel: Kernel | None = None
+        self._fitted = X
+        self._query = X_query
+        self._scalings = {kind: make_scaling(X_ranges, kind) for kind in SCALINGS}
+        self._kept: tuple[str, Kernel] | None = None
         self._within = np.empty((0, 0))
         self._across = np.empty((0, 0))
         self._known: dict[Request, tuple[Trained, NDArray[np.float64]]] = {}
@@ -127,10 +143,12 @@ class MachinePool:
     def __call__(self, request: Request) -> tuple[Trained, NDArray[np.float64]]:
         """Machines of a request and their margins on the query part, of shape (m, J)."""
         if request not in self._known:
-            if request.kernel != self._kernel:
-                self._kernel = request.kernel
-                self._within = request.kernel(self._fitted, self._fitted)
-                self._across = request.kernel(self._query, self._fitted)
+            if (request.scaling, request.kernel) != self._kept:
+                self._kept = request.scaling, request.kernel
+                scaling = self._scalings[request.scaling]
+                fitted = scaling(self._fitted)
+                self._within = request.kernel(fitted, fitted)
+                self._across = request.kernel(scaling(self._query), fitted)
             trained = train(request, self._within, self.y)
             self._known[request] = trained, trained.machines.margins(self._across)
         return self._known[request]

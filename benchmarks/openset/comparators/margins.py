@@ -6,7 +6,7 @@ of machines serves them all; the kernel matrix is computed once for a kernel wid
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,17 @@ from sklearn.svm import SVC, OneClassSVM
 
 CACHE_MEGABYTES = 500
 
+SCALINGS = ("each", "one", "none")
+"""How features are scaled: each to [-1, 1] by itself, all by one factor, the widest to [-1, 1], or not at all."""
+
 
 class Scaling(NamedTuple):
-    """Linear map of each feature to [-1, 1] on the instances that it was made from.
+    """Shift and stretch of each feature.
 
     Attributes
     ----------
     centre, half_range
-        Arrays of shape (n_features,); the half range of a constant feature is 1.
+        Arrays of shape (n_features,): what is mapped to 0, and what is one long after.
     """
 
     centre: NDArray[np.float64]
@@ -33,23 +36,32 @@ class Scaling(NamedTuple):
         return (X - self.centre) / self.half_range
 
 
-def make_scaling(X: NDArray[np.float64]) -> Scaling:
-    """Scaling to [-1, 1] of instances of shape (n, n_features)."""
+def make_scaling(X: NDArray[np.float64], kind: str) -> Scaling:
+    """Scaling by the ranges of instances of shape (n, n_features); `kind` is one of `SCALINGS`.
+
+    With one factor for all features, distances keep their proportions: that matters for principal components, the
+    last of which would else weigh as much as the first. A constant feature is only centred.
+    """
+    if kind == "none":
+        return Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
     low, high = X.min(axis=0), X.max(axis=0)
     half = (high - low) / 2
+    if kind == "one":
+        half = np.full_like(half, half.max())
     return Scaling((high + low) / 2, np.where(half > 0, half, 1.0))
 
 
 class Kernel(NamedTuple):
-    """Linear kernel, or ``exp(-gamma |x - z|^2)`` where gamma is given."""
+    """Linear kernel, or ``exp(-gamma |x - z|^2)`` where gamma is given; "auto" is one over the number of features."""
 
-    gamma: float | None
+    gamma: float | Literal["auto"] | None
 
     def __call__(self, X: NDArray[np.float64], Z: NDArray[np.float64]) -> NDArray[np.float64]:
         """Array of shape (len(X), len(Z))."""
         if self.gamma is None:
             return X @ Z.T
-        return np.exp(-self.gamma * cdist(X, Z, "sqeuclidean"))
+        gamma = 1.0 / X.shape[1] if self.gamma == "auto" else self.gamma
+        return np.exp(-gamma * cdist(X, Z, "sqeuclidean"))
 
 
 class Machines(NamedTuple):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.openset.comparators.base import Decisions, above_zero, at_least, within
+from benchmarks.openset.comparators.base import Decisions, above_zero, at_least, one_of, within
 from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained
-from benchmarks.openset.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.margins import Kernel
 
 MOVES = 50
 """Of both planes at most; a few are needed."""
@@ -46,13 +46,15 @@ class OneVsSet(MarginClassifier):
     C
         Weight of the slack.
     gamma
-        Of the kernel ``exp(-gamma |x - z|^2)``, on features scaled to [-1, 1]; None for a linear machine.
+        Of the kernel ``exp(-gamma |x - z|^2)``, on scaled features; None for a linear machine, "auto" for one over
+        the number of features, libsvm's default.
     risk_weight
         Weight of the error on the training instances.
     near_pressure
         Moves the near plane outwards, from the outermost instance inside it (0) to midway to the next outside (1).
     scaling
-        Of the features, to [-1, 1]; by default on the instances fitted.
+        Of the features, by the instances fitted: "each" to [-1, 1], all by "one" factor, the widest to [-1, 1], or
+        "none".
 
     References
     ----------
@@ -71,10 +73,10 @@ class OneVsSet(MarginClassifier):
     def __init__(
         self,
         C: float = 1.0,
-        gamma: float | None = None,
+        gamma: float | Literal["auto"] | None = None,
         risk_weight: float = 1.0,
         near_pressure: float = 0.0,
-        scaling: Scaling | None = None,
+        scaling: str = "each",
     ) -> None:
         self.C = C
         self.gamma = gamma
@@ -88,7 +90,7 @@ class OneVsSet(MarginClassifier):
 
     def requests(self) -> tuple[Request, ...]:
         """Machines against the rest."""
-        return (Request(Kernel(self.gamma), C=self.C),)
+        return (Request(self.scaling, Kernel(self.gamma), C=self.C),)
 
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> list[Slab]:
         """Find a slab for each class."""
@@ -113,8 +115,11 @@ class OneVsSet(MarginClassifier):
         return Decisions(classes[depth.argmax(axis=1)], -depth.max(axis=1))
 
     def _check(self) -> None:
+        super()._check()
         above_zero("C", self.C)
-        if self.gamma is not None:
+        if isinstance(self.gamma, str):
+            one_of("gamma", self.gamma, ("auto",))
+        elif self.gamma is not None:
             above_zero("gamma", self.gamma)
         at_least("risk_weight", self.risk_weight, 0)
         within("near_pressure", self.near_pressure, 0, 1)

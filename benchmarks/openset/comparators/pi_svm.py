@@ -16,7 +16,7 @@ from benchmarks.openset.comparators.margin_classifier import (
     most_probable,
     tail_size,
 )
-from benchmarks.openset.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.margins import Kernel
 from benchmarks.openset.comparators.weibull import Tail, fit_tail
 
 
@@ -33,13 +33,14 @@ class PISVM(MarginClassifier):
     C
         Weight of the slack.
     gamma
-        Of the kernel ``exp(-gamma |x - z|^2)``, on features scaled to [-1, 1].
+        Of the kernel ``exp(-gamma |x - z|^2)``, on scaled features.
     rho
         Least probability of inclusion of an instance that is known.
     tail
         Margins fitted, as a multiple of the class's support vectors.
     scaling
-        Of the features, to [-1, 1]; by default on the instances fitted.
+        Of the features, by the instances fitted: "each" to [-1, 1], all by "one" factor, the widest to [-1, 1], or
+        "none".
 
     References
     ----------
@@ -57,7 +58,7 @@ class PISVM(MarginClassifier):
     """
 
     def __init__(
-        self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5, scaling: Scaling | None = None
+        self, C: float = 1.0, gamma: float = 1.0, rho: float = 1e-3, tail: float = 1.5, scaling: str = "each"
     ) -> None:
         self.C = C
         self.gamma = gamma
@@ -71,7 +72,7 @@ class PISVM(MarginClassifier):
 
     def requests(self) -> tuple[Request, ...]:
         """Machines against the rest."""
-        return (Request(Kernel(self.gamma), C=self.C),)
+        return (Request(self.scaling, Kernel(self.gamma), C=self.C),)
 
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> list[Tail]:
         """Lower tail of each class's own margins."""
@@ -86,6 +87,7 @@ class PISVM(MarginClassifier):
         return most_probable(opinions[0], classes)
 
     def _check(self) -> None:
+        super()._check()
         above_zero("C", self.C)
         above_zero("gamma", self.gamma)
         above_zero("rho", self.rho)

@@ -14,7 +14,6 @@ from benchmarks.openset.comparators.gmm import GaussianMixtures
 from benchmarks.openset.comparators.knn import KNNDistance
 from benchmarks.openset.comparators.lda import LDAPosterior
 from benchmarks.openset.comparators.margin_classifier import MachinePool, MarginClassifier, Request
-from benchmarks.openset.comparators.margins import make_scaling
 from benchmarks.openset.comparators.one_vs_set import OneVsSet
 from benchmarks.openset.comparators.osnn import OSNN
 from benchmarks.openset.comparators.pi_svm import PISVM
@@ -26,6 +25,7 @@ from stream_osr.evaluation import ValidationSplit, validation_split
 COSTS = tuple(2.0**power for power in range(-5, 6))
 GAMMAS = tuple(2.0**power for power in range(-8, 4))
 RHOS = tuple(10.0**power for power in range(-7, 0))
+SCALINGS = ("each", "one")
 
 
 class Method(NamedTuple):
@@ -52,10 +52,10 @@ def _tails(*powers: int) -> tuple[float, ...]:
 
 METHODS: dict[str, Method] = {
     "1-vs-Set linear": Method(OneVsSet, {"C": (1.0,)}, None),
-    "1-vs-Set rbf": Method(OneVsSet, {"gamma": GAMMAS, "C": COSTS}, None),
-    "W-OSVM": Method(WOSVM, {"gamma": GAMMAS}, ("rho", (1e-3,))),
-    "W-SVM": Method(WSVM, {"gamma": GAMMAS, "C": COSTS, "cap_gamma": GAMMAS}, ("rho", RHOS)),
-    "P_I-SVM": Method(PISVM, {"gamma": GAMMAS, "C": COSTS}, ("rho", RHOS)),
+    "1-vs-Set rbf": Method(OneVsSet, {"C": (1.0,), "gamma": ("auto",)}, None),
+    "W-OSVM": Method(WOSVM, {"scaling": SCALINGS, "gamma": GAMMAS}, ("rho", (1e-3,))),
+    "W-SVM": Method(WSVM, {"scaling": SCALINGS, "gamma": GAMMAS, "C": COSTS, "cap_gamma": GAMMAS}, ("rho", RHOS)),
+    "P_I-SVM": Method(PISVM, {"scaling": SCALINGS, "gamma": GAMMAS, "C": COSTS}, ("rho", RHOS)),
     "OSNN": Method(OSNN, {}, ("sigma", tuple(np.linspace(0.02, 1.0, 50).tolist()))),
     "EVM": Method(
         ExtremeValueMachine, {"tail": (5, 10, 20, 50, 100, 200)}, ("delta", tuple(np.linspace(0, 0.98, 50).tolist()))
@@ -76,8 +76,9 @@ METHODS: dict[str, Method] = {
 VARIANTS: dict[str, Method] = {
     "OSNN whitened": METHODS["OSNN"]._replace(grid={"whiten": (True,)}),
     "EVM whitened": METHODS["EVM"]._replace(grid={"whiten": (True,), **METHODS["EVM"].grid}),
+    "1-vs-Set rbf tuned": METHODS["1-vs-Set rbf"]._replace(grid={"gamma": GAMMAS, "C": COSTS}),
     "1-vs-Set rbf midway": METHODS["1-vs-Set rbf"]._replace(
-        grid={"near_pressure": (1.0,), **METHODS["1-vs-Set rbf"].grid}
+        grid={"near_pressure": (1.0,), "gamma": GAMMAS, "C": COSTS}
     ),
 }
 """Comparators prepared otherwise than on record: often the harder ones to beat. `select` takes their names too."""
@@ -104,28 +105,35 @@ def select(method: str, X_train: NDArray[np.float64], y_train: NDArray[np.int64]
 
 
 def select_family(
-    methods: Iterable[str], X_train: NDArray[np.float64], y_train: NDArray[np.int64], seed: int
+    methods: Iterable[str],
+    X_train: NDArray[np.float64],
+    y_train: NDArray[np.int64],
+    seed: int,
+    held: Mapping[str, Any] | None = None,
 ) -> dict[str, OpenSetClassifier]:
     """`select` for several methods, those on support vector machines sharing them.
 
     The criterion is the mean of micro-F on the closed and on the open simulation; among equals the first in
-    the grid is taken. Where features are scaled, they are so by the ranges of the whole training part throughout:
-    if the simulated unknown classes alone lay outside them, thresholds would be chosen for an easier problem than
-    the test is.
+    the grid is taken. Where features are scaled, how is a choice of the method's own, but for 1-vs-Set; they are so
+    by the ranges of the whole training part throughout: if the simulated unknown classes alone lay outside them,
+    thresholds would be chosen for an easier problem than the test is. `held` are parameters that are not searched but
+    have this value.
     """
     names = list(methods)
     for name in names:
         if name not in METHODS | VARIANTS:
             raise InvalidParameter(f"no method {name!r}: expected one of {', '.join(METHODS | VARIANTS)}")
     parts = validation_split(X_train, y_train, seed)
-    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, make_scaling(X_train))
+    pool = MachinePool(parts.X_fit, parts.y_fit, parts.X_open, X_train)
     return {
-        name: (METHODS | VARIANTS)[name].make(**choose_parameters(name, parts, pool)).fit(X_train, y_train)
+        name: (METHODS | VARIANTS)[name].make(**choose_parameters(name, parts, pool, held)).fit(X_train, y_train)
         for name in names
     }
 
 
-def choose_parameters(name: str, parts: ValidationSplit, pool: MachinePool) -> dict[str, Any]:
+def choose_parameters(
+    name: str, parts: ValidationSplit, pool: MachinePool, held: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Parameters of a method that do best on a validation split.
 
     Parameters
@@ -136,12 +144,15 @@ def choose_parameters(name: str, parts: ValidationSplit, pool: MachinePool) -> d
         The validation split.
     pool
         Machines trained on its fitting part, with the open simulation as query.
+    held
+        Parameters that are not searched.
     """
     method = (METHODS | VARIANTS)[name]
+    grid = {**method.grid, **{key: (value,) for key, value in (held or {}).items()}}
     truth = np.where(np.isin(parts.y_open, np.array(parts.known)), parts.y_open, UNKNOWN)
     decide = _Shared(pool) if issubclass(method.make, MarginClassifier) else _Fitted(parts)  # type: ignore[arg-type]
     best: tuple[float, dict[str, Any]] = (-1.0, {})
-    for setting in _settings(method.grid):
+    for setting in _settings(grid):
         model, decisions = decide(method.make(**setting))
         for cut in method.cuts[1] if method.cuts else (None,):
             parameters = setting if method.cuts is None else {**setting, method.cuts[0]: cut}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from benchmarks.openset.comparators.base import Decisions, above_zero, within
 from benchmarks.openset.comparators.margin_classifier import MarginClassifier, Request, Trained, most_probable
-from benchmarks.openset.comparators.margins import Kernel, Scaling
+from benchmarks.openset.comparators.margins import Kernel
 from benchmarks.openset.comparators.pi_svm import log_inclusion, own_tails
 from benchmarks.openset.comparators.weibull import Tail, fit_tail
 
@@ -26,7 +26,7 @@ class WOSVM(MarginClassifier):
     Parameters
     ----------
     gamma
-        Of the kernel ``exp(-gamma |x - z|^2)``, on features scaled to [-1, 1].
+        Of the kernel ``exp(-gamma |x - z|^2)``, on scaled features.
     rho
         Least probability of an instance that is known; 0.001 in [1]_.
     nu
@@ -34,7 +34,8 @@ class WOSVM(MarginClassifier):
     tail
         Margins fitted, as a multiple of the support vectors.
     scaling
-        Of the features, to [-1, 1]; by default on the instances fitted.
+        Of the features, by the instances fitted: "each" to [-1, 1], all by "one" factor, the widest to [-1, 1], or
+        "none".
 
     References
     ----------
@@ -57,7 +58,7 @@ class WOSVM(MarginClassifier):
         rho: float = 1e-3,
         nu: float = 0.5,
         tail: float = 1.5,
-        scaling: Scaling | None = None,
+        scaling: str = "each",
     ) -> None:
         self.gamma = gamma
         self.rho = rho
@@ -71,7 +72,7 @@ class WOSVM(MarginClassifier):
 
     def requests(self) -> tuple[Request, ...]:
         """One-class machines."""
-        return (Request(Kernel(self.gamma), nu=self.nu),)
+        return (Request(self.scaling, Kernel(self.gamma), nu=self.nu),)
 
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> list[Tail]:
         """Lower tail of each class's own margins."""
@@ -86,6 +87,7 @@ class WOSVM(MarginClassifier):
         return most_probable(opinions[0], classes)
 
     def _check(self) -> None:
+        super()._check()
         above_zero("gamma", self.gamma)
         _probability("rho", self.rho)
         _probability("nu", self.nu)
@@ -112,7 +114,7 @@ class WSVM(MarginClassifier):
     Parameters
     ----------
     C, gamma
-        Weight of the slack and kernel width of the machines against the rest, on features scaled to [-1, 1].
+        Weight of the slack and kernel width of the machines against the rest, on scaled features.
     cap_gamma
         Kernel width of the one-class machines.
     rho
@@ -124,7 +126,8 @@ class WSVM(MarginClassifier):
     tail
         Margins fitted, as a multiple of the support vectors.
     scaling
-        Of the features, to [-1, 1]; by default on the instances fitted.
+        Of the features, by the instances fitted: "each" to [-1, 1], all by "one" factor, the widest to [-1, 1], or
+        "none".
 
     References
     ----------
@@ -150,7 +153,7 @@ class WSVM(MarginClassifier):
         rho_tau: float = 1e-3,
         nu: float = 0.5,
         tail: float = 1.5,
-        scaling: Scaling | None = None,
+        scaling: str = "each",
     ) -> None:
         self.C = C
         self.gamma = gamma
@@ -167,7 +170,9 @@ class WSVM(MarginClassifier):
 
     def requests(self) -> tuple[Request, ...]:
         """Machines against the rest, and one-class machines."""
-        return Request(Kernel(self.gamma), C=self.C), Request(Kernel(self.cap_gamma), nu=self.nu)
+        return Request(self.scaling, Kernel(self.gamma), C=self.C), Request(
+            self.scaling, Kernel(self.cap_gamma), nu=self.nu
+        )
 
     def calibrate(self, request: Request, trained: Trained, y: NDArray[np.int64]) -> TwoTails:
         """Tails of the margins; of one-class machines only each class's own."""
@@ -189,6 +194,7 @@ class WSVM(MarginClassifier):
         return most_probable(np.where(one_class > math.log(self.rho_tau), product, -np.inf), classes)
 
     def _check(self) -> None:
+        super()._check()
         above_zero("C", self.C)
         above_zero("gamma", self.gamma)
         above_zero("cap_gamma", self.cap_gamma)
