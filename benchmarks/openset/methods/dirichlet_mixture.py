@@ -16,7 +16,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from benchmarks.openset.methods.base import Entry
 from benchmarks.openset.tuned import Said, Tuned
 
-ITERATIONS = 100
+ITERATIONS = 50
 """Of the variational inference, at most: what has not converged by then is taken as it is."""
 
 
@@ -30,8 +30,8 @@ class DirichletMixture(Tuned):
     """
 
     grid: ClassVar = {
-        "covariance": (0.01, 0.03, 0.1, 0.3, 1.0),
-        "components_a_class": (4, 10),
+        "covariance": (0.01, 0.03, 0.1, 0.3),
+        "components_a_class": (8, 20),
     }
     cuts: ClassVar = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
     in_batches = False
