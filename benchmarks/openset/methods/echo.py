@@ -33,22 +33,25 @@ LOOK = 64
 """Instances after which a change is looked for again."""
 WINDOW, CUSHION, ALPHA = 1000, 100, 0.05
 """Instances that are looked at, and at either end of them those at which no change is looked for; and sensitivity."""
+LEAST_NOVEL = 20
+"""Instances that make a novel class."""
 LEAST_CONFIDENCE = 0.3
+"""Mean confidence up to which everything has changed; the package's, as are cushion and sensitivity."""
 
 
 class EchoMethod(Tuned):
     """ECHO; a novel class is unknown, whether it has been found or has been told.
 
-    Settings: instances for each cluster of a member of the ensemble, instances that make a novel class, and the
-    confidence up to which true labels are asked for.
+    Settings: instances for each cluster of a member of the ensemble, and the confidence up to which true labels are
+    asked for. They are four, because one takes long.
     """
 
-    grid: ClassVar = {"instances_a_cluster": (4, 8, 16), "novel": (20, 50), "tau": (0.5, 0.9)}
+    grid: ClassVar = {"instances_a_cluster": (4, 16), "tau": (0.5, 0.9)}
 
     def _train(self, X: np.ndarray, group: np.ndarray, **setting: Any) -> Any:
         model = _quick(
             K=max(min(len(X), WINDOW) // setting["instances_a_cluster"], 1),
-            min_examples_cluster=setting["novel"],
+            min_examples_cluster=LEAST_NOVEL,
             ensemble_size=MEMBERS,
             W=WINDOW,
             tau=setting["tau"],
