@@ -45,13 +45,16 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def git(*arguments: str) -> str:
+    """Ask git about this tree."""
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
+
+
 def commit() -> str:
-    """Name the commit of this tree, and whether it holds what is in no commit."""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
+    """Name the commit of this tree, and whether its code holds what is in no commit."""
     changed = git("status", "--porcelain", "--", "stream_osr", "connectors", "benchmarks")
     return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
 

@@ -12,6 +12,7 @@ import subprocess
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -24,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.openset.methods import ENTRIES, UNKNOWN, Outcome, Setup
 from benchmarks.openset.sets import SETTINGS, Problem, problem
+from benchmarks.written import commit, git
 from stream_osr.evaluation import (
     OpenSetReport,
     auroc,
@@ -307,18 +309,6 @@ def versions() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    for name, command in REVISIONS.items():
-        try:
-            here = Path(__file__).parent
-            git = subprocess.run(["git", *command], cwd=here, capture_output=True, text=True, check=True, timeout=10)
-            found[name] = git.stdout.strip()
-        except (OSError, subprocess.SubprocessError):
-            pass  # not a checkout
+    with suppress(OSError, subprocess.SubprocessError):  # not a checkout
+        found |= {"revision": commit(), "library": git("rev-parse", "--short=12", "HEAD:stream_osr")}
     return found
-
-
-REVISIONS = {
-    "revision": ("describe", "--always", "--dirty", "--exclude=*"),
-    "library": ("rev-parse", "--short=12", "HEAD:stream_osr"),
-}
-"""How git names what was measured: the commit, and the folder of the library, which other commits may share."""
