@@ -2,7 +2,7 @@
 
 A seed draws the known classes, what trains, the order of the stream, and the method's own randomness. Whatever is
 chosen by looking at a test part (a default, a constant, a variant) is chosen on the first; whatever stands in a table
-of this folder comes from the second. `tests/benchmarks/test_seeds.py` holds both apart.
+of this folder comes from the second. `tests/benchmarks/test_summary.py` holds both apart.
 """
 
 from __future__ import annotations

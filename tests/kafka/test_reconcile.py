@@ -20,7 +20,15 @@ from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.subclasses import parse_summary
 from tests.kafka.brokers import Broker
 from tests.kafka.scraping import metrics, status, total
-from tests.kafka.streams import CONSUMER, Stream, Worker, check_exactly_once, instances, small_model
+from tests.kafka.streams import (
+    CONSUMER,
+    Stream,
+    Worker,
+    check_exactly_once,
+    instances,
+    settled_ends,
+    small_model,
+)
 
 PARTITIONS = 4
 
@@ -46,7 +54,7 @@ def read(stream: Stream, suffix: str) -> list[Any]:
     consumer = KafkaConsumer(bootstrap_servers=stream.address, **CONSUMER)
     place = TopicPartition(f"{stream.topic}.{suffix}", 0)
     consumer.assign([place])
-    end, records = consumer.end_offsets([place])[place], []
+    end, records = settled_ends(consumer, [place], stream.address)[place], []
     while consumer.position(place) < end:
         for polled in consumer.poll(timeout_ms=200).values():
             records.extend(polled)

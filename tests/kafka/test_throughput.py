@@ -12,7 +12,7 @@ from kafka import KafkaConsumer, TopicPartition
 from benchmarks import kafka as benchmark
 from tests.data import need_data
 from tests.kafka.brokers import Broker
-from tests.kafka.streams import CONSUMER
+from tests.kafka.streams import CONSUMER, settled_ends
 
 RECORDS = 24_000
 """Three polls."""
@@ -56,7 +56,7 @@ def published(broker: Broker, topic: str) -> list[bytes]:
     consumer = KafkaConsumer(bootstrap_servers=broker.address, max_poll_records=5000, **CONSUMER)
     places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
     consumer.assign(places)
-    ends = consumer.end_offsets(places)
+    ends = settled_ends(consumer, places, broker.address)
     values = []
     while any(consumer.position(place) < ends[place] for place in places):
         values += [record.value for records in consumer.poll(timeout_ms=200).values() for record in records]

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.kafka.streams import CONSUMER, Stream
+from tests.kafka.streams import CONSUMER, Stream, settled_ends
 
 Place = tuple[int, int]
 """Partition and offset of a record of the input."""
@@ -64,7 +64,7 @@ def records_of(address: str, topic: str) -> list[Any]:
     try:
         places = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
         consumer.assign(places)
-        ends = consumer.end_offsets(places)
+        ends = settled_ends(consumer, places, address)
         found: list[Any] = []
         while any(consumer.position(place) < ends[place] for place in places):
             for records in consumer.poll(timeout_ms=200).values():
