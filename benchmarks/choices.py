@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -25,6 +25,7 @@ from benchmarks.openset.sets import SETTINGS, problem
 from benchmarks.openset.statistics import mean_interval
 from benchmarks.written import table
 from stream_osr.model import broad
+from stream_osr.model.moves import base_measure
 
 BATCH = 64
 SETS = ("LETTER", "PENDIGITS", "USPS", "COIL20", "YALEB", "SATIMAGE", "SHUTTLE")
@@ -32,32 +33,45 @@ MEASURES = ("micro_f", "auroc", "unknown_recall", "known_recall")
 
 
 class Choice(NamedTuple):
-    """A value of the library: where it is, what it may be by name, and which it is now."""
+    """A value of the library: where it is, what it may be by name, and which it is now.
 
-    module: object
+    Without a module it is an argument of the recognizer.
+    """
+
+    module: object | None
     attribute: str
-    values: dict[str, object]
+    values: dict[str, Any]
     now: str
 
 
 CHOICES = {
-    "least degrees of freedom of a broad term above those of a new subclass": Choice(
-        broad, "FREEDOM_ABOVE", {str(2**k): 2.0 ** np.arange(k, 9) for k in range(5)}, "4"
-    )
+    "freedom": Choice(broad, "FREEDOM_ABOVE", {str(2**k): 2.0 ** np.arange(k, 9) for k in range(5)}, "4"),
+    "floor": Choice(
+        base_measure,
+        "PSI_PER_DIMENSION",
+        {str(least): np.geomspace(least, 10.0, 60) for least in (0.0005, 0.02, base_measure.FLOOR, 0.1)},
+        str(base_measure.FLOOR),
+    ),
+    "window": Choice(None, "window", {str(n): n for n in (0, 64, 256, 640)}, "256"),
 }
+"""By name: least degrees of freedom of a broad term above those of a new subclass; least psi of the base measure for
+each dimension; instances that are seated again with each batch."""
 
 
 @contextmanager
-def chosen(choice: Choice, value: str) -> Iterator[None]:
-    """Put another value in place."""
-    with patch.object(choice.module, choice.attribute, choice.values[value]):
-        yield
+def chosen(choice: Choice, value: str) -> Iterator[dict[str, Any]]:
+    """Put another value in place; what is yielded are arguments for the recognizer."""
+    if choice.module is None:
+        yield {choice.attribute: choice.values[value]}
+    else:
+        with patch.object(choice.module, choice.attribute, choice.values[value]):
+            yield {}
 
 
-def measure(name: str, seed: int) -> dict[str, float]:
+def measure(name: str, seed: int, arguments: dict[str, Any]) -> dict[str, float]:
     """Run the stream of highest openness."""
     tested = problem(name, None, seed)
-    method = Stream(Setup(SETTINGS[name].pca, seed, None, {}))
+    method = Stream(Setup(SETTINGS[name].pca, seed, None, {}), **arguments)
     with threadpool_limits(1):
         method.fit(tested.X_train, tested.group, tested.known)
         return figures_of_merit(tested, method.decide(tested.X_test, BATCH, 0))
@@ -66,16 +80,19 @@ def measure(name: str, seed: int) -> dict[str, float]:
 def main(
     seeds: Annotated[int, typer.Option(min=2, max=len(TUNING), help="How many of the tuning seeds.")] = 4,
     only: Annotated[str, typer.Option(help="Values to try beside the present one, all if empty.")] = "",
+    choices: Annotated[str, typer.Option(help=f"Which, of {', '.join(CHOICES)}; all if empty.")] = "",
 ) -> None:
     """Measure and print."""
     for title, choice in CHOICES.items():
+        if choices and title not in choices.split(","):
+            continue
         values = [v for v in choice.values if v == choice.now or not only or v in only.split(",")]
         found: dict[tuple[str, str, int], dict[str, float]] = {}
         for seed in TUNING[:seeds]:
             for name in SETS:
                 for value in values:
-                    with chosen(choice, value):
-                        found[value, name, seed] = measure(name, seed)
+                    with chosen(choice, value) as arguments:
+                        found[value, name, seed] = measure(name, seed, arguments)
                 print(f"measured: {name}, seed {seed}", file=sys.stderr)
         print(f"\n{title} (now {choice.now}), tuning seeds {TUNING[0]} to {TUNING[seeds - 1]}")
         for figure in MEASURES:

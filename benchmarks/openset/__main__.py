@@ -133,9 +133,10 @@ def _measure(cells: list[Cell], path: Path, jobs: int, retry: bool) -> bool:
 
 
 def _chosen(text: str, of: tuple[str, ...], option: str, groups: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Read a list of names and of names of groups; names may hold commas themselves."""
-    offered = {"all": of, **groups, **{name: (name,) for name in of}}
-    by_name = {name.lower(): tuple(each for each in names if each in of) for name, names in offered.items()}
+    """Read a list of names and of names of groups; names may hold commas themselves. A group's name goes first."""
+    offered = {**{name: (name,) for name in of}, "all": of}
+    by_name = {name.lower(): names for name, names in offered.items()}
+    by_name |= {name.lower(): tuple(each for each in names if each in of) for name, names in groups.items()}
     found: dict[str, None] = {}
     rest = text.strip().lower()
     while rest:

@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from benchmarks.openset import methods, results, tables
-from benchmarks.openset.__main__ import app
+from benchmarks.openset.__main__ import _chosen, app
 from benchmarks.openset.cells import Cell, answers, measure, plan, units
 from benchmarks.openset.methods import comparators, stream
 from benchmarks.openset.sets import FIVE, SETTINGS, problem
@@ -344,3 +344,9 @@ def test_labels_are_moved_apart_and_stay_in_order():
 def test_the_known_classes_of_shuttle_are_its_most_frequent_ones():
     labels, counts = np.unique(need_data("SHUTTLE").y, return_counts=True)
     assert set(SETTINGS["SHUTTLE"].known) == set(labels[np.argsort(-counts)[:3]].tolist())
+
+
+def test_the_name_of_a_file_stands_for_all_of_its_methods():
+    names = tuple(methods.ENTRIES)
+    chosen = _chosen("ECSMiner,CD-OSR, full grid,MINAS", names, "--methods", methods.GROUPS)
+    assert chosen == ["ECSMiner", "ECSMiner with feedback", "CD-OSR, full grid", "MINAS"]
