@@ -7,7 +7,7 @@ from inspect import cleandoc
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
@@ -65,12 +65,10 @@ class Arguments:
     chains
         Models, trained and run side by side, whose probabilities are averaged; time and memory grow with it.
     ensemble
-        Base measures of the chains. ``"mixed"``: they differ, in turn: coarse; drawn, with new subclasses placed by
-        a Student-t that the known classes teach (three or more of them); drawn; drawn and placed. Only with full
-        covariances and several chains. ``"drawn"``: each is normal-inverse-Wishart with its hyperparameters drawn,
-        and new subclasses lie where that places them. It says nothing of the rest: seats fade, known classes are
-        frozen and have broad terms as ever (``docs/inference.md``, section 12, has what is exact and what is not).
-        ``"exact"``, its name in earlier releases, means the same.
+        ``"exact"``: every chain is the normal-inverse-Wishart model with its hyperparameters drawn. ``"mixed"``: the
+        chains differ in their base measure, in turn: coarse; drawn, with new subclasses placed by a Student-t that
+        the known classes teach (three or more of them); drawn; drawn and placed. Only with full covariances and
+        several chains.
     broad
         Add to the density of each known class a broad term: where it lies that its subclasses do not describe. For
         classes of many scattered centres, with a halo, or of few instances. Not with tied covariances.
@@ -114,8 +112,8 @@ class Arguments:
         class anew and is not new. 0: none are kept, and nothing guards the known classes.
     max_false_unknown
         Call an instance unknown only if it is, in each known class, among the least usual so large a share of the
-        reference instances: of a class that has not moved at most about this share is called unknown on average then,
-        whatever its distribution. It costs new classes that lie close to known ones; ``None``: no such promise.
+        reference instances: at most this share of a class is called unknown then, whatever its distribution. It costs
+        new classes that lie close to known ones; ``None``: no such promise.
     follow_drift
         Known classes follow slow movement of their instances: each as a whole, by at most .004 of its standard
         deviations for each of them; a jump is not followed. Shape and width stay. The risk: nobody can tell a class
@@ -138,8 +136,7 @@ class Arguments:
         decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
         ``"error"``, or ``"skip"`` the instance.
     seed
-        All randomness flows from it: the same seed, input and flushes give the same bits, for the same processor type
-        and library versions.
+        All randomness flows from it: the same seed, input and flushes give the same bits.
     """
 
     batch_size: AtLeastOne = 256
@@ -154,7 +151,7 @@ class Arguments:
     epsilon: Annotated[float, Field(ge=0, lt=1)] = 0.01
     exclusive: bool = True
     chains: AtLeastOne = 4
-    ensemble: Literal["mixed", "drawn"] = "mixed"
+    ensemble: Literal["mixed", "exact"] = "mixed"
     broad: bool = True
     learn_odds: bool = True
     select: Literal["evidence", "validation"] = "evidence"
@@ -208,12 +205,6 @@ class Parameters(BaseModel, Arguments):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @field_validator("ensemble", mode="before")
-    @classmethod
-    def _renamed(cls, ensemble: object) -> object:
-        """Take the earlier name for the present one: archives have it, and it is part of a model's identity there."""
-        return "drawn" if ensemble == "exact" else ensemble
 
     @model_validator(mode="after")
     def _fit_together(self) -> Parameters:

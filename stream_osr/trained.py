@@ -52,7 +52,7 @@ class Member(NamedTuple):
     placed: bool
 
 
-DRAWN = (Member(drawn=True, placed=False),)
+EXACT = (Member(drawn=True, placed=False),)
 MIXED = (
     Member(drawn=False, placed=False),
     Member(drawn=True, placed=True),
@@ -247,7 +247,7 @@ def train_model(
     features, X, flags, places = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
-    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
+    kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else EXACT
     numeric = int((places == 0).sum())
     spanned = numeric if p.pca_components is None and p.pca_variance is None else len(X)
     kept = min(numeric, MOST + 1 if p.chooses_coordinates else spanned)

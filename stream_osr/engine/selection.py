@@ -38,7 +38,7 @@ def select_by_validation(
     nu_above_dimension: tuple[int, ...] = NU_ABOVE_DIMENSION,
     scale: tuple[float, ...] = SCALE,
 ) -> Parameters:
-    """Choose nu and scale, where they are ``None``; beta is the paper's 1, and no chain is coarse or placed.
+    """Choose nu and scale, where they are ``None``; beta is the paper's 1, and every chain is the exact model.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def select_by_validation(
     fit_group = np.array([number[label] for label in parts.y_fit.tolist()])
     labels: Any = tuple(range(len(number)))
     beta = BETA if parameters.beta is None else parameters.beta
-    fixed = parameters.model_copy(update={"beta": beta, "ensemble": "drawn"})
+    fixed = parameters.model_copy(update={"beta": beta, "ensemble": "exact"})
     simulated = _dimension(features, parts.X_fit, fit_group, fixed)
     later = _dimension(features, X, group, fixed)
     nus = [(float(simulated + above), float(later + above)) for above in nu_above_dimension]

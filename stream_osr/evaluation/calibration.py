@@ -206,7 +206,7 @@ def oscr(score: ArrayLike, is_unknown: ArrayLike, right: ArrayLike) -> float:
     one, against the share of the unknown that are accepted. The area below is the chance that the best class of a
     known instance is the true one *and* an unknown instance scores above it, a tie being half, as in `auroc`. It is
     therefore the closed-set accuracy times the `auroc` of the known that are right against the unknown: `auroc`
-    itself where all are right, otherwise between ``auroc - (1 - accuracy)`` and the smaller of `auroc` and accuracy.
+    itself where all are right, and otherwise between ``auroc - (1 - accuracy)`` and the smaller of `auroc` and accuracy.
 
     Parameters
     ----------
