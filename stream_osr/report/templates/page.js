@@ -97,14 +97,16 @@ tip.id = "tip";
 tip.setAttribute("role", "tooltip");
 tip.hidden = true;
 document.body.append(tip);
+let explained = null;
 function explain(word) {
+  explained = word;
   tip.textContent = word.dataset.meaning;
   tip.hidden = false;
   const at = word.getBoundingClientRect(), box = tip.getBoundingClientRect();
   tip.style.left = `${Math.max(8, Math.min(at.left, document.documentElement.clientWidth - box.width - 8))}px`;
   tip.style.top = `${at.bottom + box.height + 6 > innerHeight ? at.top - box.height - 4 : at.bottom + 4}px`;
 }
-const quiet = () => { tip.hidden = true; };
+const quiet = () => { explained = null; tip.hidden = true; };
 for (const word of document.querySelectorAll(".term")) {
   word.dataset.meaning = word.title;
   word.removeAttribute("title");
@@ -113,7 +115,7 @@ for (const word of document.querySelectorAll(".term")) {
   for (const kind of ["mouseleave", "blur"]) word.addEventListener(kind, quiet);
 }
 addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
-addEventListener("scroll", quiet, { passive: true });
+addEventListener("scroll", () => { if (explained) explain(explained); }, { passive: true });
 
 // Commands are copied without a network; where the clipboard is closed the text is selected, to be copied by hand.
 for (const button of document.querySelectorAll(".copy")) {
