@@ -14,6 +14,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -39,6 +40,8 @@ OTHERS = 100
 """Settled subclasses that are named, at most."""
 IN_WORDS = 3
 """Changes of the paper's Delta that are told in words: more are drawn."""
+DIGITS = 7
+"""Characters from which on a number is rounded."""
 CELL = 40
 """Characters of a value."""
 WHOLE = 10_000
@@ -146,12 +149,15 @@ def _probability(p: float) -> str:
 def _value(value: Any) -> str:
     """Write the value of a feature.
 
-    >>> _value(None), _value(1234567.8), _value("1.50"), _value("tcp")
-    ('–', '1.235e+06', '1.50', 'tcp')
+    >>> _value(None), _value(1234567.8), _value("1.50"), _value("119.55556000000001"), _value("tcp")
+    ('–', '1.2346e+06', '1.50', '119.56', 'tcp')
     """
     if value is None or value != value:
         return "\N{EN DASH}"
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    text = f"{value:.5g}" if isinstance(value, float) else str(value)
+    if len(text) > DIGITS and "." in text:
+        with suppress(ValueError):
+            text = f"{float(text):.5g}"
     return str(page_text(text if len(text) <= CELL else f"{text[:CELL]}…"))
 
 

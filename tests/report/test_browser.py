@@ -165,7 +165,10 @@ def test_letters_and_marks_stand_out_from_the_page(opened):
         return str(opened.page.locator(selector).first.evaluate(f"mark => getComputedStyle(mark)['{name}']"))
 
     card = style("section", "backgroundColor")
-    text = [style(selector, "color") for selector in ("h1", ".note", ".tile span", ".new > .name", "th")]
+    text = [
+        style(selector, "color")
+        for selector in ("h1", ".note", ".tile span", ".new > .name", "th", "nav a", ".lead .term", ".none")
+    ]
     drawn = [".role-axis-label text", ".role-axis-title text", ".names_marks text"]
     for colour in [*text, *(style(f"svg {selector}", "fill") for selector in drawn)]:
         assert contrast(colour, card) >= 4.5, (colour, card)  # WCAG 2 for text
