@@ -162,8 +162,8 @@ def collect(
     if len(told.seq):
         n, share = len(told.seq), float(told.unknown.mean())
     repeated = {"decisions": told.repeated, "events": happened.repeated}
-    kept, said = pool(told, None if model is None else model.value.stream), list[str]()
-    looked = _candidates(model, emerged, kept, instances, command, said)
+    kept = pool(told, None if model is None else model.value.stream)
+    looked = _candidates(model, emerged, kept, instances, command)
     within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
     loose = float((kept.unknown & ~within).mean()) if n and len(kept.seq) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
@@ -186,7 +186,7 @@ def collect(
         lookout=look_out(looked, held, events, loose),
         candidates=looked,
         given=instances is not None,
-        notes=(*notes, *again, *said),
+        notes=(*notes, *again),
     )
 
 
@@ -196,7 +196,6 @@ def _candidates(
     kept: Pool,
     instances: Instances | None,
     command: Callable[[Sequence[int]], str],
-    said: list[str],
 ) -> tuple[Candidate, ...]:
     """Find the candidates, and what their instances are like."""
     if model is None:
@@ -208,7 +207,7 @@ def _candidates(
 
     def looked_up(places: NDArray[np.int64]) -> features.Features:
         if instances is not None:
-            return features.from_instances(kept, places, instances, said)
+            return features.from_instances(kept, places, instances)
         return features.NOTHING if model is None else features.from_model(kept, places, trained, stream)
 
     return candidates.gather(found, emerged, kept, looked_up, None if instances is not None else remembered, command)

@@ -57,7 +57,7 @@ def from_model(pool: Pool, wanted: NDArray[np.int64], trained: TrainedModel, str
     return Features(tuple(str(name) for name in columns), values, dict(zip(wanted.tolist(), measured, strict=True)))
 
 
-def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances, notes: list[str]) -> Features:
+def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances) -> Features:
     """Find these places of a pool among records: by key, or, where they have none, one record for each instance.
 
     Records of one key belong to the instances of that key in their order.
@@ -65,7 +65,7 @@ def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances, 
     Raises
     ------
     ConnectorError
-        If records without keys are not as many as instances.
+        If records without keys are not as many as instances, or none with a key is one of them.
     """
     by_key = _occurrences(pool, wanted)
     places = set(wanted.tolist())
@@ -93,7 +93,10 @@ def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances, 
             for place in own:
                 found.pop(place, None)
     if keyed and len(places) and not found:
-        notes.append("--input has no record with the key of an instance that is shown; is --key the right column?")
+        raise ConnectorError(
+            f"none of the {count} records of --input has the key of an instance that is shown; say --key and the "
+            "column that `run` took the keys from, or leave it out if there was none"
+        )
     names = tuple(dict.fromkeys(name for features in found.values() for name in features))
     values = {place: tuple(features.get(name) for name in names) for place, features in found.items()}
     return Features(

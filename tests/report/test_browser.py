@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.report import report_page
+from stream_osr.report.files import naming
 from tests.blobs import around
 from tests.report.browser import open_browser
 from tests.report.conftest import KNOWN, as_written
@@ -242,7 +243,14 @@ def hostile(tmp_path_factory) -> Path:
     decisions, events = as_written(model.drain()), as_written(model.drain_events())
     jump = {"type": HOSTILE["script"], "model": events[0]["model"], "seq": 9, **{text: text for text in centres}}
     page = report_page(
-        model, decisions, [*events, jump], lambda key, number: labels[number], HOSTILE["script"], [HOSTILE["bidi"]]
+        model,
+        decisions,
+        [*events, jump],
+        lambda key, number: labels[number],
+        HOSTILE["script"],
+        [HOSTILE["bidi"]],
+        [(decision["key"], dict.fromkeys(HOSTILE.values(), HOSTILE["script"])) for decision in decisions],
+        naming(Path("<img src=x onerror='window.hacked=1'>.checkpoint")),
     )
     path = tmp_path_factory.mktemp("hostile") / "report.html"
     path.write_text(page, encoding="utf-8")
@@ -270,6 +278,8 @@ def test_hostile_text_is_drawn_as_text(seen, hostile):
     assert page.evaluate("window.hacked === undefined")
     assert page.locator("script").count() == 3
     assert page.locator("main img").count() == 0
+    assert page.locator(".examples td", has_text="</script><script>window.hacked=1").count() > 10
+    assert "<img src=x onerror=" in page.locator("#command-1").inner_text()
     for figure in page.locator("[data-figure]").all():
         assert figure.locator("svg").bounding_box() is not None
         assert figure.locator("svg path, svg line").count() > 3
