@@ -21,10 +21,16 @@ def report(
     label: Annotated[str | None, typer.Option("--label", "-l", help="Its column of the label.")] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", help="Its column of the key; without it, rows are in the order of decisions."),
+        typer.Option(
+            "--key", help="Column of the key in --truth and --input; without it, rows are in the order of decisions."
+        ),
+    ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option("--input", "-i", help="What was decided (.csv, .jsonl, also .gz): values of examples."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="csv, tsv or jsonl, when its name does not tell.")
+        str | None, typer.Option("--format", help="csv, tsv or jsonl, when a name does not tell.")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "What the stream held",
 ) -> None:
@@ -33,7 +39,7 @@ def report(
     Example: stream-osr report decisions.jsonl.checkpoint decisions.jsonl events.jsonl -o report.html
     """
     from stream_osr.report import report_page  # slow to import, and no other command needs it
-    from stream_osr.report.files import read_inputs, read_truth
+    from stream_osr.report.files import naming, read_inputs, read_instances, read_truth
 
     if truth is not None and label is None:
         raise ConnectorError(f"--truth {truth} needs --label: the name of its column of labels")
@@ -48,7 +54,9 @@ def report(
     if truth is not None and label is not None and decisions is not None:
         labels = read_truth(truth, label, key, cast(Any, format))
         decisions, truths = labels.beside(decisions), labels.of
-    page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes)
+    instances = None if input is None else read_instances(input, inputs.notes, key, cast(Any, format))
+    command = naming(inputs.checkpoint)
+    page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes, instances, command)
     try:
         output.write_text(page, encoding="utf-8")
     except OSError as error:

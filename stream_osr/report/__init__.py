@@ -1,7 +1,8 @@
 """A run in pictures: one page that a browser shows without a network (extra ``plot``).
 
-``records``, ``told``, ``happened`` and ``files`` read; ``axes``, ``timeline``, ``emerged`` and ``tables``
-work out what is shown; ``content`` puts it together; ``charts`` draws it; ``page`` writes it.
+``records``, ``told``, ``happened`` and ``files`` read; ``axes``, ``timeline``, ``emerged``, ``tables``,
+``candidates`` (with ``pool`` and ``features``) and ``lookout`` work out what is shown; ``content`` puts it together;
+``charts`` draws it; ``page`` writes it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 from stream_osr.errors import MissingExtra
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.candidates import in_python
 from stream_osr.report.content import collect
+from stream_osr.report.features import Instances
 
 __all__ = ["report_page"]
 
@@ -23,6 +26,8 @@ def report_page(
     truth: Callable[[Any, int], str | None] | None = None,
     title: str = "What the stream held",
     notes: Sequence[str] = (),
+    instances: Instances | None = None,
+    command: Callable[[Sequence[int]], str] = in_python,
 ) -> str:
     """Show a model, or what it decided, or both, on one self-contained HTML page.
 
@@ -39,6 +44,11 @@ def report_page(
         Heading of the page.
     notes
         Sentences about what was left out in reading, to stand on the page; looked at when all is read.
+    instances
+        Key (or ``None``: one for each decision, in their order) and features of each instance, to show what examples
+        are like. Without them the page shows what the model remembers.
+    command
+        Says what names a candidate, given the identities of its subclasses.
 
     Returns
     -------
@@ -50,7 +60,8 @@ def report_page(
     MissingExtra
         If the extra ``plot`` is not installed.
     ConnectorError
-        If a decision or an event is none, or the events are of another model.
+        If a decision or an event is none, the events are of another model, or instances without keys are not as many
+        as decisions.
     NotTrained
         If training of the model has not ended.
     """
@@ -58,4 +69,4 @@ def report_page(
         from stream_osr.report.page import render
     except ModuleNotFoundError as error:
         raise MissingExtra(f"the report needs {error.name}; pip install 'stream-osr[plot]' brings it") from error
-    return render(collect(model, decisions, events, truth, title, notes))
+    return render(collect(model, decisions, events, truth, title, notes, instances, command))

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.errors import ConnectorError
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report import candidates, features
 from stream_osr.report.axes import Plane, planes
+from stream_osr.report.candidates import Candidate
 from stream_osr.report.emerged import Emerged, from_decisions, from_events, from_model, told_by_sums, with_truth
+from stream_osr.report.features import Instances
 from stream_osr.report.happened import Happened, sort_out
 from stream_osr.report.held import Held, how_it_held
+from stream_osr.report.lookout import Lookout, look_out
+from stream_osr.report.pool import Pool, pool
 from stream_osr.report.tables import Group, Judged, discovery, judge
 from stream_osr.report.timeline import Timeline, lay_out
 from stream_osr.report.told import Decided, gather
@@ -52,6 +60,12 @@ class Content(NamedTuple):
         Events that were summed up instead of told one by one, by type.
     happened
         Events.
+    lookout
+        What to look at first.
+    candidates
+        Candidate new classes, the largest first.
+    given
+        Features of examples are those of the records that were given, not what the model remembers.
     notes
         Sentences about what was left out.
     """
@@ -71,7 +85,16 @@ class Content(NamedTuple):
     held: Held
     summed: Mapping[str, int]
     happened: Happened
+    lookout: Lookout
+    candidates: tuple[Candidate, ...]
+    given: bool
     notes: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> tuple[Emerged, ...]:
+        """Subclasses that are in no candidate: they are gone, named, muted or not new."""
+        there = {key for candidate in self.candidates for key in candidate.ids}
+        return tuple(each for each in self.emerged if each.id not in there)
 
 
 def collect(
@@ -81,6 +104,8 @@ def collect(
     truth: Callable[[Any, int], str | None] | None = None,
     title: str = "What the stream held",
     notes: Sequence[str] = (),
+    instances: Instances | None = None,
+    command: Callable[[Sequence[int]], str] = candidates.in_python,
 ) -> Content:
     """Put a report together.
 
@@ -96,6 +121,10 @@ def collect(
         Heading.
     notes
         Sentences about what was left out, looked at when all is read.
+    instances
+        Keys and features of the instances; ``None``: what the model remembers of them is shown.
+    command
+        Says what names a candidate, given its subclasses.
 
     Raises
     ------
@@ -114,7 +143,7 @@ def collect(
     if model is not None:
         trained, stream = model.value.running
         summary, fingerprint, drawn = model.summary(), trained.fingerprint, planes(stream)
-        others = {model for event in events if isinstance(model := event.get("model"), str)} - {fingerprint}
+        others = {its for event in events if isinstance(its := event.get("model"), str)} - {fingerprint}
         if others:
             raise ConnectorError(
                 f"the events are of model {min(others)[:12]}, the model is {fingerprint[:12]}; "
@@ -133,6 +162,10 @@ def collect(
     if len(told.seq):
         n, share = len(told.seq), float(told.unknown.mean())
     repeated = {"decisions": told.repeated, "events": happened.repeated}
+    kept = pool(told, None if model is None else model.value.stream)
+    looked = _candidates(model, emerged, kept, instances, command)
+    within = np.isin(kept.subclass, [key for each in looked for key in each.ids])
+    loose = float((kept.unknown & ~within).mean()) if n and len(kept.seq) else 0.0
     again = [f"{what} that came more than once count once: {n:,} are left out" for what, n in repeated.items() if n]
     return Content(
         title=title,
@@ -150,5 +183,31 @@ def collect(
         held=held,
         summed=summed,
         happened=happened,
+        lookout=look_out(looked, held, events, loose),
+        candidates=looked,
+        given=instances is not None,
         notes=(*notes, *again),
     )
+
+
+def _candidates(
+    model: OpenSetRecognizer | None,
+    emerged: Mapping[int, Emerged],
+    kept: Pool,
+    instances: Instances | None,
+    command: Callable[[Sequence[int]], str],
+) -> tuple[Candidate, ...]:
+    """Find the candidates, and what their instances are like."""
+    if model is None:
+        found, remembered = None, None
+    else:
+        trained, stream = model.value.running
+        found = model.new_classes() if stream.state.seen else None
+        remembered = features.remembered(kept, stream)
+
+    def looked_up(places: NDArray[np.int64]) -> features.Features:
+        if instances is not None:
+            return features.from_instances(kept, places, instances)
+        return features.NOTHING if model is None else features.from_model(kept, places, trained, stream)
+
+    return candidates.gather(found, emerged, kept, looked_up, None if instances is not None else remembered, command)

@@ -55,6 +55,10 @@ class Emerged(NamedTuple):
         What its categories are like, in words, the one that tells most first.
     refuted
         Known class that it describes anew: it is not new after all. Empty: nobody said so.
+    named
+        Class that a person has said it is. Empty: nobody has.
+    muted
+        A person has said that it is of no interest.
     """
 
     id: int
@@ -69,6 +73,17 @@ class Emerged(NamedTuple):
     truth: tuple[tuple[str, int], ...] = ()
     values: tuple[str, ...] = ()
     refuted: str = ""
+    named: str = ""
+    muted: bool = False
+
+    @property
+    def standing(self) -> str:
+        """Why nobody has to look at it, in words; empty: somebody has to."""
+        if self.refuted:
+            return f"not new: {self.refuted}"
+        if self.named:
+            return f"named: {self.named}"
+        return "muted" if self.muted else "" if self.alive else "gone"
 
 
 def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
@@ -90,7 +105,13 @@ def from_events(events: Iterable[Mapping[str, Any]]) -> dict[int, Emerged]:
                     first=whole(event["first_seen"]["seq"], "first_seen"),
                     last=whole(event["last_seen"]["seq"], "last_seen"),
                     **_described(event["explanation"], event["exemplars"]),
+                    named=str(event["label"]) if kind == "SubclassPromoted" else "",
+                    muted=kind == "SubclassMuted",
                 )
+            elif kind == "NamingUndone":
+                for key in event["subclass_ids"]:
+                    if key in out:
+                        out[key] = out[key]._replace(named="", muted=False)
             elif kind in _ENDS and (before := out.get(key := event["subclass_id"])):
                 if kind == "SubclassSplit":
                     told = _described(event["explanation"], event["exemplars"])
@@ -131,6 +152,7 @@ def emerged_slots(stream: Stream) -> dict[int, int]:
 def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
     """Describe the emerged subclasses that a model holds now."""
     chain, dishes = stream.chains[0], stream.state.dishes
+    muted = set(stream.life.ids[stream.life.muted].tolist())
     out = {}
     for key, slot in emerged_slots(stream).items():
         life = stream.life.subclasses[key]
@@ -138,7 +160,8 @@ def from_model(trained: TrainedModel, stream: Stream) -> dict[int, Emerged]:
         why = explain(dishes, slot, *among)
         typical = () if life.kept is None else exemplars(dishes, slot, life.kept, chain.known)
         told = _described(why._asdict(), typical)
-        out[key] = Emerged(key, int(dishes.size[slot]), life.first.seq, life.last.seq, **told)
+        quiet = key in muted
+        out[key] = Emerged(key, int(dishes.size[slot]), life.first.seq, life.last.seq, muted=quiet, **told)
     return out
 
 

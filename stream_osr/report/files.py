@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.candidates import in_python
 from stream_osr.report.records import Read, read_records
-from stream_osr_connectors import BadRecord, Format, open_source
-from stream_osr_connectors.loop import load_model
+from stream_osr_connectors import BadRecord, CsvSource, Format, open_source
+from stream_osr_connectors.loop import load_checkpoint, load_model
 
 ARCHIVE = b"PK"
 """How an archive begins."""
@@ -29,12 +31,15 @@ class Inputs(NamedTuple):
         Events.
     notes
         Sentences about what is left out; complete when all is read.
+    checkpoint
+        Where the model is, if that is the checkpoint of a run.
     """
 
     model: OpenSetRecognizer | None
     decisions: Iterator[dict[str, Any]] | None
     events: list[dict[str, Any]]
     notes: list[str]
+    checkpoint: Path | None = None
 
 
 def read_inputs(paths: Sequence[Path]) -> Inputs:
@@ -46,6 +51,7 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         If a file cannot be read, is none of these, or there are two of a kind.
     """
     found: dict[str, Any] = {}
+    checkpoint: Path | None = None
     notes: list[str] = []
     for path in paths:
         kind, content = _open(path, notes)
@@ -54,7 +60,9 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
         if kind in found:
             raise ConnectorError(f"{path} holds {kind}, and so does another file; give one of each kind")
         found[kind] = content
-    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes)
+        if kind == "a model" and not isinstance(content, OpenSetRecognizer):
+            found[kind], checkpoint = content.model, path
+    return Inputs(found.get("a model"), found.get("decisions"), list(found.get("events", ())), notes, checkpoint)
 
 
 def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
@@ -64,7 +72,10 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     except OSError as error:
         raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
     if archive:
-        return "a model", load_model(path)
+        try:
+            return "a model", load_checkpoint(path)
+        except PersistenceError:
+            return "a model", load_model(path)
     records = read_records(path, notes)
     first = next(records, None)
     if first is None:
@@ -83,6 +94,44 @@ def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
 def _after(first: Read, rest: Iterator[Read]) -> Iterator[Read]:
     yield first
     yield from rest
+
+
+def read_instances(
+    path: Path, notes: list[str], key: str | None = None, format: Format | None = None
+) -> Iterator[tuple[str | int | None, Mapping[str, Any]]]:
+    """Read keys and features, whatever the columns are; records that cannot be read are counted among the notes.
+
+    Raises
+    ------
+    ConnectorError
+        If the file cannot be read, or has no such column.
+    """
+    bad = 0
+    with open_source(path, format=format, key=key) as source:
+        if isinstance(source, CsvSource):
+            source.categorical = frozenset(source.feature_columns)  # text, as it stands there
+        for record in source:
+            if isinstance(record, BadRecord):
+                bad += 1
+                yield None if key is None else "", {}
+            else:
+                yield (None if key is None else record.key or ""), record.features
+    if bad:
+        notes.append(f"{path}: {bad:,} records cannot be read; their instances are shown without values")
+
+
+def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:
+    """Give what names a candidate: a command onto a checkpoint, or a line of a program.
+
+    >>> naming(Path("a b.checkpoint"))([11, 12])
+    "stream-osr promote 11,12 NAME --checkpoint 'a b.checkpoint'"
+    """
+    if checkpoint is None:
+        return in_python
+    text = str(checkpoint)
+    text = f"./{text}" if text.startswith("-") else text
+    where = shlex.quote(text) if text.isprintable() else "CHECKPOINT"  # nobody can type what has no shape
+    return lambda ids: f"stream-osr promote {','.join(map(str, ids))} NAME --checkpoint {where}"
 
 
 class Truth(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a run decided, as columns: a million decisions take some forty megabytes."""
+"""What a run decided, as columns: a million decisions take some sixty megabytes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stream_osr.errors import ConnectorError
 from stream_osr.report.records import reading, real, whole
+from stream_osr.report.texts import Texts
 from stream_osr.showing import shown
 
 NO_SUBCLASS = -1
@@ -23,7 +24,7 @@ SLACK = 1e-6
 
 _COLUMNS = {
     "seq": "q", "label": "q", "unknown": "?", "subclass": "q", "p_unknown": "d", "truth": "q",
-    "truly_unknown": "?", "key": "q",
+    "truly_unknown": "?", "number": "q", "key": "q",
 }  # fmt: skip
 
 
@@ -50,6 +51,10 @@ class Decided(NamedTuple):
         True label of each, ``NO_LABEL``: not told, shape (n,).
     truly_unknown
         The true label was of no class known at that moment, shape (n,).
+    number
+        Which one it was of all that were read, from 0, shape (n,).
+    keys
+        Key of each that was read, empty where it had none.
     repeated
         Decisions that were read more than once, and count once.
     """
@@ -63,6 +68,8 @@ class Decided(NamedTuple):
     p_unknown: NDArray[np.float64]
     truth: NDArray[np.int64]
     truly_unknown: NDArray[np.bool_]
+    number: NDArray[np.int64]
+    keys: Texts
     repeated: int = 0
 
     @property
@@ -96,16 +103,19 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
     """
     codes: dict[str, int] = {}
     known: list[str] = []
+    keys = Texts()
 
     def rows() -> Iterator[tuple[Any, ...]]:
         for number, decision in enumerate(decisions):
             with reading(decision, "decision", number):
                 *classes, other = _classes(decision["probabilities"])
                 place, p = whole(decision["seq"], "seq"), _probability(decision["p_unknown"])
-                text, key = str(decision["label"]), hash(str(decision.get("key")))
+                text, key = str(decision["label"]), decision.get("key")
+                name = "" if key is None else str(key)
                 seat = decision["subclass_id"]
                 seat = NO_SUBCLASS if seat is None else whole(seat, "subclass_id")
-            told = truth(decision.get("key"), number) if truth is not None else None
+            keys.append(name)
+            told = truth(key, number) if truth is not None else None
             label = codes.setdefault(text, len(codes))
             true = NO_LABEL if told is None else codes.setdefault(told, len(codes))
             if len(codes) > MOST_LABELS:
@@ -114,12 +124,14 @@ def gather(decisions: Iterable[Mapping[str, Any]], truth: Callable[[Any, int], s
                     "labels, decided and true ones; name the column that has the classes as --label"
                 )
             known[:] = classes
-            yield place, label, text == other, seat, p, true, told is not None and told not in classes, key
+            new = told is not None and told not in classes
+            yield place, label, text == other, seat, p, true, new, number, hash(name)
 
     table = np.fromiter(rows(), np.dtype(list(_COLUMNS.items())))
     once = table[_first_times(*(table[name] for name in ("seq", "key", "label", "subclass", "p_unknown")))]
     parts: list[Any] = [once[name] for name in _COLUMNS if name != "key"]
-    return Decided(tuple(codes), tuple(known), *parts)._replace(repeated=len(table) - len(once))
+    parts += [keys, len(table) - len(once)]
+    return Decided(tuple(codes), tuple(known), *parts)
 
 
 def _classes(probabilities: object) -> list[str]:

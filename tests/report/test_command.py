@@ -13,7 +13,7 @@ def test_everything_becomes_one_page(files):
     done = report(
         files,
         *("model.osr", "decisions.jsonl", "events.jsonl", "-o", "all.html", "--title", "Monday"),
-        *("--truth", "truth.jsonl", "--label", "species", "--key", "id"),
+        *("--truth", "truth.jsonl", "--label", "species", "--key", "id", "--input", "truth.jsonl"),
     )
     assert done.returncode == 0, done.stderr
     assert "report written to all.html" in done.stderr
@@ -21,6 +21,7 @@ def test_everything_becomes_one_page(files):
     assert "<h1>Monday</h1>" in page
     assert "600 decisions with a true label" in page
     assert 'data-figure="plane-all"' in page
+    assert '<th scope="row">species</th>' in page  # a column of --input
     assert len(page) < 2_000_000
 
 
@@ -40,6 +41,11 @@ def test_mistakes_are_told_in_a_line(files, tmp_path):
         (("decisions.jsonl", "-o", "no/such/folder.html"), "cannot write no/such/folder.html"),
         ((tmp_path / "empty.jsonl",), "there is nothing to report"),
         (("truth.jsonl",), "neither a decision nor an event"),
+        (
+            ("decisions.jsonl", "events.jsonl", "-i", "truth.jsonl", "--key", "name"),
+            "none of the 600 records of --input has the key",
+        ),
+        (("decisions.jsonl", "events.jsonl", "-i", "none.csv"), "none.csv"),
         (("model.osr", "--truth", "truth.jsonl", "--label", "species"), "--truth is for decisions"),
     ):
         done = report(files, *arguments)

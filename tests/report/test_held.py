@@ -90,7 +90,7 @@ def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(r
     assert (one.refuted, one.size) == (EVIL_CLASSES[0], 31)
     before = announced(run.events)
     assert announced(told) == before - 1
-    assert f"(not new: {EVIL_CLASSES[0]})" in Page(report_page(events=told)).text
+    assert f"not new: {EVIL_CLASSES[0]}" in Page(report_page(events=told)).text
     first = next(e for e in run.events if e["type"] == "SubclassEmerged" and e["subclass_id"] == key)
     again = [*told, {**first, "seq": 479, "batch": 14}]
     assert announced(again) == before

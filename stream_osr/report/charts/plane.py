@@ -13,6 +13,8 @@ from stream_osr.report.timeline import subclass_name
 
 CROWD = 40
 """Subclasses in a plane above which they are drawn more lightly."""
+CHOSEN = "chosen == '' || datum.name == chosen"
+"""Whether a mark is shown in full, by the parameter that the page sets."""
 
 
 def plane(drawn: Plane) -> Spec:
@@ -34,7 +36,16 @@ def plane(drawn: Plane) -> Spec:
     points = marks(dots, "circle", size=9, opacity=0.35, clip=True, tooltip=None).encode(**at)
     new = sorted((spot for spot in drawn.spots if spot.label is None), key=lambda spot: -spot.size)
     described = f"{len(drawn.spots) - len(new)} known and {len(new)} new subclasses on two discriminant axes"
-    return finish(alt.layer(points, _outlines(drawn, corners, at), _names(drawn, new, at)), described, 430)
+    mouse = "event.pointerType === 'mouse'"
+    zoom = alt.selection_interval(
+        name="zoom",
+        bind="scales",
+        zoom="wheel![event.ctrlKey || event.metaKey]",  # without them, and under a finger, the page scrolls
+        translate=f"[pointerdown[{mouse}], window:pointerup] > window:pointermove!",
+    )
+    chosen = alt.param(name="chosen", value="")
+    layers = alt.layer(points.add_params(zoom), _outlines(drawn, corners, at), _names(drawn, new, at))
+    return finish(layers.add_params(chosen), described, 430)
 
 
 def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
@@ -57,7 +68,11 @@ def _outlines(drawn: Plane, corners: Values, at: dict[str, Any]) -> Any:
         detail="i:N",
         order="order:Q",
         fill=alt.Fill("kind:N", scale=KINDS),
-        opacity=alt.condition("datum.kind == 'new'", alt.value(1.0), alt.value(0.4 if crowded else 0.7)),
+        opacity=alt.when(f"!({CHOSEN} || datum.class == chosen)")
+        .then(alt.value(0.08))
+        .when("datum.kind == 'new'")
+        .then(alt.value(1.0))
+        .otherwise(alt.value(0.4 if crowded else 0.7)),
         tooltip=tips({"name:N": "subclass", "class:N": "known class", "size:Q": "instances"}),
     )
 
@@ -72,7 +87,10 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
         told = f"a new subclass of {spot.size:,} instances"
         names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
     texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
-    return texts.encode(**at, text="name:N", tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")])
+    seen = alt.when(CHOSEN).then(alt.value(1.0)).otherwise(alt.value(0.0))
+    return texts.encode(
+        **at, text="name:N", opacity=seen, tooltip=[alt.Tooltip("name:N"), alt.Tooltip("told:N", title="is")]
+    )
 
 
 def _limits(values: Sequence[float]) -> list[float]:
