@@ -120,15 +120,18 @@ class PatientSource(Source, Protocol):
     A run has acts that are asked meanwhile done then, and outputs shown to whoever follows them.
     """
 
-    resumes: bool
-    """Whether what was read can be read again, by another run."""
+    @property
+    def resumes(self) -> bool:
+        """Whether what was read can be read again, by another run."""
 
-    def while_waiting(self, call: Callable[[], bool]) -> bool:
-        """Have something called several times a second while nothing comes; when it says True the source ends.
+    def while_waiting(self, call: Callable[[], None]) -> bool:
+        """Have something called several times a second while nothing comes.
+
+        What it raises ends the waiting, and comes out of the iteration.
 
         Returns
         -------
-        Whether this input can grow: a pipe, or a file that is followed.
+        Whether this input can grow: a pipe, or a file that is followed. Else it is never called.
         """
 
 

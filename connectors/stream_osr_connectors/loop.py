@@ -163,35 +163,37 @@ def run(
     """
     begins, totals = totals is None, Counter() if totals is None else totals
     log = None if checkpoint is None else AskLog(checkpoint)
-    stopped = False
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
         acting = None if log is None else Acting(log, totals, begins=begins)
         kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position)
 
-        def wait() -> bool:
-            nonlocal stopped
+        def wait() -> None:
             kept.look()
             kept.show(at_once=True)
-            stopped = stop()
-            return stopped
+            if stop():
+                raise _Stopped
 
-        waits = isinstance(source, PatientSource) and source.while_waiting(wait)
+        patient = source if isinstance(source, PatientSource) and source.while_waiting(wait) else None
         kept.look()
-        for record in source:
-            totals["read"] += 1
-            kept.read_to(record.position)
-            take(model, record, sinks.errors, totals, complain)
-            _publish(model, sinks, totals)
-            progress(totals["read"])
-            if kept.unsaved >= checkpoint_every:
-                kept.try_to_save()
-            kept.look()
-            if waits:
-                kept.show()
-            stopped = stop()
-            if stopped:
-                break
-        goes_on = stopped and not (isinstance(source, PatientSource) and waits and not source.resumes)
+        stopped = False
+        try:
+            for record in source:
+                totals["read"] += 1
+                kept.read_to(record.position)
+                take(model, record, sinks.errors, totals, complain)
+                _publish(model, sinks, totals)
+                progress(totals["read"])
+                if kept.unsaved >= checkpoint_every:
+                    kept.try_to_save()
+                kept.look()
+                if patient is not None:
+                    kept.show()
+                stopped = stop()
+                if stopped:
+                    break
+        except _Stopped:
+            stopped = True
+        goes_on = stopped and (patient is None or patient.resumes)
         kept.look(last=not goes_on)
         if not goes_on:
             model.flush()
@@ -202,6 +204,10 @@ def run(
         for act, outcome in settle(checkpoint, log) or ():
             tell(act, outcome)
     return totals
+
+
+class _Stopped(Exception):
+    """The run was told to stop while its source waited."""
 
 
 class _Kept:
