@@ -8,10 +8,7 @@ import select
 import stat
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from typing import Any
 
 WAIT_SECONDS = 0.2
 """How long nothing else is done."""
@@ -47,7 +44,7 @@ class GrowingFile(io.FileIO):
         """
         self._call = call
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
+    def readinto(self, buffer: Any) -> int | None:
         """Read what there is, once there is something."""
         if self._call is None or not self.grows:
             return super().readinto(buffer)

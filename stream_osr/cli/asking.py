@@ -6,7 +6,7 @@ With ``--checkpoint`` it is the stream of a run over files, else that of a Kafka
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,19 +123,24 @@ def undo(
         _kafka("undo", context, config, reason, by, stream=stream)
 
 
-@commands.command()
-def history(
-    checkpoint: Annotated[Path, typer.Option("--checkpoint", help="Of `stream-osr run` over files.")],
-) -> None:
-    """Print all that was ever asked of a stream: who, when, what, why, and what came of it.
+@commands.command(context_settings=_SETTINGS)
+def history(context: typer.Context, checkpoint: Checkpoint = None, config: Config = None) -> None:
+    """Print all that was ever asked of a stream: who, when, what and why; of files also what came of it.
 
     Example: stream-osr history --checkpoint decisions.jsonl.checkpoint
     """
-    out, entries = Terminal(), asked_of(checkpoint)
-    for entry in entries:
-        out.say(_line(entry))
-    if not entries:
-        out.say(f"nothing was ever asked of {checkpoint}")
+    out, count = Terminal(), 0
+    if checkpoint is not None:
+        _check_alone(context, config)
+        lines: Iterable[str] = [_line(entry) for entry in asked_of(checkpoint)]
+    else:
+        from stream_osr_kafka.ops.command import history as asked_of_service
+
+        lines = asked_of_service(config, context.args)
+    for count, line in enumerate(lines, start=1):  # noqa: B007
+        out.say(line)
+    if not count:
+        out.say("nothing was ever asked")
 
 
 def _line(entry: Entry) -> str:
@@ -155,10 +160,14 @@ def _line(entry: Entry) -> str:
 
 
 def _files(checkpoint: Path, context: typer.Context, config: Path | None, asked: Asked) -> None:
+    _check_alone(context, config)
+    Terminal().say(ask(checkpoint, asked).said)
+
+
+def _check_alone(context: typer.Context, config: Path | None) -> None:
     if config is not None or context.args:
         other = "--config" if config is not None else context.args[0]
         raise InvalidParameter(f"{other} is of the Kafka service, --checkpoint of a run over files; leave one out")
-    Terminal().say(ask(checkpoint, asked).said)
 
 
 def _kafka(

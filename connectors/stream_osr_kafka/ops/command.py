@@ -21,6 +21,7 @@ from stream_osr_connectors.values import DecodeError, label_of_text
 
 from ..client import quieten
 from ..commands.asking import ask, meant
+from ..commands.audit import history as asked
 from ..exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
 from ..figures import Figures
 from ..log import logger
@@ -120,6 +121,11 @@ def mute(config: Path | None, flags: Sequence[str], *, subclass: str, **said: st
 def undo(config: Path | None, flags: Sequence[str], *, stream: str, **said: str | None) -> str:
     """Take back what was last asked of a partition."""
     return ask(_without_model(config, flags), {"undo": stream, **_there(said)})
+
+
+def history(config: Path | None, flags: Sequence[str]) -> Iterator[str]:
+    """Say what was ever asked, a line each."""
+    return (entry.said() for entry in asked(_without_model(config, flags)))
 
 
 def _there(said: dict[str, str | None]) -> dict[str, str]:
