@@ -12,7 +12,7 @@ export function instance(told, deeds) {
   if (told.why) out.push(make("p", { className: "why", textContent: printable(told.why, 600) }));
   if (told.image) out.push(picture(told));
   out.push(facts(told, deeds));
-  out.push(make("h3", { textContent: "How probable" }), bars(told));
+  out.push(make("h3", { textContent: "How probable" }), bars(told, deeds.labels().map(String)));
   if (told.features) out.push(make("h3", { textContent: "Features" }), features(told.features));
   if (deeds.mayAct() && deeds.labels().length > 0 && told.key !== null && told.key !== undefined) out.push(make("h3", { textContent: "If you know better" }), labelling(told, deeds));
   return out;
@@ -31,11 +31,11 @@ function facts(told, { openSubclass }) {
   return list;
 }
 
-function bars({ probabilities, label, p_unknown: unknown }) {
+function bars({ probabilities, p_unknown: unknown }, known) {
   const all = Object.entries(probabilities ?? {}).sort((a, b) => b[1] - a[1]), some = all.slice(0, MOST_BARS), rest = all.slice(MOST_BARS);
   if (rest.length > 0) some.push([`${count(rest.length)} others`, rest.reduce((sum, [, p]) => sum + p, 0)]);
   const rows = some.map(([name, p]) => {
-    const fresh = name === "unknown" || (p === unknown && name !== String(label) && !Number.isFinite(Number(name)));
+    const fresh = p === unknown && !known.includes(name);
     const bar = draw("svg", { class: "bar", "aria-hidden": "true" }, draw("rect", { width: `${(100 * p).toFixed(2)}%` }));
     return make("tr", { className: fresh ? "new" : "" }, make("th", { scope: "row" }, named(name)), make("td", { className: "wide" }, bar), make("td", { className: "n", textContent: percent(p) }));
   });

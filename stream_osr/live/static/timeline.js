@@ -6,7 +6,7 @@ import { rename } from "./names.js";
 
 const WIDE = 1000, HIGH = 20, RATE_HIGH = 100;
 const LEVELS = 5; // strengths of colour
-const MOST_TICKS = 8;
+const TICK_WIDE = 76; // pixels that a tick needs
 const OTHERS = "others";
 
 let drawn = null;
@@ -15,6 +15,10 @@ export function timeline() {
   const place = find("came");
   place.addEventListener("pointermove", under);
   place.addEventListener("pointerleave", () => say(find("came-under"), ""));
+  new ResizeObserver(() => {
+    const axis = place.querySelector(".ticks div");
+    if (axis && drawn) drawTicks(axis);
+  }).observe(place);
   place.addEventListener("focusin", (event) => {
     const { row } = event.target.closest(".strip") ?? {};
     if (row) say(find("came-under"), `${row.name}: ${plural(row.total, "arrival")}${row.total === 0 ? "" : `, first at ${count(drawn.edges[row.first])}`}`);
@@ -98,15 +102,15 @@ function rateLine() {
 
 function drawTicks(axis) {
   const first = drawn.edges[0], last = drawn.edges.at(-1);
-  const ticks = nice(first, last);
+  const ticks = nice(first, last, Math.max(2, axis.clientWidth / TICK_WIDE));
   keep(axis, ticks, String, () => make("span"), (tick, at) => {
     say(tick, count(at));
     tick.style.left = `${((place(at) / WIDE) * 100).toFixed(2)}%`;
   });
 }
 
-function nice(first, last) {
-  const rough = Math.max(1, (last - first) / MOST_TICKS), size = 10 ** Math.floor(Math.log10(rough));
+function nice(first, last, most) {
+  const rough = Math.max(1, (last - first) / most), size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * size).find((one) => one >= rough);
   const out = [];
   for (let at = Math.ceil(first / step) * step; at <= last - step / 4 && out.length < 12; at += step) out.push(at);
