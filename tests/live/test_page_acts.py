@@ -179,3 +179,31 @@ def test_where_nobody_may_act_nothing_can_be_pressed(browser):
         press(page, "n")
         page.locator("#said", has_text="Looking only").wait_for()
         assert told.asked == []
+
+
+def test_what_another_operator_does_is_seen_and_takes_nothing_out_of_the_hands(page, told):
+    sign_in(page)
+    press(page, "n", "f", "o")
+    drawn(page, told.tell(lambda state: state["inbox"][0].update(status="named", label="owl")))
+    assert "is owl" in page.locator("article").first.inner_text()
+    assert page.locator("article form input").input_value() == "fo"
+    press(page, "Escape", "j")
+    page.locator("article:focus button", has_text="Mute").focus()
+    drawn(page, told.tell(lambda state: state["inbox"][1].update(status="muted")))
+    assert page.evaluate(f"{ACTIVE}.tagName") == "ARTICLE"
+    assert current(page) == "S14"
+
+
+def test_pictures_stand_side_by_side_and_one_that_is_missing_says_so(page, told):
+    dot = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+    def change(state):
+        for kind, image in (("core", dot), ("boundary", "data:image/png;base64,AAAA"), ("known", dot)):
+            for one in state["inbox"][0]["examples"][kind]:
+                one["image"] = image
+
+    drawn(page, told.tell(change))
+    page.locator("article").first.get_by_text("no picture").nth(2).wait_for()
+    assert page.locator("article img").count() == 6
+    tops = set(page.locator("article").first.locator(".pictures").evaluate_all("all => all.map(e => e.offsetTop)"))
+    assert len(tops) == 1

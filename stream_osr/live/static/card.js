@@ -66,7 +66,7 @@ function taken(card, { ok, text }, deeds) {
 }
 
 export function updateCard(card, candidate, { current, undo }, deeds) {
-  const { parts } = card, before = card.candidate?.status;
+  const { parts } = card, before = card.candidate?.status, inside = card.contains(document.activeElement) && document.activeElement !== card;
   card.candidate = candidate;
   card.settled = !waits(candidate);
   if (before !== undefined && before !== candidate.status) say(parts.answer, "");
@@ -87,7 +87,8 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   for (const part of [parts.name, parts.mute]) show(part, may && !card.settled);
   show(parts.is, may && !card.settled && deeds.labels().length > 0);
   show(parts.undo, may && undo);
-  if (card.settled && card.typing()) parts.form.replaceChildren();
+  // The button that had the focus may have gone, by what somebody else did.
+  if (inside && !card.querySelector(":focus:not([hidden])")) card.focus({ preventScroll: true });
 }
 
 function drawBadges(node, { status, mixed }) {

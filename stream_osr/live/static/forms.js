@@ -15,9 +15,13 @@ export function openForm(place, kind, candidate, deeds, taken) {
   const close = () => { place.replaceChildren(); place.closest("article").focus({ preventScroll: true }); };
   stop.addEventListener("click", close);
   form.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    event.stopPropagation();
-    close();
+    if (event.key === "Escape") {
+      event.stopPropagation();
+      close();
+    } else if (event.key === "Enter" && event.target === field) {
+      event.preventDefault(); // a list would open itself
+      form.requestSubmit();
+    }
   });
   if (hint) field.addEventListener("input", () => say(told, hint()));
   form.addEventListener("submit", async (event) => {

@@ -18,7 +18,7 @@ function about({ name, kind, source, running, behind }) {
   const parts = [printable(name, 80), kind === "kafka" ? "a Kafka service" : "a run on files"];
   if (source && source !== name) parts.push(printable(source, 80));
   if (!running) parts.push("finished");
-  else parts.push(behind ? `goes on, ${plural(behind, "decision")} behind` : "goes on");
+  else parts.push(behind ? `goes on, ${plural(behind, "record")} behind` : "goes on");
   return parts.join(" · ");
 }
 

@@ -67,7 +67,7 @@ function labelling(told, deeds) {
     if (go.disabled) return;
     go.disabled = true;
     const where = told.subclass === null || told.subclass === undefined ? {} : { subclass: String(told.subclass) };
-    const reply = await deeds.ask({ action: "label", key: told.key, label: labels[Number(field.value)], n: told.n, ...where });
+    const reply = await deeds.ask({ action: "label", key: told.key, label: labels[Number(field.value)], ...where });
     go.disabled = false;
     if (reply === null) return;
     say(said, reply.ok ? reply.text : `Not done: ${reply.text}`);

@@ -10,7 +10,8 @@ export function keys(deeds) {
   single.addEventListener("change", () => (single.checked ? localStorage.removeItem(OFF) : localStorage.setItem(OFF, "yes")));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || document.querySelector("dialog[open]")) return;
-    if (event.target.closest("input, select, textarea, [contenteditable]")) return;
+    const typing = event.target.closest("input, select, textarea");
+    if (typing && !typing.closest("dialog")) return; // a field of a closed dialog has the focus until the next frame
     if (event.key === "Escape") {
       document.activeElement.blur();
       return;

@@ -6,7 +6,7 @@ import { rename } from "./names.js";
 
 const WIDE = 1000, HIGH = 20, RATE_HIGH = 100;
 const LEVELS = 5; // strengths of colour
-const TICK_WIDE = 76; // pixels that a tick needs
+const TICK_WIDE = 56; // pixels that a tick needs
 const OTHERS = "others";
 
 let drawn = null;
