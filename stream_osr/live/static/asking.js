@@ -2,13 +2,16 @@
 
 import { find, say } from "./dom.js";
 
-const KEPT = "stream-osr token", KNOWN_AS = "stream-osr name";
+const KEPT = "stream-osr token",
+  KNOWN_AS = "stream-osr name";
 
-let allowed = false, whenGiven = null;
+let allowed = false,
+  whenGiven = null;
 const listeners = [];
 
 export const mayAct = () => allowed;
-export const knownAs = () => (sessionStorage.getItem(KEPT) === null ? null : (sessionStorage.getItem(KNOWN_AS) ?? ""));
+export const knownAs = () =>
+  sessionStorage.getItem(KEPT) === null ? null : (sessionStorage.getItem(KNOWN_AS) ?? "");
 export const onWho = (listener) => listeners.push(listener);
 
 export function allow(yes) {
@@ -35,12 +38,21 @@ export async function ask(what) {
 async function post(what) {
   const headers = { "Content-Type": "application/json", ...bearer(sessionStorage.getItem(KEPT)) };
   try {
-    const answer = await fetch("/api/ask", { method: "POST", headers, body: JSON.stringify(what), signal: AbortSignal.timeout(60_000) });
+    const answer = await fetch("/api/ask", {
+      method: "POST",
+      headers,
+      body: JSON.stringify(what),
+      signal: AbortSignal.timeout(60_000),
+    });
     const said = await answer.json().catch(() => ({}));
     const text = said.said ?? said.error ?? `the server answered ${answer.status}`;
     return { ok: answer.ok, status: answer.status, text, standing: said.standing };
   } catch {
-    return { ok: false, status: 0, text: "the server does not answer: whether it was done will stand in the history once it is back" };
+    return {
+      ok: false,
+      status: 0,
+      text: "the server does not answer: whether it was done will stand in the history once it is back",
+    };
   }
 }
 
@@ -54,12 +66,15 @@ function forget() {
 
 // Opens the prompt; true once there is a token, false where it was closed without one.
 export function typed(wrong = "") {
-  const dialog = find("token"), input = find("token-typed");
+  const dialog = find("token"),
+    input = find("token-typed");
   input.value = "";
   say(find("token-wrong"), wrong);
   if (!dialog.open) dialog.showModal();
   input.focus();
-  return new Promise((resolve) => { whenGiven = resolve; });
+  return new Promise((resolve) => {
+    whenGiven = resolve;
+  });
 }
 
 export function leave() {
@@ -69,22 +84,34 @@ export function leave() {
 // Whose token it is: the server says so before anything is asked with it.
 async function whose(token) {
   try {
-    const answer = await fetch("/api/who", { headers: bearer(token), cache: "no-store", signal: AbortSignal.timeout(10_000) });
+    const answer = await fetch("/api/who", {
+      headers: bearer(token),
+      cache: "no-store",
+      signal: AbortSignal.timeout(10_000),
+    });
     if (answer.status === 404) return { by: "" };
     const said = await answer.json().catch(() => ({}));
-    return answer.ok ? { by: String(said.by ?? "") } : { wrong: said.error ?? `the server answered ${answer.status}` };
+    return answer.ok
+      ? { by: String(said.by ?? "") }
+      : { wrong: said.error ?? `the server answered ${answer.status}` };
   } catch {
     return { wrong: "the server does not answer; try again once the link is back" };
   }
 }
 
 export function prompting() {
-  const dialog = find("token"), input = find("token-typed");
+  const dialog = find("token"),
+    input = find("token-typed");
   dialog.querySelector("form").addEventListener("submit", async (event) => {
     event.preventDefault();
     const token = input.value.trim();
     if (token === "" || !/^[\x21-\x7e]+$/.test(token)) {
-      say(find("token-wrong"), token === "" ? "type the token, or close this" : "a token has letters, digits and signs of ASCII only, and no blanks");
+      say(
+        find("token-wrong"),
+        token === ""
+          ? "type the token, or close this"
+          : "a token has letters, digits and signs of ASCII only, and no blanks",
+      );
       return;
     }
     const { by, wrong } = await whose(token);

@@ -1,6 +1,6 @@
 // One candidate: what it is like in words, how it grows, examples, and what can be done about it.
 
-import { draw, make, say, show, unlessDrawn } from "./dom.js";
+import { make, say, show, unlessDrawn } from "./dom.js";
 import { count, difference, distance, percent, plural, printable, subclass } from "./words.js";
 import { named } from "./names.js";
 import { examples } from "./examples.js";
@@ -15,7 +15,13 @@ export function makeCard({ id }, deeds) {
   const card = make("article", { tabIndex: -1, className: "card", role: "listitem" });
   const heading = make("h3", { id: `candidate-${id}`, textContent: subclass(id) });
   card.setAttribute("aria-labelledby", heading.id);
-  const button = (text, key, act, kind = "") => make("button", { type: "button", className: kind, onclick: act }, text, key ? make("kbd", { textContent: key, ariaHidden: "true" }) : "");
+  const button = (text, key, act, kind = "") =>
+    make(
+      "button",
+      { type: "button", className: kind, onclick: act },
+      text,
+      key ? make("kbd", { textContent: key, ariaHidden: "true" }) : "",
+    );
   const parts = (card.parts = {
     heading,
     badges: make("span", { className: "badges" }),
@@ -34,7 +40,12 @@ export function makeCard({ id }, deeds) {
   });
   const { badges, standing, like, facts, undo, name, is, mute, instances, form, answer } = parts;
   card.append(
-    make("div", { className: "head" }, make("div", { className: "told" }, make("div", { className: "title" }, heading, badges), standing, like, facts), parts.spark),
+    make(
+      "div",
+      { className: "head" },
+      make("div", { className: "told" }, make("div", { className: "title" }, heading, badges), standing, like, facts),
+      parts.spark,
+    ),
     parts.examples,
     make("div", { className: "acts" }, name, is, mute, undo, instances),
     form,
@@ -66,7 +77,9 @@ function taken(card, { ok, text }, deeds) {
 }
 
 export function updateCard(card, candidate, { current, undo }, deeds) {
-  const { parts } = card, before = card.candidate?.status, inside = card.contains(document.activeElement) && document.activeElement !== card;
+  const { parts } = card,
+    before = card.candidate?.status,
+    inside = card.contains(document.activeElement) && document.activeElement !== card;
   card.candidate = candidate;
   card.settled = !waits(candidate);
   if (before !== undefined && before !== candidate.status) say(parts.answer, "");
@@ -77,11 +90,15 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   else card.removeAttribute("aria-current");
   unlessDrawn(parts.badges, [candidate.status, candidate.mixed], () => drawBadges(parts.badges, candidate));
   unlessDrawn(parts.standing, [candidate.status, candidate.label], () => drawStanding(parts.standing, candidate));
-  unlessDrawn(parts.like, [candidate.nearest_class, candidate.distance, candidate.differs], () => drawLike(parts.like, candidate));
+  unlessDrawn(parts.like, [candidate.nearest_class, candidate.distance, candidate.differs], () =>
+    drawLike(parts.like, candidate),
+  );
   say(parts.facts, facts(candidate));
   unlessDrawn(parts.spark, candidate.growth, () => parts.spark.replaceChildren(spark(candidate.growth)));
   if (!parts.examples.contains(document.activeElement)) {
-    unlessDrawn(parts.examples, [candidate.examples, candidate.differs], () => parts.examples.replaceChildren(...examples(candidate, deeds.openInstance)));
+    unlessDrawn(parts.examples, [candidate.examples, candidate.differs], () =>
+      parts.examples.replaceChildren(...examples(candidate, deeds.openInstance)),
+    );
   }
   const may = deeds.mayAct();
   for (const part of [parts.name, parts.mute]) show(part, may && !card.settled);
@@ -97,13 +114,21 @@ function drawBadges(node, { status, mixed }) {
 }
 
 function drawStanding(node, { status, label }) {
-  const told = { named: ["is ", named(label)], muted: ["is muted: still unknown, told of no more"], gone: ["is gone: the stream knows it no longer"] }[status] ?? [];
+  const told =
+    {
+      named: ["is ", named(label)],
+      muted: ["is muted: still unknown, told of no more"],
+      gone: ["is gone: the stream knows it no longer"],
+    }[status] ?? [];
   node.replaceChildren(...told);
   show(node, told.length > 0);
 }
 
 function drawLike(node, { nearest_class: nearest, distance: far, differs }) {
-  const start = nearest === null || nearest === undefined ? ["Like nothing known"] : [make("b", { textContent: distance(far) }), " from ", named(nearest)];
+  const start =
+    nearest === null || nearest === undefined
+      ? ["Like nothing known"]
+      : [make("b", { textContent: distance(far) }), " from ", named(nearest)];
   const rest = differs.slice(0, MOST_DIFFERENCES).map(difference).join(", ");
   node.replaceChildren(...start, rest === "" ? "" : `; ${rest}`);
 }

@@ -8,11 +8,25 @@ const LONGEST = 300;
 
 export function openForm(place, kind, candidate, deeds, taken) {
   const { label, field, act, hint, wanted } = { name: naming, is: being, mute: muting }[kind](candidate, deeds);
-  const id = `asked-${candidate.id}`, wrong = make("p", { className: "wrong", role: "alert" }), told = make("p", { className: "note" });
+  const id = `asked-${candidate.id}`,
+    wrong = make("p", { className: "wrong", role: "alert" }),
+    told = make("p", { className: "note" });
   field.id = id;
-  const go = make("button", { type: "submit", className: "first", textContent: act }), stop = make("button", { type: "button", textContent: "Leave it" });
-  const form = make("form", {}, make("label", { htmlFor: id, textContent: label }), field, make("span", { className: "buttons" }, go, stop), told, wrong);
-  const close = () => { place.replaceChildren(); place.closest("article").focus({ preventScroll: true }); };
+  const go = make("button", { type: "submit", className: "first", textContent: act }),
+    stop = make("button", { type: "button", textContent: "Leave it" });
+  const form = make(
+    "form",
+    {},
+    make("label", { htmlFor: id, textContent: label }),
+    field,
+    make("span", { className: "buttons" }, go, stop),
+    told,
+    wrong,
+  );
+  const close = () => {
+    place.replaceChildren();
+    place.closest("article").focus({ preventScroll: true });
+  };
   stop.addEventListener("click", close);
   form.addEventListener("keydown", (event) => {
     if (event.key === "Escape") {
@@ -53,15 +67,32 @@ function naming({ id }, deeds) {
     label: `Name of ${subclass(id)}`,
     act: "Name it",
     field,
-    hint: () => (known() !== undefined ? "This class is known: it becomes part of it." : near() !== undefined ? `There is a class ${printable(near(), 60)}: this would be another.` : ""),
-    wanted: () => (typed() === "" ? { missing: "Type a name, or leave it." } : { action: "promote", subclass: id, label: known() ?? typed() }),
+    hint: () =>
+      known() !== undefined
+        ? "This class is known: it becomes part of it."
+        : near() !== undefined
+          ? `There is a class ${printable(near(), 60)}: this would be another.`
+          : "",
+    wanted: () =>
+      typed() === ""
+        ? { missing: "Type a name, or leave it." }
+        : { action: "promote", subclass: id, label: known() ?? typed() },
   };
 }
 
 function being({ id, nearest_class: nearest }, deeds) {
   const labels = deeds.labels();
-  const field = make("select", {}, ...labels.map((label, at) => make("option", { value: String(at), textContent: printable(label, 60) })));
-  field.value = String(Math.max(0, labels.findIndex((label) => sameLabel(label, nearest))));
+  const field = make(
+    "select",
+    {},
+    ...labels.map((label, at) => make("option", { value: String(at), textContent: printable(label, 60) })),
+  );
+  field.value = String(
+    Math.max(
+      0,
+      labels.findIndex((label) => sameLabel(label, nearest)),
+    ),
+  );
   return {
     label: `${subclass(id)} is part of`,
     act: "It is",
@@ -76,6 +107,9 @@ function muting({ id }) {
     label: `Why is ${subclass(id)} of no interest?`,
     act: "Mute it",
     field,
-    wanted: () => (field.value.trim() === "" ? { missing: "Say why in a word or two: it stands in the history." } : { action: "mute", subclass: id, reason: field.value.trim() }),
+    wanted: () =>
+      field.value.trim() === ""
+        ? { missing: "Say why in a word or two: it stands in the history." }
+        : { action: "mute", subclass: id, reason: field.value.trim() },
   };
 }

@@ -6,7 +6,8 @@ import { knownAs, mayAct } from "./asking.js";
 import { waiting } from "./state.js";
 
 export function drawHeader(state) {
-  const things = waiting(state).length, { stream } = state;
+  const things = waiting(state).length,
+    { stream } = state;
   const name = printable(stream.name, 80);
   say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "new thing")} to look at`);
   say(find("about"), about(stream));
@@ -29,7 +30,13 @@ function tiles({ stream, unknown, recall, new_classes: classes }) {
     { what: "unknown lately", figure: percent(unknown.recent_rate), fresh: true },
   ];
   if (classes) out.push({ what: "new classes, estimated", figure: estimate(classes), fresh: true });
-  if (recall) out.push({ what: "recall of the known now", figure: percent(recall.value), beside: sure(recall), bad: recall.high < recall.promised });
+  if (recall)
+    out.push({
+      what: "recall of the known now",
+      figure: percent(recall.value),
+      beside: sure(recall),
+      bad: recall.high < recall.promised,
+    });
   return out;
 }
 
@@ -38,12 +45,18 @@ function estimate({ number, low, high }) {
 }
 
 function sure({ low, high, promised }) {
-  const below = high < promised ? "below the" : "";
-  return `${percent(low)} to ${percent(high)}${Number.isFinite(promised) ? `; ${below} promised ${percent(promised)}`.replace("  ", " ") : ""}`;
+  const promise = Number.isFinite(promised) ? `; ${high < promised ? "below the " : ""}promised ${percent(promised)}` : "";
+  return `${percent(low)} to ${percent(high)}${promise}`;
 }
 
 function makeTile(tile) {
-  return make("div", { className: tile.fresh ? "tile new" : "tile" }, make("b"), make("span", { textContent: tile.what }), make("small"));
+  return make(
+    "div",
+    { className: tile.fresh ? "tile new" : "tile" },
+    make("b"),
+    make("span", { textContent: tile.what }),
+    make("small"),
+  );
 }
 
 function updateTile(node, { figure, beside = "", bad = false }) {
@@ -54,17 +67,31 @@ function updateTile(node, { figure, beside = "", bad = false }) {
 }
 
 export function drawLink({ standing, left }) {
-  const node = find("link"), [, told, next, again] = node.children;
+  const node = find("link"),
+    [, told, next, again] = node.children;
   node.dataset.standing = standing;
-  say(told, { live: "Live", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing]);
+  say(
+    told,
+    { live: "Live", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
+  );
   say(next, standing === "lost" ? `Next try in ${left} s.` : "");
   show(again, standing === "lost");
 }
 
 export function drawWho() {
-  const node = find("who"), name = knownAs();
+  const node = find("who"),
+    name = knownAs();
   show(node, true);
   node.disabled = !mayAct();
-  say(node, !mayAct() ? "Read-only" : name === null ? "Sign in to act" : name === "" ? "Sign out" : `${printable(name, 40)}: sign out`);
+  say(
+    node,
+    !mayAct()
+      ? "Read-only"
+      : name === null
+        ? "Sign in to act"
+        : name === ""
+          ? "Sign out"
+          : `${printable(name, 40)}: sign out`,
+  );
   node.title = mayAct() ? "" : "stream-osr watch was started without --allow-commands: looking only";
 }

@@ -9,7 +9,11 @@ import { undoableOf, waiting, waits } from "./state.js";
 const A_PAGE = 8; // cards at first, and more at a time
 const MOST_SETTLED = 50;
 
-let order = [], current = null, shown = A_PAGE, seen = null, deeds = null;
+let order = [],
+  current = null,
+  shown = A_PAGE,
+  seen = null,
+  deeds = null;
 const candidates = new Map();
 
 export function inbox(given) {
@@ -23,11 +27,13 @@ export function inbox(given) {
 
 const list = () => find("cards");
 const cards = () => [...list().children];
-const held = () => list().contains(document.activeElement) || list().matches(":hover") || cards().some((card) => card.typing());
+const held = () =>
+  list().contains(document.activeElement) || list().matches(":hover") || cards().some((card) => card.typing());
 
 export function drawInbox(state) {
   seen = state;
-  const fresh = waiting(state), stay = held() ? order : [];
+  const fresh = waiting(state),
+    stay = held() ? order : [];
   const now = new Map(state.inbox.map((candidate) => [candidate.id, candidate]));
   const last = new Map(stay.map((id) => [id, candidates.get(id)]));
   order = [...new Set([...stay, ...fresh.map(({ id }) => id)])];
@@ -40,16 +46,31 @@ export function drawInbox(state) {
 
 function redraw() {
   const some = order.slice(0, shown).map((id) => candidates.get(id));
-  keep(list(), some, ({ id }) => id, (candidate) => makeCard(candidate, deeds), updateOne);
+  keep(
+    list(),
+    some,
+    ({ id }) => id,
+    (candidate) => makeCard(candidate, deeds),
+    updateOne,
+  );
   const left = order.length - some.length;
   show(find("inbox-more"), left > 0);
   say(find("inbox-more").querySelector("button"), `Show ${Math.min(left, A_PAGE)} more of ${left}`);
   show(find("inbox-empty"), order.length === 0);
-  const nothing = seen.stream.decided === 0 ? "Nothing is decided yet. What emerges will stand here." : "Nothing waits for you. What emerges will stand here.";
+  const nothing =
+    seen.stream.decided === 0
+      ? "Nothing is decided yet. What emerges will stand here."
+      : "Nothing waits for you. What emerges will stand here.";
   say(find("inbox-empty"), nothing);
 }
 
-const updateOne = (card, candidate) => updateCard(card, candidate, { current: candidate.id === current, undo: undoableOf(seen, candidate.id) !== null }, deeds);
+const updateOne = (card, candidate) =>
+  updateCard(
+    card,
+    candidate,
+    { current: candidate.id === current, undo: undoableOf(seen, candidate.id) !== null },
+    deeds,
+  );
 
 function drawSettled(settled) {
   const node = find("settled");
@@ -59,13 +80,24 @@ function drawSettled(settled) {
 }
 
 function settledLine({ id }) {
-  const open = make("button", { type: "button", className: "open", textContent: subclass(id), onclick: () => deeds.openSubclass(id) });
-  const undo = make("button", { type: "button", className: "undo", textContent: "Undo", onclick: () => deeds.undo(id) });
+  const open = make("button", {
+    type: "button",
+    className: "open",
+    textContent: subclass(id),
+    onclick: () => deeds.openSubclass(id),
+  });
+  const undo = make("button", {
+    type: "button",
+    className: "undo",
+    textContent: "Undo",
+    onclick: () => deeds.undo(id),
+  });
   return make("li", {}, open, make("span"), undo);
 }
 
 function updateSettled(line, { id, status, label }) {
-  const [, told, undo] = line.children, text = JSON.stringify([status, label]);
+  const [, told, undo] = line.children,
+    text = JSON.stringify([status, label]);
   if (told.shown !== text) told.replaceChildren(...(status === "named" ? [" is ", named(label)] : [" is muted"]));
   told.shown = text;
   show(undo, deeds.mayAct() && undoableOf(seen, id) !== null);
@@ -92,7 +124,8 @@ const theCard = () => cards().find((card) => card.candidate.id === current) ?? n
 // By keys: the next or previous candidate; first the one at hand, if none is focused.
 export function step(by) {
   if (order.length === 0) return;
-  const at = order.indexOf(current), inside = list().contains(document.activeElement);
+  const at = order.indexOf(current),
+    inside = list().contains(document.activeElement);
   const to = inside ? Math.max(0, Math.min(order.length - 1, at + by)) : at;
   if (to >= shown) {
     shown += A_PAGE;
@@ -104,7 +137,9 @@ export function step(by) {
 // After an act: the next one that waits, else the one that was acted on.
 function advance(id) {
   const at = order.indexOf(id);
-  const next = [...order.slice(at + 1), ...order.slice(0, at)].find((other) => waits(candidates.get(other)) && !answered(other));
+  const next = [...order.slice(at + 1), ...order.slice(0, at)].find(
+    (other) => waits(candidates.get(other)) && !answered(other),
+  );
   if (next !== undefined && order.indexOf(next) >= shown) {
     shown += A_PAGE;
     redraw();

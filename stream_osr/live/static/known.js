@@ -9,10 +9,12 @@ const AT_FIRST = 12;
 let all = false;
 
 export function known(redraw) {
-  find("known-more").querySelector("button").addEventListener("click", () => {
-    all = true;
-    redraw();
-  });
+  find("known-more")
+    .querySelector("button")
+    .addEventListener("click", () => {
+      all = true;
+      redraw();
+    });
 }
 
 export function drawKnown(state, { openSubclass }) {
@@ -26,8 +28,19 @@ export function drawKnown(state, { openSubclass }) {
   drawSignals(state.signals);
 
   function makeRow({ label }) {
-    const open = make("button", { type: "button", className: "open", onclick: () => openSubclass(`class:${label}`) }, named(label));
-    return make("tr", {}, make("th", { scope: "row" }, open), make("td", { className: "n" }), make("td", { className: "n" }), make("td", { className: "wide" }));
+    const open = make(
+      "button",
+      { type: "button", className: "open", onclick: () => openSubclass(`class:${label}`) },
+      named(label),
+    );
+    return make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, open),
+      make("td", { className: "n" }),
+      make("td", { className: "n" }),
+      make("td", { className: "wide" }),
+    );
   }
 }
 
@@ -35,7 +48,13 @@ function updateRow(row, { n, share, recall }) {
   const [, decided, part, sure] = row.children;
   say(decided, count(n));
   say(part, percent(share));
-  unlessDrawn(sure, recall, () => sure.replaceChildren(...(recall ? [interval(recall), `${percent(recall.value)} (${percent(recall.low)} to ${percent(recall.high)})`] : ["not told"])));
+  unlessDrawn(sure, recall, () =>
+    sure.replaceChildren(
+      ...(recall
+        ? [interval(recall), `${percent(recall.value)} (${percent(recall.low)} to ${percent(recall.high)})`]
+        : ["not told"]),
+    ),
+  );
 }
 
 function interval({ value, low, high }) {
@@ -49,9 +68,16 @@ function interval({ value, low, high }) {
   );
 }
 
-const SIGNALS = { novelty: "new subclasses announced", drift: "drifts of known classes", outliers: "outliers", data_quality: "records with missing or unusable values" };
+const SIGNALS = {
+  novelty: "new subclasses announced",
+  drift: "drifts of known classes",
+  outliers: "outliers",
+  data_quality: "records with missing or unusable values",
+};
 
 function drawSignals(signals) {
-  const told = Object.entries(SIGNALS).filter(([name]) => Number.isFinite(signals?.[name])).map(([name, what]) => `${count(signals[name])} ${what}`);
+  const told = Object.entries(SIGNALS)
+    .filter(([name]) => Number.isFinite(signals?.[name]))
+    .map(([name, what]) => `${count(signals[name])} ${what}`);
   say(find("signals"), told.length === 0 ? "" : `Told since the beginning: ${told.join(", ")}.`);
 }

@@ -1,10 +1,15 @@
-// The link to the server: state as it comes, a new try with longer and longer waits when it is lost, and what to say of it.
+// The link to the server: state as it comes, and new tries with longer and longer waits when it is lost.
 
-const FIRST_WAIT = 1, LONGEST_WAIT = 30; // seconds
+const FIRST_WAIT = 1,
+  LONGEST_WAIT = 30; // seconds
 const SILENCE = 45; // seconds without a word, after which we ask
 
 export function follow(seen, told) {
-  let source = null, wait = FIRST_WAIT, timer = null, heard = 0, asking = false;
+  let source = null,
+    wait = FIRST_WAIT,
+    timer = null,
+    heard = 0,
+    asking = false;
 
   function open() {
     clearTimeout(timer);
@@ -12,7 +17,9 @@ export function follow(seen, told) {
     told({ standing: "waiting" });
     source = new EventSource("/api/stream");
     source.addEventListener("state", (event) => take(event.data));
-    source.onopen = () => { heard = Date.now(); };
+    source.onopen = () => {
+      heard = Date.now();
+    };
     source.onerror = lost;
   }
 
@@ -72,7 +79,14 @@ export function follow(seen, told) {
 
   addEventListener("online", open);
   addEventListener("pagehide", () => source?.close());
-  addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) open();
+  });
   open();
-  return { again() { wait = FIRST_WAIT; open(); } };
+  return {
+    again() {
+      wait = FIRST_WAIT;
+      open();
+    },
+  };
 }

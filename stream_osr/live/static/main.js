@@ -14,11 +14,13 @@ import { drawPlane, plane } from "./plane.js";
 import { undoable, undoableOf } from "./state.js";
 import { holdStill } from "./still.js";
 import { drawTimeline, timeline } from "./timeline.js";
-import { distance, plural, printable } from "./words.js";
+import { distance, printable } from "./words.js";
 
 const TOLD_FOR = 8000; // milliseconds that an answer stands at the foot of the page
 
-let state = null, waits = false, hides = null;
+let state = null,
+  waits = false,
+  hides = null;
 
 const deeds = {
   mayAct,
@@ -38,7 +40,10 @@ const deeds = {
 function aboutSubclass(id) {
   if (id.startsWith("class:")) return { size: state.known.find(({ label }) => `class:${label}` === id)?.n };
   const candidate = state.inbox.find((one) => one.id === id);
-  return { size: candidate?.size, nearest: candidate ? `${distance(candidate.distance)} from ${printable(candidate.nearest_class, 60)}` : undefined };
+  return {
+    size: candidate?.size,
+    nearest: candidate ? `${distance(candidate.distance)} from ${printable(candidate.nearest_class, 60)}` : undefined,
+  };
 }
 
 function said(text, wrong = false) {
@@ -95,7 +100,8 @@ function take(told) {
 }
 
 const open = (dialog) => () => find(dialog).showModal();
-const act = (kind) => () => (mayAct() ? openCurrent(kind) : said("Looking only: stream-osr watch was started without --allow-commands."));
+const act = (kind) => () =>
+  mayAct() ? openCurrent(kind) : said("Looking only: stream-osr watch was started without --allow-commands.");
 
 dialogs();
 prompting();
@@ -109,7 +115,17 @@ onWho(() => {
   drawWho();
   redraw();
 });
-keys({ j: () => step(1), k: () => step(-1), n: act("name"), i: act("is"), m: act("mute"), u: () => undoAct(state && undoable(state)), o: openInstances, t: who, "?": open("help") });
+keys({
+  j: () => step(1),
+  k: () => step(-1),
+  n: act("name"),
+  i: act("is"),
+  m: act("mute"),
+  u: () => undoAct(state && undoable(state)),
+  o: openInstances,
+  t: who,
+  "?": open("help"),
+});
 find("who").addEventListener("click", who);
 find("help-opens").addEventListener("click", open("help"));
 const link = follow(take, drawLink);

@@ -7,12 +7,20 @@ import { waiting } from "./state.js";
 const MOST = 20;
 const PAUSE = 5000; // milliseconds between two announcements
 
-let before = null, fresh = [], timer = null;
+let before = null,
+  fresh = [],
+  timer = null;
 
 export function drawNotes({ notes }) {
   show(find("notes"), notes.length > 0);
   const some = notes.slice(0, MOST).map((note, at) => ({ at, note }));
-  keep(find("notes").querySelector("ul"), some, ({ at }) => at, () => make("li"), (line, { note }) => say(line, printable(note)));
+  keep(
+    find("notes").querySelector("ul"),
+    some,
+    ({ at }) => at,
+    () => make("li"),
+    (line, { note }) => say(line, printable(note)),
+  );
 }
 
 export function hear(state) {

@@ -7,7 +7,9 @@ import { instance } from "./instance.js";
 
 const MOST_BACK = 20;
 
-let trail = [], turn = 0, deeds = null;
+let trail = [],
+  turn = 0,
+  deeds = null;
 
 export function panel(given) {
   deeds = given;
@@ -42,16 +44,30 @@ function turnTo(place) {
 const nameOf = (id) => (id.startsWith("class:") ? printable(id.slice("class:".length), 80) : subclass(id));
 
 async function read(place) {
-  const mine = ++turn, dialog = find("panel"), body = dialog.querySelector(".body"), heading = find("panel-heading");
+  const mine = ++turn,
+    dialog = find("panel"),
+    body = dialog.querySelector(".body"),
+    heading = find("panel-heading");
   show(dialog.querySelector(".back"), trail.length > 1);
   say(heading, place.kind === "subclass" ? nameOf(place.id) : `Instance ${count(place.n)}`);
   body.replaceChildren(make("p", { className: "note", role: "status", textContent: "Reading …" }));
   heading.focus();
   let shown;
   try {
-    shown = place.kind === "subclass" ? instances(place, await got(`/api/subclass/${encodeURIComponent(place.id)}${place.before === null ? "" : `?before=${place.before}`}`)) : whole(await got(`/api/instance/${place.n}`), heading);
+    shown =
+      place.kind === "subclass"
+        ? instances(
+            place,
+            await got(
+              `/api/subclass/${encodeURIComponent(place.id)}${place.before === null ? "" : `?before=${place.before}`}`,
+            ),
+          )
+        : whole(await got(`/api/instance/${place.n}`), heading);
   } catch (error) {
-    shown = [make("p", { className: "wrong", role: "alert", textContent: error.message }), make("button", { type: "button", textContent: "Try again", onclick: () => read(place) })];
+    shown = [
+      make("p", { className: "wrong", role: "alert", textContent: error.message }),
+      make("button", { type: "button", textContent: "Try again", onclick: () => read(place) }),
+    ];
   }
   if (mine === turn) {
     body.replaceChildren(...shown);
@@ -74,12 +90,49 @@ async function got(address) {
 function instances(place, { instances: some, more }) {
   const out = [];
   const { size, nearest } = deeds.aboutSubclass(place.id);
-  out.push(make("p", { className: "note", textContent: [Number.isFinite(size) ? plural(size, "instance") : "", nearest ?? "", "the latest first"].filter(Boolean).join("; ") }));
-  if (some.length === 0) return [...out, make("p", { className: "empty", textContent: place.before === null ? "None of its decisions can be read." : "There are no older ones." })];
-  const head = make("tr", {}, ...["instance", "decided as", "unknown"].map((text, at) => make("th", { scope: "col", className: at === 2 ? "n" : "", textContent: text })));
-  const rows = some.map((one) => make("tr", {}, make("th", { scope: "row" }, make("button", { type: "button", className: "open", onclick: () => openInstance(one.n) }, named(one.key ?? one.n))), make("td", {}, ...labels(one)), make("td", { className: "n", textContent: percent(one.p_unknown) })));
+  out.push(
+    make("p", {
+      className: "note",
+      textContent: [Number.isFinite(size) ? plural(size, "instance") : "", nearest ?? "", "the latest first"]
+        .filter(Boolean)
+        .join("; "),
+    }),
+  );
+  if (some.length === 0)
+    return [
+      ...out,
+      make("p", {
+        className: "empty",
+        textContent: place.before === null ? "None of its decisions can be read." : "There are no older ones.",
+      }),
+    ];
+  const head = make(
+    "tr",
+    {},
+    ...["instance", "decided as", "unknown"].map((text, at) =>
+      make("th", { scope: "col", className: at === 2 ? "n" : "", textContent: text }),
+    ),
+  );
+  const rows = some.map((one) =>
+    make(
+      "tr",
+      {},
+      make(
+        "th",
+        { scope: "row" },
+        make(
+          "button",
+          { type: "button", className: "open", onclick: () => openInstance(one.n) },
+          named(one.key ?? one.n),
+        ),
+      ),
+      make("td", {}, ...labels(one)),
+      make("td", { className: "n", textContent: percent(one.p_unknown) }),
+    ),
+  );
   out.push(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
-  const turnButton = (text, before) => make("button", { type: "button", textContent: text, onclick: () => turnTo({ ...place, before }) });
+  const turnButton = (text, before) =>
+    make("button", { type: "button", textContent: text, onclick: () => turnTo({ ...place, before }) });
   const turns = [];
   if (place.before !== null) turns.push(turnButton("The latest", null));
   if (more) turns.push(turnButton("Older ones", some.at(-1).n));
@@ -88,7 +141,9 @@ function instances(place, { instances: some, more }) {
 }
 
 function labels({ label, first_label: first }) {
-  return first === undefined || first === null || JSON.stringify(first) === JSON.stringify(label) ? [named(label)] : [named(label), make("small", {}, " at first ", named(first))];
+  return first === undefined || first === null || JSON.stringify(first) === JSON.stringify(label)
+    ? [named(label)]
+    : [named(label), make("small", {}, " at first ", named(first))];
 }
 
 function whole(told, heading) {

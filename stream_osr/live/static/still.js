@@ -23,7 +23,8 @@ function makeRoom(pixels) {
 }
 
 export function holdStill(change) {
-  const node = anchor(), before = node?.getBoundingClientRect().top;
+  const node = anchor(),
+    before = node?.getBoundingClientRect().top;
   const moved = () => node.getBoundingClientRect().top - before;
   change();
   if (room > 0 && (!node?.isConnected || node !== document.activeElement)) makeRoom(0);

@@ -11,7 +11,8 @@ const percents = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 // Text of others in one line: control characters, marks of direction and what has no width stand there escaped.
 export function printable(value, most = LONGEST) {
-  const text = typeof value === "string" ? value : value === null || value === undefined ? "none" : JSON.stringify(value);
+  const text =
+    typeof value === "string" ? value : value === null || value === undefined ? "none" : JSON.stringify(value);
   return text === "" ? "(empty)" : cut(cut(text, most).replace(SHAPELESS, escaped), most);
 }
 
@@ -44,7 +45,8 @@ export function figure(value) {
 export const subclass = (id) => (/^\d+$/.test(id) ? `S${id}` : printable(id, 80));
 
 // "24 σ from cement": how far it is from what is known.
-export const distance = (sigmas) => `${Number.isFinite(sigmas) ? (sigmas < 10 ? sigmas.toFixed(1) : count(Math.round(sigmas))) : "?"}\u00a0σ`;
+export const distance = (sigmas) =>
+  `${Number.isFinite(sigmas) ? (sigmas < 10 ? sigmas.toFixed(1) : count(Math.round(sigmas))) : "?"}\u00a0σ`;
 
 // "larger rawred-mean (+12 σ)": one thing in which it differs.
 export function difference({ feature, here, there, deviations }) {
