@@ -45,7 +45,9 @@ function estimate({ number, low, high }) {
 }
 
 function sure({ low, high, promised }) {
-  const promise = Number.isFinite(promised) ? `; ${high < promised ? "below the " : ""}promised ${percent(promised)}` : "";
+  const promise = Number.isFinite(promised)
+    ? `; ${high < promised ? "below the " : ""}promised ${percent(promised)}`
+    : "";
   return `${percent(low)} to ${percent(high)}${promise}`;
 }
 

@@ -8,17 +8,22 @@ import { undoableOf, waiting, waits } from "./state.js";
 
 const A_PAGE = 8; // cards at first, and more at a time
 const MOST_SETTLED = 50;
+const POINTED_FOR = 30_000; // milliseconds that a pointer which rests holds the order
 
 let order = [],
   current = null,
   shown = A_PAGE,
   seen = null,
-  deeds = null;
+  deeds = null,
+  touched = 0;
 const candidates = new Map();
 
 export function inbox(given) {
   deeds = { ...given, advance };
   find("inbox-more").querySelector("button").addEventListener("click", more);
+  find("cards").addEventListener("pointermove", () => {
+    touched = Date.now();
+  });
   find("cards").addEventListener("focusin", (event) => {
     const card = event.target.closest("article");
     if (card && card.candidate.id !== current) choose(card.candidate.id, false);
@@ -27,14 +32,14 @@ export function inbox(given) {
 
 const list = () => find("cards");
 const cards = () => [...list().children];
-const held = () =>
-  list().contains(document.activeElement) || list().matches(":hover") || cards().some((card) => card.typing());
+const pointed = () => list().matches(":hover") && Date.now() - touched < POINTED_FOR;
+const held = () => list().contains(document.activeElement) || pointed() || cards().some((card) => card.typing());
 
 export function drawInbox(state) {
   seen = state;
   const fresh = waiting(state),
-    stay = held() ? order : [];
-  const now = new Map(state.inbox.map((candidate) => [candidate.id, candidate]));
+    now = new Map(state.inbox.map((candidate) => [candidate.id, candidate]));
+  const stay = held() ? order.filter((id, at) => now.has(id) || at < shown) : []; // what is gone stays where it is seen
   const last = new Map(stay.map((id) => [id, candidates.get(id)]));
   order = [...new Set([...stay, ...fresh.map(({ id }) => id)])];
   candidates.clear();
