@@ -207,3 +207,18 @@ def test_pictures_stand_side_by_side_and_one_that_is_missing_says_so(page, told)
     assert page.locator("article img").count() == 6
     tops = set(page.locator("article").first.locator(".pictures").evaluate_all("all => all.map(e => e.offsetTop)"))
     assert len(tops) == 1
+
+
+def test_an_inbox_that_was_left_is_put_in_order_though_nothing_comes(page, told):
+    def answer(asked):
+        told.tell(lambda state: state["inbox"][0].update(status="named", label="fox"))
+        return 200, {"said": "done", "standing": "done"}
+
+    told.answer = answer
+    sign_in(page)
+    press(page, "n", "f", "o", "x", "Enter")
+    page.locator("article.settled", has_text="S11").wait_for()
+    press(page, "Escape")
+    page.mouse.move(5, 5)
+    page.locator("#settled", has_text="1 candidate named or muted").wait_for()
+    assert page.locator("article h3").all_inner_texts() == ["S14", "S17"]

@@ -4,7 +4,7 @@ import { make } from "./dom.js";
 import { figure, percent, printable } from "./words.js";
 import { named } from "./names.js";
 
-const MOST = 6; // features of a table
+const MOST = 5; // features of a table
 const KINDS = [
   ["core", "Typical of it"],
   ["boundary", "At its edge"],

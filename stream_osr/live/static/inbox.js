@@ -6,8 +6,9 @@ import { named } from "./names.js";
 import { makeCard, updateCard } from "./card.js";
 import { undoableOf, waiting, waits } from "./state.js";
 
-const A_PAGE = 8; // cards at first, and more at a time
+const A_PAGE = 5; // cards at first, and more at a time
 const MOST_SETTLED = 50;
+const LEFT_FOR = 700; // milliseconds after which an inbox that was left is put in order
 const POINTED_FOR = 30_000; // milliseconds that a pointer which rests holds the order
 
 let order = [],
@@ -24,6 +25,8 @@ export function inbox(given) {
   find("cards").addEventListener("pointermove", () => {
     touched = Date.now();
   });
+  for (const kind of ["focusout", "pointerleave"])
+    find("cards").addEventListener(kind, () => setTimeout(left, LEFT_FOR));
   find("cards").addEventListener("focusin", (event) => {
     const card = event.target.closest("article");
     if (card && card.candidate.id !== current) choose(card.candidate.id, false);
@@ -34,6 +37,10 @@ const list = () => find("cards");
 const cards = () => [...list().children];
 const pointed = () => list().matches(":hover") && Date.now() - touched < POINTED_FOR;
 const held = () => list().contains(document.activeElement) || pointed() || cards().some((card) => card.typing());
+
+function left() {
+  if (seen !== null && !held()) deeds.redraw();
+}
 
 export function drawInbox(state) {
   seen = state;

@@ -33,6 +33,7 @@ const deeds = {
     return reply === null ? null : { ...reply, text: printable(reply.text) };
   },
   said,
+  redraw,
   undo: (id) => undoAct(undoableOf(state, id)),
   undoAct,
 };
