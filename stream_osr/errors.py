@@ -13,6 +13,7 @@
     ├── PersistenceError       a saved model is missing, damaged, or of another version
     │   └── RefusedState       ... or would be refused when it is read: it is not written
     ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
+    │   └── InUse              ... because somebody else is writing it
     └── MissingExtra           an optional dependency is not installed
 
 Every message says what was found, what was expected, and what to do about it. The classes also derive
@@ -89,6 +90,10 @@ class RefusedState(PersistenceError):
 
 class ConnectorError(StreamOSRError, OSError):
     """A source or a sink cannot be opened, read, written or resumed."""
+
+
+class InUse(ConnectorError):
+    """Somebody else is writing the file."""
 
 
 class MissingExtra(StreamOSRError, ImportError):

@@ -29,6 +29,12 @@ MOST_FEATURES = 10_000
 """Features of a model: one record of a million new names must not widen all others."""
 MOST_DIGITS = 18
 """Of a partition or a subclass in a command: Python refuses to read 4301."""
+MOST_SUBCLASSES = 1000
+"""That are named or muted at a time."""
+MOST_REASON_BYTES = 1000
+"""Of why somebody asks for something, as UTF-8."""
+MOST_BY_BYTES = 256
+"""Of who asks, as UTF-8."""
 
 
 def trouble_with(value: object, most_bytes: int) -> str:

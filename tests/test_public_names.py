@@ -178,6 +178,7 @@ def test_members_of_the_recognizer():
         "predict_proba_many",
         "predict_proba_one",
         "promote",
+        "remembers",
         "save",
         "set_min_probability",
         "signals",

@@ -8,7 +8,7 @@ its effect exactly once although neither side alone can promise that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -111,6 +111,28 @@ class Source(Iterator[Record | BadRecord], AbstractContextManager["Source", None
 
     def close(self) -> None:
         """Let go of the input; a second call does nothing."""
+
+
+@runtime_checkable
+class PatientSource(Source, Protocol):
+    """A source that can do something else while it waits for its input to grow.
+
+    A run has acts that are asked meanwhile done then, and outputs shown to whoever follows them.
+    """
+
+    @property
+    def resumes(self) -> bool:
+        """Whether what was read can be read again, by another run."""
+
+    def while_waiting(self, call: Callable[[], None]) -> bool:
+        """Have something called several times a second while nothing comes.
+
+        What it raises ends the waiting, and comes out of the iteration.
+
+        Returns
+        -------
+        Whether this input can grow: a pipe, or a file that is followed. Else it is never called.
+        """
 
 
 @runtime_checkable

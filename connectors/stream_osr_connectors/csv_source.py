@@ -56,6 +56,9 @@ class CsvSource(LineSource):
         begins like a formula are taken away.
     max_record_bytes
         Longest row that is accepted.
+    follow
+        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
+        else is done while it waits (``while_waiting``).
 
     Raises
     ------

@@ -45,7 +45,7 @@ def open_source(
     format
         ``"csv"``, ``"tsv"`` or ``"jsonl"``; if not given, it is told by the suffix: ``.csv``, ``.tsv``,
         ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``.
-    key, time, label, features, label_type, max_record_bytes
+    key, time, label, features, label_type, max_record_bytes, follow
         As for `CsvSource` and `JsonLinesSource`.
     csv_safe
         ``safe`` of `CsvSource`: the table was written by `open_sink`, or by `stream-osr`.

@@ -41,6 +41,9 @@ class JsonLinesSource(LineSource):
         number, so that the labels equal those of another file.
     max_record_bytes
         Longest line that is accepted.
+    follow
+        Wait for more at the end of the file: it is being written. Of standard input: it is a pipe, and something
+        else is done while it waits (``while_waiting``).
 
     Raises
     ------

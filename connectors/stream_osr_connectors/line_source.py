@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypedDict, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
@@ -28,13 +28,19 @@ class Reading(Fields, total=False):
     """How records are read."""
 
     max_record_bytes: int
+    follow: bool
 
 
 class LineSource(Closing, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, max_record_bytes: int = MAX_RECORD_BYTES, **named: Unpack[Fields]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        follow: bool = False,
+        **named: Unpack[Fields],
     ) -> None:
         self._fields = JsonFields(**named)
         _, _, label, features, label_type = self._fields
@@ -52,8 +58,20 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
         if features is not None:
             self._fields = self._fields._replace(features=list(features))
         self._max_bytes = max_record_bytes
-        self._lines = LineReader(path, max_record_bytes)
+        self._lines = LineReader(path, max_record_bytes, follow=follow)
         self._first: Line | None = None  # the line after which the records begin
+
+    @property
+    def resumes(self) -> bool:
+        """Whether what was read can be read again: not of standard input or a pipe."""
+        return self._lines.resumes
+
+    def while_waiting(self, call: Callable[[], None]) -> bool:
+        """Have something called several times a second while nothing comes, and say whether that can be.
+
+        It can with a pipe that has a name, and with ``follow``. What is raised ends the waiting, and the source.
+        """
+        return self._lines.while_waiting(call)
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.

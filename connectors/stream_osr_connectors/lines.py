@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -88,6 +88,14 @@ class LineReader(Iterator[Line]):
         Name of the file; one that ends in ``.gz`` is decompressed; ``-`` is standard input.
     max_bytes
         Longest line that is handed over whole.
+    follow
+        Whether to wait for more at the end of the file; standard input is read so that something else can be done
+        while it waits.
+
+    Attributes
+    ----------
+    resumes
+        Whether what was read can be read again: a pipe cannot go back.
 
     Raises
     ------
@@ -95,17 +103,18 @@ class LineReader(Iterator[Line]):
         If the file cannot be opened, and while iterating if it cannot be read on.
     """
 
-    def __init__(self, path: str | os.PathLike[str], max_bytes: int = MAX_RECORD_BYTES) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], max_bytes: int = MAX_RECORD_BYTES, *, follow: bool = False
+    ) -> None:
         self.name = "standard input" if is_standard(path) else os.fspath(path)
         self._max_bytes = max_bytes
         self._offset = 0
         self._row = 0
         self._returned: deque[Line] = deque()
-        self._file, self._stream = open_input(path)
-        # a pipe cannot go back, so there is nothing to recognise it by later
-        self._resumable = self._file is not None and self._file.seekable()
+        self._growing, self._file, self._stream = open_input(path, follow=follow)
+        self.resumes = self._file is not None and self._file.seekable()
         self._identity: Mapping[str, object] = {}
-        if self._resumable:
+        if self.resumes:
             try:
                 hashed, digest = self._digest(_HEAD)
             except ConnectorError:
@@ -134,6 +143,13 @@ class LineReader(Iterator[Line]):
             data = data.removeprefix(_BYTE_ORDER_MARK)
         return Line(self._row, self._offset, data, dropped)
 
+    def while_waiting(self, call: Callable[[], None]) -> bool:
+        """Have something called while nothing comes; say whether that can be."""
+        if self._growing is None or not self._growing.grows:
+            return False
+        self._growing.while_waiting(call)
+        return True
+
     def give_back(self, lines: Sequence[Line]) -> None:
         """Take back the lines that were read last, to hand them out again."""
         self._returned.extendleft(reversed(lines))
@@ -154,7 +170,7 @@ class LineReader(Iterator[Line]):
             If this is a pipe, another file, or the position is none of a file.
         """
         offset, row = _whole(position, "offset"), _whole(position, "row")
-        if not self._resumable:
+        if not self.resumes:
             if (offset, row) == (self._offset, self._row) and not self._returned:
                 return
             raise ConnectorError(

@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from stream_osr.atomic import why_irreplaceable
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, InUse
 
 from .opening import why
 
@@ -130,7 +130,7 @@ class Lock:
             if isinstance(error, BlockingIOError):
                 holder = told_by(descriptor)
                 os.close(descriptor)
-                raise ConnectorError(
+                raise InUse(
                     f"{self._name} is being written {holder}; wait until it has ended or stop it "
                     "(in one program: close what has it open), or give another name"
                 ) from None
@@ -155,8 +155,10 @@ def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
 
     Raises
     ------
+    InUse
+        If somebody else is.
     ConnectorError
-        If somebody else is, or it can be replaced by nobody.
+        If it can be replaced by nobody.
     """
     if (reason := why_irreplaceable(path)) is not None:
         raise ConnectorError(f"{os.fspath(path)} {reason}")

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.archive import check_content, read_archive, write_archive
-from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
 from stream_osr.errors import (
     ConnectorError,
     InvalidInstance,
     InvalidLabel,
     NotTrained,
-    PersistenceError,
     RefusedState,
 )
 from stream_osr.unlike import check_features
 
-from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
+from .acting import Acting
+from .ask_log import Act, AskLog, Outcome
+from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
+from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
 from .locking import sole_writer
 from .values import written
 
+__all__ = ["Checkpoint", "Sinks", "go_on", "load_checkpoint", "load_model", "run", "save_checkpoint"]
+
 logger = logging.getLogger("stream_osr")
+
+SHOW_SECONDS = 1.0
+"""How often outputs are flushed where the source waits for more: somebody may follow them as they grow."""
 
 
 class Sinks(NamedTuple):
@@ -51,67 +57,6 @@ class Sinks(NamedTuple):
         for sink in self:
             if sink is not None:
                 sink.flush()
-
-
-class Checkpoint(NamedTuple):
-    """Everything that a run needs to go on as if it had not been interrupted.
-
-    Attributes
-    ----------
-    model
-        The recognizer, its unfinished micro-batch included.
-    source
-        Position of the source after the last record that the model has seen.
-    sinks
-        Positions of the sinks (in the order of :class:`Sinks`), flushed; ``None`` where there is none.
-    totals
-        Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far.
-    """
-
-    model: OpenSetRecognizer
-    source: Position | None
-    sinks: tuple[Position | None, ...]
-    totals: Counter[str]
-
-
-def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint, whole or not at all."""
-    state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
-    write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
-
-
-_PLACE = maybe(mapping(text(), anything))
-_CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
-
-
-def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint.
-
-    Raises
-    ------
-    PersistenceError
-        If there is none, or it cannot be used.
-    """
-    content = read_archive(path, "checkpoint")
-    check_content(content, _CONTENT, f"the checkpoint {path}")
-    model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
-    return Checkpoint(model, content["source"], content["sinks"], Counter(content["totals"]))
-
-
-def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
-    """Read a saved model, or the model in a checkpoint.
-
-    Raises
-    ------
-    PersistenceError
-        If the file is neither.
-    """
-    try:
-        return OpenSetRecognizer.load(path)
-    except PersistenceError as error:
-        if "holds a checkpoint" not in str(error):
-            raise
-        return load_checkpoint(path).model
 
 
 def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
@@ -151,6 +96,8 @@ def run(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda read: None,
     complain: Callable[[int, str], None] = lambda row, reason: None,
+    position: Position | None = None,
+    tell: Callable[[Act, Outcome], None] = lambda act, outcome: None,
 ) -> Counter[str]:
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
 
@@ -158,6 +105,9 @@ def run(
     run is resumed through :func:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or
     that is unlike those of training (:func:`stream_osr.unlike.check_features`) is set aside with its reason, and the
     stream goes on. The recognizer counts it (``counters["refused"]``, ``signals.data_quality``).
+
+    What is asked of the checkpoint meanwhile (:mod:`.asking`) is done between two records, also while the source
+    waits for more, and the checkpoint is saved at once.
 
     Parameters
     ----------
@@ -179,6 +129,10 @@ def run(
         Told the number of records read, after each.
     complain
         Told row and reason of each record that is set aside.
+    position
+        Where the source stands, if it goes on.
+    tell
+        Told of what was asked, and what came of it.
 
     Returns
     -------
@@ -207,39 +161,119 @@ def run(
     >>> [record["nearest_class"] for record in out.records[:2]], out.records[2]["label"]
     (['near', 'far'], 'unknown')
     """
-    totals = Counter() if totals is None else totals
-    position: Position | None = None
-    unsaved = 0
-
-    def save() -> None:
-        if checkpoint is not None and position is not None:
-            sinks.flush()
-            places = tuple(None if sink is None else sink.position() for sink in sinks)
-            save_checkpoint(checkpoint, Checkpoint(model, position, places, totals))
-
+    begins, totals = totals is None, Counter() if totals is None else totals
+    log = None if checkpoint is None else AskLog(checkpoint)
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
-        for record in source:
-            totals["read"] += 1
-            position = record.position
-            unsaved += 1
-            take(model, record, sinks.errors, totals, complain)
-            _publish(model, sinks, totals)
-            progress(totals["read"])
-            if unsaved >= checkpoint_every:
-                try:
-                    save()
-                except RefusedState as error:
-                    totals["checkpoints_refused"] += 1
-                    logger.error("%s", error)
-                unsaved = 0
+        acting = None if log is None else Acting(log, totals, begins=begins)
+        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position)
+
+        def wait() -> None:
+            kept.look()
+            kept.show(at_once=True)
             if stop():
-                break
-        else:
+                raise _Stopped
+
+        patient = source if isinstance(source, PatientSource) and source.while_waiting(wait) else None
+        kept.look()
+        stopped = False
+        try:
+            for record in source:
+                totals["read"] += 1
+                kept.read_to(record.position)
+                take(model, record, sinks.errors, totals, complain)
+                _publish(model, sinks, totals)
+                progress(totals["read"])
+                if kept.unsaved >= checkpoint_every:
+                    kept.try_to_save()
+                kept.look()
+                if patient is not None:
+                    kept.show()
+                stopped = stop()
+                if stopped:
+                    break
+        except _Stopped:
+            stopped = True
+        goes_on = stopped and (patient is None or patient.resumes)
+        kept.look(last=not goes_on)
+        if not goes_on:
             model.flush()
             _publish(model, sinks, totals)
-        save()
+        kept.save()
         sinks.flush()
+    if checkpoint is not None and log is not None and acting is not None and acting.last_look():
+        for act, outcome in settle(checkpoint, log) or ():
+            tell(act, outcome)
     return totals
+
+
+class _Stopped(Exception):
+    """The run was told to stop while its source waited."""
+
+
+class _Kept:
+    """What a run keeps: its checkpoint, with what is asked of it, and outputs that others follow as they grow."""
+
+    def __init__(
+        self,
+        model: OpenSetRecognizer,
+        sinks: Sinks,
+        totals: Counter[str],
+        checkpoint: str | os.PathLike[str] | None,
+        acting: Acting | None,
+        tell: Callable[[Act, Outcome], None],
+        position: Position | None,
+    ) -> None:
+        self._model, self._sinks, self._totals = model, sinks, totals
+        self._checkpoint, self._acting, self._tell = checkpoint, acting, tell
+        self._position, self._changed = position, False
+        self.unsaved = 0
+        self._shown, self._show_at = self._written(), 0.0
+
+    def read_to(self, position: Position | None) -> None:
+        """Take note of a record."""
+        self._position, self._changed = position, True
+        self.unsaved += 1
+
+    def look(self, *, last: bool = False) -> None:
+        """Do what was asked and is due, or all of it if no more records come."""
+        if self._acting is None or not (self._acting.last_look() if last else self._acting.due()):
+            return
+        done = self._acting.act(self._model, all=last)
+        self._changed = True
+        _publish(self._model, self._sinks, self._totals)
+        self.try_to_save()
+        for act, outcome in done:
+            self._tell(act, outcome)
+
+    def save(self) -> None:
+        """Write a checkpoint, if anything has changed since the run began."""
+        if self._checkpoint is not None and self._changed:
+            self._flush()
+            places = tuple(None if sink is None else sink.position() for sink in self._sinks)
+            save_checkpoint(self._checkpoint, Checkpoint(self._model, self._position, places, self._totals))
+
+    def try_to_save(self) -> None:
+        """Write a checkpoint, or say why one that could not be read again is left out."""
+        try:
+            self.save()
+        except RefusedState as error:
+            self._totals["checkpoints_refused"] += 1
+            logger.error("%s", error)
+        self.unsaved = 0
+
+    def show(self, *, at_once: bool = False) -> None:
+        """Let others see what was written, once a second."""
+        now = time.monotonic()
+        if (at_once or now >= self._show_at) and self._written() != self._shown:
+            self._flush()
+            self._show_at = now + SHOW_SECONDS
+
+    def _flush(self) -> None:
+        self._sinks.flush()
+        self._shown = self._written()
+
+    def _written(self) -> int:
+        return self._totals["decided"] + self._totals["events"] + self._totals["set_aside"]
 
 
 def take(

@@ -8,11 +8,12 @@ import os
 import stat
 import sys
 import zlib
-from pathlib import Path
-from typing import BinaryIO, Literal, TextIO, cast
+from typing import Any, BinaryIO, Literal, TextIO, cast
 
 from stream_osr import atomic
 from stream_osr.errors import ConnectorError
+
+from .growing import GrowingFile
 
 UNREADABLE = (OSError, EOFError, zlib.error)
 """What reading raises: the system, gzip data that are cut off, gzip data that are damaged."""
@@ -28,15 +29,35 @@ def is_gzip(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(".gz")
 
 
-def open_input(path: str | os.PathLike[str]) -> tuple[io.BufferedReader | None, io.BufferedIOBase]:
-    """Open the file, and the stream of what it contains; standard input has no file of ours to close."""
+def open_input(
+    path: str | os.PathLike[str], *, follow: bool = False
+) -> tuple[GrowingFile | None, io.BufferedReader[Any] | None, io.BufferedIOBase]:
+    """Open the file, and the stream of what it contains; standard input has no file of ours to close.
+
+    A pipe by its name, and whatever is followed, is a file that may grow, which comes first.
+    """
     if is_standard(path):
-        return None, cast(io.BufferedIOBase, _bytes_of(sys.stdin, "standard input"))
+        stream = _bytes_of(sys.stdin, "standard input")
+        if not follow:
+            return None, None, cast(io.BufferedIOBase, stream)
+        growing = GrowingFile(stream.fileno(), follow=True)
+        return growing, None, io.BufferedReader(growing)
+    if follow and is_gzip(path) and may_be_regular(path):
+        raise ConnectorError(f"{os.fspath(path)} cannot be followed: it is compressed; give what is written into it")
     try:
-        file = Path(path).open("rb")  # noqa: SIM115 - the source owns it and closes it
+        growing = GrowingFile(path, follow=follow)
     except OSError as error:
         raise ConnectorError(f"cannot open {os.fspath(path)}: {why(error)}; check the path") from None
-    return file, gzip.GzipFile(fileobj=file) if is_gzip(path) else file
+    file = io.BufferedReader(growing)
+    return growing, file, cast(io.BufferedIOBase, gzip.GzipFile(fileobj=file) if is_gzip(path) else file)
+
+
+def is_piped(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path means standard input that comes through a pipe or from a terminal, and may wait."""
+    try:
+        return is_standard(path) and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
+    except (AttributeError, OSError, ValueError):  # a notebook has another one
+        return False
 
 
 def open_output(path: str | os.PathLike[str], *, private: bool = False) -> BinaryIO:

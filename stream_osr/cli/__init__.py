@@ -1,4 +1,4 @@
-"""The command line: ``stream-osr demo | fit | run | report | inspect | warmup``, and the commands of the service."""
+"""The command line: ``stream-osr demo | fit | run | promote | ... | report | inspect``, and the Kafka service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import stream_osr
-from stream_osr.cli import demo, fit, inspect, report, run, service, warmup
+from stream_osr.cli import asking, demo, fit, inspect, report, run, service, warmup
 from stream_osr.errors import StreamOSRError
 from stream_osr.terminal import Terminal, guard
 
@@ -33,6 +33,7 @@ app = typer.Typer(
 )
 for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, inspect.inspect):
     app.command()(command)
+app.add_typer(asking.commands)
 app.add_typer(service.commands)
 
 

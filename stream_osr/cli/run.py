@@ -17,6 +17,7 @@ from stream_osr.errors import ConnectorError
 from stream_osr.terminal import Terminal
 from stream_osr_connectors import Sink, loop, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
+from stream_osr_connectors.opening import is_piped
 
 
 def run(
@@ -39,6 +40,9 @@ def run(
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Records between two checkpoints.")] = 10_000,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if there is one.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for more at the end of the input, until Ctrl-C or SIGTERM.")
+    ] = False,
     csv_safe: options.CsvSafe = True,
 ) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
@@ -59,6 +63,7 @@ def run(
         names = [str(name) for name in recognizer.trained.names]
     with ExitStack() as stack:
         reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
+        reading["follow"] = follow or is_piped(input)
         categorical = [str(name) for name in recognizer.trained.values]
         source = open_source(input, format=cast(Any, format), categorical=categorical, **reading)
         stack.enter_context(source)
@@ -83,6 +88,8 @@ def run(
             stop=halted,
             progress=lambda read: bar.update(task, completed=read),
             complain=telling.complainer(console),
+            position=None if started is None else started.source,
+            tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
         )
     console.say(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
     if summed := recognizer.counters["events_summed"]:
@@ -97,6 +104,8 @@ def run(
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
         remedy = "the same command with --resume goes on" if checkpoint is not None else "no checkpoint was kept"
+        if is_piped(input):
+            remedy = "what came is decided; standard input cannot be gone back to"
         console.say(f"interrupted; {remedy}")
         raise typer.Exit(130)
 

@@ -1,4 +1,4 @@
-"""The commands of the Kafka service: ``stream-osr serve | topics | label | promote | mute | undo | reconcile``.
+"""The commands of the Kafka service: ``stream-osr serve | topics | reconcile``.
 
 What they do is in :mod:`stream_osr_kafka.ops.command`, which is imported when one is called: the extra may be
 missing, and the other commands do not wait for it.
@@ -19,7 +19,6 @@ _SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """What a command does not know is a setting of the service."""
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Settings of the service (YAML).")]
-SubclassArgument = Annotated[str, typer.Argument(help="As events name it: TOPIC/PARTITION:ID, or global:ID.")]
 
 
 @commands.command(context_settings=_SETTINGS, add_help_option=False)
@@ -67,65 +66,6 @@ def topics(
             Terminal().say(f"{'':<{widths[0]}}  {problem}")
     if any(line.problems for line in lines):
         raise typer.Exit(1)
-
-
-@commands.command(context_settings=_SETTINGS)
-def label(
-    context: typer.Context,
-    key: Annotated[str, typer.Argument(help="Key of the instance.")],
-    label: Annotated[str, typer.Argument(help="Its class.")],
-    config: ConfigOption = None,
-    whole_key: Annotated[bool, typer.Option("--int-key", help="The key is a whole number, not text.")] = False,
-) -> None:
-    """Tell a Kafka service which class an instance was of; it learns that with the next micro-batch.
-
-    Example: stream-osr label reading-7 leak --config service.yaml
-    """
-    from stream_osr_kafka.ops.command import label as ask
-
-    Terminal().say(ask(config, context.args, key=key, label=label, whole_key=whole_key))
-
-
-@commands.command(context_settings=_SETTINGS)
-def promote(
-    context: typer.Context,
-    subclass: SubclassArgument,
-    label: Annotated[str, typer.Argument(help="The class that it is, or is part of.")],
-    config: ConfigOption = None,
-) -> None:
-    """Tell a Kafka service what an emerging subclass is: from the next micro-batch on it is a known class.
-
-    Example: stream-osr promote sensors/3:17 leak --config service.yaml
-    """
-    from stream_osr_kafka.ops.command import promote as ask
-
-    Terminal().say(ask(config, context.args, subclass=subclass, label=label))
-
-
-@commands.command(context_settings=_SETTINGS)
-def mute(context: typer.Context, subclass: SubclassArgument, config: ConfigOption = None) -> None:
-    """Tell a Kafka service that an emerging subclass is of no interest: nothing more is told of it.
-
-    Example: stream-osr mute sensors/3:17 --config service.yaml
-    """
-    from stream_osr_kafka.ops.command import mute as ask
-
-    Terminal().say(ask(config, context.args, subclass=subclass))
-
-
-@commands.command(context_settings=_SETTINGS)
-def undo(
-    context: typer.Context,
-    stream: Annotated[str, typer.Argument(help="TOPIC/PARTITION.")],
-    config: ConfigOption = None,
-) -> None:
-    """Tell a Kafka service to take back what was last asked of a partition: a promotion, a mute or a late label.
-
-    Example: stream-osr undo sensors/3 --config service.yaml
-    """
-    from stream_osr_kafka.ops.command import undo as ask
-
-    Terminal().say(ask(config, context.args, stream=stream))
 
 
 @commands.command(context_settings=_SETTINGS)

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from stream_osr.compiling import being_compiled
 from stream_osr.terminal import Terminal
+from stream_osr_connectors.ask_log import Act, Outcome
 
 COMPLAINTS_SHOWN = 3
 
@@ -69,3 +70,10 @@ def set_aside(console: Terminal, count: int, errors: Path | None) -> None:
     if count:
         where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
         console.say(f"{count} set aside; {where}")
+
+
+def came_of(act: Act, outcome: Outcome) -> str:
+    """Say what came of something that was asked, in a line."""
+    who = "" if act.asked.by is None else f" by {act.asked.by}"
+    why = "" if outcome.why is None else f": {outcome.why}"
+    return f"asked {act.n}{who}: {act.asked.said()}: {outcome.outcome}{why}"

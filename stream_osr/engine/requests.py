@@ -11,6 +11,7 @@ from stream_osr.engine import Evidence, carry_over, mute, opened_since, promote,
 from stream_osr.engine.intake import late_label
 from stream_osr.engine.value import Outcome
 from stream_osr.engine.views import Views
+from stream_osr.ensemble.past import recall
 from stream_osr.errors import InvalidParameter
 from stream_osr.labels import check_label
 from stream_osr.stamps import key_of
@@ -43,6 +44,29 @@ class Requests(Views):
         value = self.value
         label = late_label(value, y)
         value.evidence.append(Evidence(label, None, key_of(key, limited=value.limited), value.asked))
+
+    def remembers(self, key: Any) -> bool:
+        """Say whether a label for the instance with this key would find it: it waits, or was decided not long ago.
+
+        An instance whose label has taken effect is one no longer, and one whose label waits for the next batch is
+        found by no second one.
+
+        Examples
+        --------
+        >>> from stream_osr import OpenSetRecognizer
+        >>> model = OpenSetRecognizer(batch_size=1)
+        >>> for i in range(40):
+        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
+        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
+        >>> model.learn_one({"a": 90, "b": 2}, key="first")
+        >>> model.remembers("first"), model.remembers("second")
+        (True, False)
+        """
+        value = self.value
+        _, stream = value.running
+        if any(each.row is None and each.key == key for each in value.evidence):
+            return False
+        return recall(stream.past, key) >= 0 or any(each.key == key for each in value.buffer)
 
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:
         """Name what emerged: make emerging subclasses subclasses of a known class, new or not.

@@ -181,7 +181,7 @@ keys = st.one_of(st.text(max_size=9).filter(lambda text: text.isprintable()), st
                 st.one_of(st.none(), st.integers(0, 10**18 - 1)),
                 st.none(),
                 st.one_of(st.none(), keys),
-                st.one_of(st.none(), st.just("77aa")),
+                *(st.one_of(st.none(), st.just(text)) for text in ("77aa", "ann", "a lamp")),
             ).map(Command._make),
         ),
         max_size=12,

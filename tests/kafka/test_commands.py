@@ -173,7 +173,20 @@ def test_what_cannot_be_meant_is_refused(names: list[str], broker: Broker, tmp_p
     assert "not a whole number" in refused("label", "a7", "leak", "--int-key", *names)
     assert "name the topic of labels" in refused("label", "a7", "leak", *names[:4])
     assert "cannot connect to 127.0.0.1:1" in refused("label", "a7", "leak", *names, "--brokers", "127.0.0.1:1")
+    assert "it has 1001 bytes" in refused("mute", f"{topic}/0:1", "--reason", "x" * 1001, *names)
     assert run("label", "a7", "3", *names).exit_code == 0
+
+
+def test_the_record_says_who_asked_for_what_and_why(names: list[str], broker: Broker) -> None:
+    topic = names[3]
+    run("topics", "--create", "--partitions", 1, *names)
+    assert run("history", *names).output == "nothing was ever asked\n"
+    run("mute", f"{topic}/0:1", "--reason", "a lamp", "--by", "ann", *names)
+    run("promote", f"{topic}/0:2", "sky", "--by", "", *names)
+    first, second = run("history", *names).output.splitlines()
+    assert first.startswith("0  20")
+    assert first.endswith(f"Z  ann: mute {topic}/0:1 (a lamp)")
+    assert second.endswith(f"promote {topic}/0:2 to sky")
 
 
 def recent(records: list[tuple[int, Sent]]) -> list[tuple[int, Sent]]:

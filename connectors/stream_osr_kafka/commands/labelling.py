@@ -7,6 +7,7 @@ two micro-batches. How far it has come is written down with its offset, so that 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import orjson
@@ -14,7 +15,7 @@ import orjson
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
-from stream_osr.limits import MOST_DIGITS
+from stream_osr.limits import MOST_BY_BYTES, MOST_DIGITS, MOST_REASON_BYTES, trouble_with
 from stream_osr.showing import shown
 from stream_osr_connectors.values import DecodeError, key_of, label_of_json
 
@@ -39,6 +40,8 @@ class Command(NamedTuple):
         The class.
     run
         Run of the partition that the subclass is of: one that has begun anew uses ids again. None: whichever it is.
+    by, reason
+        Who asks, and why; for the record, nothing depends on them.
     """
 
     action: Literal["label", "promote", "mute", "undo"]
@@ -48,6 +51,8 @@ class Command(NamedTuple):
     key: str | int | None = None
     label: Label | None = None
     run: str | None = None
+    by: str | None = None
+    reason: str | None = None
 
 
 MOST_COMMAND_BYTES = 1 << 18
@@ -64,8 +69,8 @@ def parse(value: bytes | None) -> Command:
 
     Examples
     --------
-    >>> parse(b'{"subclass": "sensors/3:17", "label": "leak"}')
-    Command(action='promote', topic='sensors', partition=3, subclass=17, key=None, label='leak', run=None)
+    >>> parse(b'{"subclass": "sensors/3:17", "label": "leak", "by": "ann"}')[:6]
+    ('promote', 'sensors', 3, 17, None, 'leak')
     >>> parse(b'{"key": "a7", "label": "leak"}').action, parse(b'{"undo": "sensors/3"}').action
     ('label', 'undo')
     """
@@ -77,6 +82,25 @@ def parse(value: bytes | None) -> Command:
         raise DecodeError("it is not JSON") from None
     if not isinstance(parsed, dict):
         raise DecodeError(f"it holds {shown(parsed)}, not a JSON object")
+    command = _meant(parsed)
+    by, reason = (_words(name, parsed.get(name), most) for name, most in _WORDS)
+    return command._replace(by=by, reason=reason)
+
+
+_WORDS = (("by", MOST_BY_BYTES), ("reason", MOST_REASON_BYTES))
+
+
+def _words(name: str, value: object, most: int) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise DecodeError(f"{name} is {shown(value)}, not text")
+    if trouble := trouble_with(value, most):
+        raise DecodeError(f"{name} is {shown(value)}: {trouble}")
+    return value
+
+
+def _meant(parsed: Mapping[str, object]) -> Command:
     label = label_of_json(parsed.get("label"), "auto")
     if "undo" in parsed:
         topic, partition, _ = _place(parsed["undo"], whole=False)

@@ -21,6 +21,7 @@ from stream_osr_connectors.values import DecodeError, label_of_text
 
 from ..client import quieten
 from ..commands.asking import ask, meant
+from ..commands.audit import history as asked
 from ..exits import AGAIN, MAY_COME_BACK, REFUSED, exit_code, passes
 from ..figures import Figures
 from ..log import logger
@@ -96,28 +97,39 @@ def topics(config: Path | None, flags: Sequence[str], wanted: dict[str, Any] | N
     return look_after(_without_model(config, flags), None if wanted is None else Wanted(**wanted))
 
 
-def label(config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool) -> str:
-    """Say which class the instance with a key is of."""
+def label(
+    config: Path | None, flags: Sequence[str], *, key: str, label: str, whole_key: bool, **said: str | None
+) -> str:
+    """Say which class the instance with a key is of; ``reason`` and ``by`` are for the record, of all of these."""
     settings = _without_model(config, flags)
-    return ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label)})
+    return ask(settings, {"key": _whole(key) if whole_key else key, "label": _label(settings, label), **_there(said)})
 
 
-def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str) -> str:
+def promote(config: Path | None, flags: Sequence[str], *, subclass: str, label: str, **said: str | None) -> str:
     """Make a subclass (part of) a known class."""
     settings = _without_model(config, flags)
     named = _label(settings, label)
-    return ask(settings, *({**one, "label": named} for one in meant(settings, subclass)))
+    return ask(settings, *({**one, "label": named, **_there(said)} for one in meant(settings, subclass)))
 
 
-def mute(config: Path | None, flags: Sequence[str], *, subclass: str) -> str:
+def mute(config: Path | None, flags: Sequence[str], *, subclass: str, **said: str | None) -> str:
     """Have nothing more told of a subclass."""
     settings = _without_model(config, flags)
-    return ask(settings, *({**one, "mute": True} for one in meant(settings, subclass)))
+    return ask(settings, *({**one, "mute": True, **_there(said)} for one in meant(settings, subclass)))
 
 
-def undo(config: Path | None, flags: Sequence[str], *, stream: str) -> str:
+def undo(config: Path | None, flags: Sequence[str], *, stream: str, **said: str | None) -> str:
     """Take back what was last asked of a partition."""
-    return ask(_without_model(config, flags), {"undo": stream})
+    return ask(_without_model(config, flags), {"undo": stream, **_there(said)})
+
+
+def history(config: Path | None, flags: Sequence[str]) -> Iterator[str]:
+    """Say what was ever asked, a line each."""
+    return (entry.said() for entry in asked(_without_model(config, flags)))
+
+
+def _there(said: dict[str, str | None]) -> dict[str, str]:
+    return {name: text for name, text in said.items() if text is not None}
 
 
 def _without_model(config: Path | None, flags: Sequence[str]) -> ServiceSettings:

@@ -1,0 +1,105 @@
+"""All that a run over files needs to go on as if it had not been interrupted, in one file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import NamedTuple
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive import check_content, read_archive, write_archive
+from stream_osr.archive.rules import anything, fields, many, mapping, maybe, text, whole
+from stream_osr.errors import InUse, PersistenceError
+
+from .acting import Acting
+from .ask_log import Act, AskLog, Outcome
+from .base import Position
+from .locking import sole_writer
+
+
+class Checkpoint(NamedTuple):
+    """Everything that a run needs to go on as if it had not been interrupted.
+
+    Attributes
+    ----------
+    model
+        The recognizer, its unfinished micro-batch included.
+    source
+        Position of the source after the last record that the model has seen.
+    sinks
+        Positions of the sinks (in the order of :class:`.loop.Sinks`), flushed; ``None`` where there is none.
+    totals
+        Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far; ``asked``: number of the
+        last thing that was asked of the stream and is part of it.
+    """
+
+    model: OpenSetRecognizer
+    source: Position | None
+    sinks: tuple[Position | None, ...]
+    totals: Counter[str]
+
+
+def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, whole or not at all."""
+    state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
+    write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
+
+
+_PLACE = maybe(mapping(text(), anything))
+_CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If there is none, or it cannot be used.
+    """
+    content = read_archive(path, "checkpoint")
+    check_content(content, _CONTENT, f"the checkpoint {path}")
+    model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
+    return Checkpoint(model, content["source"], content["sinks"], Counter(content["totals"]))
+
+
+def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
+    """Read a saved model, or the model in a checkpoint.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is neither.
+    """
+    try:
+        return OpenSetRecognizer.load(path)
+    except PersistenceError as error:
+        if "holds a checkpoint" not in str(error):
+            raise
+        return load_checkpoint(path).model
+
+
+def settle(checkpoint: str | os.PathLike[str], log: AskLog) -> list[tuple[Act, Outcome]] | None:
+    """Do what was asked of a checkpoint, and save it.
+
+    Returns
+    -------
+    What was done; ``None``: a run holds the checkpoint, and does it.
+
+    Raises
+    ------
+    PersistenceError
+        If there is no checkpoint, or it cannot be used or written.
+    ConnectorError
+        If the log cannot be read or written.
+    """
+    with log.held():
+        try:
+            with sole_writer(checkpoint):
+                started = load_checkpoint(checkpoint)
+                done = Acting(log, started.totals).act(started.model)
+                if done:
+                    save_checkpoint(checkpoint, started)
+        except InUse:
+            return None
+    return done
