@@ -8,7 +8,7 @@ const WIDE = 1000,
   HIGH = 20,
   RATE_HIGH = 100;
 const LEVELS = 5; // strengths of colour
-const TICK_WIDE = 56; // pixels that a tick needs
+const TICK_WIDE = 64; // pixels that a tick needs
 const OTHERS = "others";
 
 let drawn = null;
@@ -184,7 +184,7 @@ function nice(first, last, most) {
     size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * size).find((one) => one >= rough);
   const out = [];
-  for (let at = Math.ceil(first / step) * step; at <= last - step / 4 && out.length < 12; at += step) out.push(at);
+  for (let at = Math.ceil(first / step) * step; at <= last - step / 4 && out.length < 24; at += step) out.push(at);
   return out;
 }
 
