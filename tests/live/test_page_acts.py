@@ -92,7 +92,11 @@ def test_undo_takes_back_the_newest_act_and_names_it(page, told):
     drawn(page, told.tell(lambda state: state.update(history=[act(3, undoable=True, subclasses=["11"]), act(2)])))
     press(page, "u")
     page.locator("#said", has_text="done").wait_for()
-    assert told.asked == [{"action": "undo", "n": 3, "subclass": ["11"]}]
+    assert told.asked == [{"action": "undo", "n": 3}]
+    drawn(page, told.tell(lambda state: state["stream"].update(kind="kafka")))
+    press(page, "u")
+    page.wait_for_timeout(500)
+    assert told.asked[1] == {"action": "undo", "n": 3, "subclass": ["11"]}  # of that partition
 
 
 def test_what_is_refused_is_told_where_it_was_asked_and_what_was_typed_stays(page, told):

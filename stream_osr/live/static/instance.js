@@ -136,7 +136,7 @@ function labelling(told, deeds) {
     event.preventDefault();
     if (go.disabled) return;
     go.disabled = true;
-    const where = told.subclass === null || told.subclass === undefined ? {} : { subclass: String(told.subclass) };
+    const where = deeds.inPartition(told.subclass === null || told.subclass === undefined ? [] : [told.subclass]);
     const reply = await deeds.ask({ action: "label", key: told.key, label: labels[Number(field.value)], ...where });
     go.disabled = false;
     if (reply === null) return;

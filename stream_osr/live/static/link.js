@@ -9,7 +9,9 @@ export function follow(seen, told) {
     wait = FIRST_WAIT,
     timer = null,
     heard = 0,
-    asking = false;
+    asking = false,
+    fetching = false,
+    again = false;
 
   function open() {
     clearTimeout(timer);
@@ -23,19 +25,30 @@ export function follow(seen, told) {
     source.onerror = lost;
   }
 
+  // What is told is a state, or only that there is a new one: then it is fetched, one after the other.
   async function take(text) {
     heard = Date.now();
-    let state;
+    again = fetching;
+    if (fetching) return;
+    fetching = true;
+    const from = source;
     try {
-      state = JSON.parse(text);
-      if (state.stream === undefined) state = await fetched();
+      let state = JSON.parse(text);
+      do {
+        again = false;
+        if (state === null || state.stream === undefined) state = await fetched();
+        wait = FIRST_WAIT;
+        told({ standing: "live" });
+        seen(state);
+        state = null;
+      } while (again);
     } catch {
-      lost();
-      return;
+      if (from === source) lost();
+      else again = true; // the link was opened anew meanwhile
+    } finally {
+      fetching = false;
     }
-    wait = FIRST_WAIT;
-    told({ standing: "live" });
-    seen(state);
+    if (again) take("null");
   }
 
   async function fetched() {

@@ -34,6 +34,7 @@ const deeds = {
   },
   said,
   redraw,
+  inPartition,
   undo: (id) => undoAct(undoableOf(state, id)),
   undoAct,
 };
@@ -56,14 +57,18 @@ function said(text, wrong = false) {
   hides = setTimeout(() => show(node, false), TOLD_FOR);
 }
 
+// Subclasses name the partition of a service that is meant; a run on files has one stream.
+function inPartition(subclasses) {
+  return state.stream.kind === "kafka" && subclasses.length > 0 ? { subclass: subclasses.map(String) } : {};
+}
+
 async function undoAct(act) {
   if (!mayAct()) return;
   if (!act) {
     said("There is nothing to take back.");
     return;
   }
-  const subclasses = act.subclasses?.length ? { subclass: act.subclasses.map(String) } : {};
-  const reply = await deeds.ask({ action: "undo", n: act.n, ...subclasses });
+  const reply = await deeds.ask({ action: "undo", n: act.n, ...inPartition(act.subclasses ?? []) });
   if (reply !== null) said(reply.ok ? reply.text : `Not done: ${reply.text}`, !reply.ok);
 }
 
