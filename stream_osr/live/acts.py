@@ -111,6 +111,9 @@ class Acts(Protocol):
     def notes(self) -> Sequence[str]:
         """Say what could not be read."""
 
+    def stop(self) -> None:
+        """Let go of everything."""
+
 
 class FileActs:
     """Acts on the checkpoint of a run over files.
@@ -142,7 +145,7 @@ class FileActs:
         with self._lock:
             if wish.action == "undo":
                 self.look()
-                _check_undo(wish.n, [_undoable(self._entries)])
+                check_undo(wish.n, [_undoable(self._entries)])
             asked = Asked(wish.action, tuple(keys), wish.label, wish.key, wish.reason, by)  # type: ignore[arg-type]
             try:
                 standing = ask(self._checkpoint, asked)
@@ -202,6 +205,9 @@ class FileActs:
         """Say what could not be read."""
         return [self._trouble] if self._trouble else []
 
+    def stop(self) -> None:
+        """Do nothing: nothing is held."""
+
 
 def _undoable(entries: Sequence[Entry]) -> int | None:
     """Give the number of the act that an undo would take back now."""
@@ -211,7 +217,7 @@ def _undoable(entries: Sequence[Entry]) -> int | None:
     return None
 
 
-def _check_undo(n: int | None, undoable: Sequence[int | None]) -> None:
+def check_undo(n: int | None, undoable: Sequence[int | None]) -> None:
     """Make sure that what is taken back is what somebody has looked at."""
     if n is None or n in undoable:
         return

@@ -36,6 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(256)  # whoever comes before the server does waits
     except OSError as error:
         listening.close()
         raise ConnectorError(
@@ -96,4 +97,5 @@ def serve(
         pass
     finally:
         inside.stop()
+        acts.stop()
         listening.close()

@@ -216,6 +216,7 @@ class _Pages:
             wish = read_wish(orjson.loads(body))
         except (orjson.JSONDecodeError, InvalidParameter) as error:
             return _error(422, f"that cannot be asked: {error}")
+        wish = wish._replace(label=self._watcher.state.meant(wish.label))
         answer = await run_in_threadpool(self._watcher.acts.ask, wish, by)
         self._watcher.hurry()
         return _json(answer._asdict())

@@ -115,6 +115,7 @@ class State:
         self.bins = Bins()
         self.unknown_row = bins.empty()
         self.classes: dict[str, Held] = {}
+        self.raw: dict[str, int] = {}
         self.labels: tuple[str, ...] = ()
         self.signals: Counter[str] = Counter()
         self.delta: int | None = None
@@ -145,7 +146,8 @@ class State:
             As `stream_osr.Decision.as_dict` makes it.
         """
         try:
-            label = str(decision["label"])
+            raw = decision["label"]
+            label = raw if type(raw) is str else self._text(raw)
             names = list(decision["probabilities"])
             if names != self._names:
                 self._named(names)
@@ -228,6 +230,22 @@ class State:
     def recent(self) -> int:
         """How many instances count as lately."""
         return len(self._recent)
+
+    def _text(self, raw: object) -> str:
+        """Name a label that is no text, and remember what it was."""
+        text = str(raw)
+        if isinstance(raw, int) and len(self.raw) < MOST_CLASSES:
+            self.raw[text] = raw
+        return text
+
+    def meant(self, label: str | int | bool | None) -> str | int | bool | None:
+        """Say which label a page means, which has texts: where classes are whole numbers, digits are one."""
+        if not isinstance(label, str) or not self.raw:
+            return label
+        if label in self.raw:
+            return self.raw[label]
+        whole = label.removeprefix("-").isdecimal() and label.isascii() and len(label) < 19
+        return int(label) if whole else label
 
     def _class(self, label: str) -> Held:
         if len(self.classes) >= MOST_CLASSES:
