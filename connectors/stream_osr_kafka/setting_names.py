@@ -14,8 +14,9 @@ from stream_osr.errors import InvalidParameter
 
 PREFIX = "STREAM_OSR_"
 
-_OTHERS = re.compile(PREFIX + r"(DATA|SERVICE_(HOST|PORT).*|PORT(_\d+_.*)?)")
-"""Variables with the prefix that are no settings: the benchmarks' own, and what Kubernetes sets for a service that is
+_OTHERS = re.compile(PREFIX + r"(DATA|TOKENS|SERVICE_(HOST|PORT).*|PORT(_\d+_.*)?)")
+"""Variables with the prefix that are no settings: the benchmarks' own, the tokens of
+`stream-osr watch`, and what Kubernetes sets for a service that is
 called stream-osr."""
 
 _HELP = "`stream-osr serve --help` lists them"

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 import stream_osr
-from stream_osr.cli import asking, demo, fit, inspect, report, run, service, warmup
+from stream_osr.cli import asking, demo, fit, inspect, report, run, service, warmup, watch
 from stream_osr.errors import StreamOSRError
 from stream_osr.terminal import Terminal, guard
 
@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, inspect.inspect):
+for command in (warmup.warmup, demo.demo, fit.fit, run.run, report.report, watch.watch, inspect.inspect):
     app.command()(command)
 app.add_typer(asking.commands)
 app.add_typer(service.commands)

@@ -72,6 +72,12 @@ class TopicFollower:
             polled = self._client.poll(timeout_ms=int(1000 * seconds), max_records=most)
         return [record for records in polled.values() for record in records]
 
+    def only(self, place: Place, offset: int) -> None:
+        """Read one partition alone, from an offset on."""
+        with translated():
+            self._client.assign([TopicPartition(*place)])
+            self._client.seek(TopicPartition(*place), offset)
+
     def position(self, place: Place) -> int:
         """Say which offset is read next."""
         with translated():

@@ -1,0 +1,236 @@
+"""The topics of a Kafka service: decisions and events as they are committed, and instances for their features."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import orjson
+
+from stream_osr.errors import ConnectorError
+from stream_osr.live.feeds.seam import Found, Told
+from stream_osr_connectors.values import DecodeError
+from stream_osr_kafka.client import ClientError, Place, TopicFollower, explained, start_explained
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_kafka.wire.decoding import make_decoder
+from stream_osr_kafka.wire.messages import Received
+
+WAIT = 0.05
+"""Seconds that a look at a topic waits for records."""
+MOST = 2000
+"""Records that are taken at once."""
+LOOK = 2.0
+"""Seconds between two questions how far the topics go."""
+SILENT = 60.0
+"""Seconds without a decision after which the service counts as idle."""
+ANSWER = 10.0
+"""Seconds that looking up may take."""
+
+
+class ServiceFeed:
+    """The topics of a service.
+
+    Parameters
+    ----------
+    settings
+        Of the service.
+    last
+        How many of the latest decisions are read; of events all are.
+
+    Raises
+    ------
+    ConnectorError
+        If a topic is not there, or no broker answers.
+    """
+
+    kind = "kafka"
+    has_events = True
+
+    def __init__(self, settings: ServiceSettings, last: int) -> None:
+        self._settings = settings
+        self.name = settings.input
+        with start_explained(settings):
+            self._decisions = TopicFollower.of(settings, settings.output)
+            self._events = TopicFollower.of(settings, settings.events)
+            instances = TopicFollower.of(settings, settings.input)
+            count = len(instances.places)
+            instances.close()
+            self._check(count)
+            self.prefixes: Sequence[str] = [f"{settings.input}/{number}:" for number in range(count)]
+            first, end = self._decisions.bounds()
+            begin = {place: max(first[place], end[place] - -(-last // count)) for place in first}
+            self._decisions.seek(begin)
+            self._events.seek(self._events.bounds()[0])
+        self._cut = sum(begin[place] - first[place] for place in first)
+        self._at = dict(begin)
+        self._behind = sum(end[place] - begin[place] for place in first)
+        self._looked = time.monotonic()
+        self._heard = 0.0
+        self._lock = threading.Lock()
+        self._old: TopicFollower | None = None
+        self._instances: TopicFollower | None = None
+        self._lost = 0
+        self._decode = make_decoder(settings, None)
+
+    def _check(self, count: int) -> None:
+        for topic, follower in ((self._settings.output, self._decisions), (self._settings.events, self._events)):
+            if len(follower.places) < count:
+                raise ConnectorError(
+                    f"topic {topic} has {len(follower.places)} partitions and {self._settings.input} has {count}; "
+                    "the page tells partitions apart by those of the outputs: give these as many"
+                )
+
+    def poll(self, refuse: Callable[[str, BaseException], None]) -> Told:
+        """Read what has come."""
+        try:
+            events = self._events.poll(0.01, MOST)
+            records = self._decisions.poll(WAIT, MOST)
+            now = time.monotonic()
+            for record in records:
+                self._at[Place(self._settings.output, record.partition)] = record.offset + 1
+            if now - self._looked > LOOK:
+                self._looked = now
+                _, end = self._decisions.bounds()
+                self._behind = sum(max(0, end[place] - self._decisions.position(place)) for place in end)
+            else:
+                self._behind = max(0, self._behind - len(records))
+        except ClientError as error:
+            raise explained(self._settings, error) from None
+        if records:
+            self._heard = now
+        decisions = [
+            (record.partition, record.offset, record.offset, one)
+            for record, one in self._parsed(records, "decision", refuse)
+        ]
+        told = [(int(one["partition"]), one) for _, one in self._parsed(events, "event", refuse)]
+        return Told(decisions, told, len(records) >= MOST // 4 or len(events) >= MOST // 4)
+
+    def _parsed(
+        self, records: Sequence[Received], kind: str, refuse: Callable[[str, BaseException], None]
+    ) -> list[tuple[Received, dict[str, Any]]]:
+        out = []
+        for record in records:
+            try:
+                one = orjson.loads(record.value or b"")
+                if not isinstance(one, dict) or one.get("topic") != self._settings.input:
+                    raise ValueError(f"{record.topic}, partition {record.partition}, offset {record.offset}")
+                number = one["partition"]
+                if not (isinstance(number, int) and 0 <= number < len(self.prefixes)):
+                    raise ValueError(f"partition is {number!r}")
+                if kind == "decision" and number != record.partition:
+                    raise ValueError(f"it is of partition {number} and stands in {record.partition}")
+            except (ValueError, KeyError) as error:
+                refuse(kind, error)
+                continue
+            out.append((record, one))
+        return out
+
+    def behind(self) -> int | None:
+        """Say how many decisions are still to be read."""
+        return self._behind
+
+    def running(self) -> bool:
+        """Say whether a decision has come lately."""
+        return time.monotonic() - self._heard < SILENT and self._heard > 0
+
+    def block(
+        self, track: int, number: int, place: int, after: int | None, only: Collection[int] | None = None
+    ) -> list[Found]:
+        """Read a block of decisions again, or some of it."""
+        at = Place(self._settings.output, track)
+        begin = number if only is None else min(only, default=number)
+        end = (self._at[at] if after is None else after) if only is None else max(only, default=number) + 1
+        out = []
+        with self._lock:
+            if self._old is None:
+                self._old = self._follower(self._settings.output)
+            for record in self._range(self._old, at, begin, end):
+                if only is None or record.offset in only:
+                    try:
+                        one = orjson.loads(record.value or b"")
+                    except orjson.JSONDecodeError:
+                        continue
+                    if isinstance(one, dict):
+                        out.append(Found(record.offset, one))
+        return out
+
+    def _follower(self, topic: str) -> TopicFollower:
+        with start_explained(self._settings):
+            return TopicFollower.of(self._settings, topic)
+
+    def _range(self, follower: TopicFollower, place: Place, begin: int, end: int) -> list[Received]:
+        """Read records of a partition between two offsets."""
+        out: list[Received] = []
+        ends = time.monotonic() + ANSWER
+        try:
+            follower.only(place, begin)
+            while follower.position(place) < end and time.monotonic() < ends:
+                out += [record for record in follower.poll(WAIT, MOST) if record.offset < end]
+        except ClientError as error:  # the records are no longer kept, say
+            raise explained(self._settings, error) from None
+        return out
+
+    def features(self, found: Sequence[Found]) -> list[dict[str, Any] | None]:
+        """Find the features in the input topic."""
+        out: list[dict[str, Any] | None] = [None] * len(found)
+        places: dict[Place, dict[int, int]] = {}
+        for i, each in enumerate(found):
+            number, offset = each.decision.get("partition"), each.decision.get("offset")
+            if isinstance(number, int) and isinstance(offset, int) and 0 <= number < len(self.prefixes):
+                places.setdefault(Place(self._settings.input, number), {})[offset] = i
+        with self._lock:
+            if self._instances is None and places:
+                self._instances = self._follower(self._settings.input)
+            for place, wanted in places.items():
+                for begin, end in _runs(sorted(wanted)):
+                    assert self._instances is not None
+                    for record in self._one(place, begin, end):
+                        if record.offset in wanted:
+                            out[wanted[record.offset]] = self._decoded(record)
+        self._lost += sum(each is None for each in out)
+        return out
+
+    def _one(self, place: Place, begin: int, end: int) -> list[Received]:
+        assert self._instances is not None
+        try:
+            return self._range(self._instances, place, begin, end)
+        except ConnectorError:
+            return []
+
+    def _decoded(self, record: Received) -> dict[str, Any] | None:
+        try:
+            return {str(name): value for name, value in self._decode(record).features.items()}
+        except DecodeError:
+            return None
+
+    def notes(self) -> list[str]:
+        """Say what could not be read."""
+        out = []
+        if self._cut:
+            out.append(f"The first {self._cut} decisions were left out (--last N reads more).")
+        if self._lost:
+            out.append(f"The features of {self._lost} instances are no longer in topic {self._settings.input}.")
+        return out
+
+    def close(self) -> None:
+        """Let go of the topics."""
+        for follower in (self._decisions, self._events, self._old, self._instances):
+            if follower is not None:
+                follower.close()
+
+
+def _runs(offsets: Sequence[int], gap: int = 64) -> list[tuple[int, int]]:
+    """Put offsets that are near each other together.
+
+    >>> _runs([3, 5, 500])
+    [(3, 6), (500, 501)]
+    """
+    out: list[tuple[int, int]] = []
+    for offset in offsets:
+        if out and offset - out[-1][1] < gap:
+            out[-1] = out[-1][0], offset + 1
+        else:
+            out.append((offset, offset + 1))
+    return out

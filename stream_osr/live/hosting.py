@@ -1,0 +1,101 @@
+"""Listening, and putting feed, summary and server together."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+
+import uvicorn
+
+from stream_osr.errors import ConnectorError
+from stream_osr.live.acts import Acts
+from stream_osr.live.examples import Examples
+from stream_osr.live.feeds.seam import Feed
+from stream_osr.live.guarding import Doors, Tokens
+from stream_osr.live.images import Images
+from stream_osr.live.inside import Inside
+from stream_osr.live.server import make_app
+from stream_osr.live.watcher import Watcher
+
+STOP_SECONDS = 2
+"""How long open pages hold up the end."""
+KEEP_ALIVE = 30
+MOST_CONNECTIONS = 400
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address; port 0: a free one.
+
+    Raises
+    ------
+    ConnectorError
+        If that cannot be.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(256)  # whoever comes before the server does waits
+    except OSError as error:
+        listening.close()
+        raise ConnectorError(
+            f"cannot listen at {host}:{port}: {error.strerror or error}; --port 0 takes a free one"
+        ) from None
+    return listening
+
+
+def serve(
+    listening: socket.socket,
+    feed: Feed,
+    inside: Inside,
+    acts: Acts,
+    *,
+    tokens: Tokens | None = None,
+    images: Images | None = None,
+    names: Sequence[str] = (),
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Show a stream until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    listening
+        From :func:`listen`.
+    feed, inside, acts
+        What is followed, what else is known of it, and how people's wishes reach it.
+    tokens
+        Who may act.
+    images
+        Addresses of pictures.
+    names
+        Further names (``HOST:PORT``) under which the page is reached.
+    ready
+        Told the address of the page.
+    """
+    host, port = listening.getsockname()[:2]
+    examples = Examples(feed, images)
+    watcher = Watcher(feed, inside, acts, examples)
+    app = make_app(watcher, Doors(host, port, names), tokens, images)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=1 << 16,
+    )
+    ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    finally:
+        inside.stop()
+        acts.stop()
+        listening.close()

@@ -1,0 +1,168 @@
+"""The summary in the form of the page: bounded, whatever the length of the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stream_osr.live.bins import MOST
+from stream_osr.live.held import Held, Subclass
+from stream_osr.live.plane import plane
+from stream_osr.live.state import State
+
+MOST_ROWS = 40
+"""Rows of the time line, classes and subclasses each."""
+MOST_CARDS = 200
+"""Candidates in the inbox."""
+MOST_KNOWN = 200
+"""Known classes."""
+LONGEST = 400
+"""Characters of a text of the data."""
+
+ORDER = {"emerging": 0, "recurred": 0, "dormant": 1, "named": 2, "muted": 3}
+
+
+def text(value: object) -> str:
+    """Cut a text of the data to what a page can show."""
+    whole = str(value)
+    return whole if len(whole) <= LONGEST else whole[: LONGEST - 1] + "…"
+
+
+def timeline(state: State) -> dict[str, Any]:
+    """Arrivals along the stream."""
+    length = len(state.bins.times)
+    sizes = [state.bins.width] * length
+    if length:
+        sizes[-1] = state.bins.n - (length - 1) * state.bins.width
+    classes = [held for held in state.classes.values() if held.n]
+    subclasses = [held for held in state.every_subclass() if held.n]
+    return {
+        "edges": state.bins.edges(),
+        "times": state.bins.times,
+        "classes": _rows(classes, length),
+        "subclasses": _rows(subclasses, length),
+        "unknown": [
+            round(count / size, 4) for count, size in zip(state.unknown_row.tolist()[:length], sizes, strict=True)
+        ],
+    }
+
+
+def _rows(held: Iterable[Held], length: int) -> dict[str, list[int]]:
+    by_size = sorted(held, key=lambda one: -one.n)
+    out = {text(one.id): one.row.tolist()[:length] for one in by_size[:MOST_ROWS]}
+    rest = by_size[MOST_ROWS:]
+    if rest:
+        out["others"] = [sum(counts) for counts in zip(*(one.row for one in rest), strict=True)][:length]
+    return out
+
+
+def card(held: Subclass, decided: int, length: int, status: str, label: str | None) -> dict[str, Any]:
+    """Say what the inbox says of a subclass."""
+    size = max(held.size, held.n)
+    like = held.like
+    return {
+        "id": held.id,
+        "size": size,
+        "share": round(size / max(decided, 1), 6),
+        "recent": held.recent,
+        "nearest_class": None if like["nearest_class"] is None else text(like["nearest_class"]),
+        "distance": like["distance"],
+        "differs": [{**each, "feature": text(each["feature"])} for each in like["differs"]],
+        "since": held.since,
+        "since_t": held.since_t,
+        "last": held.last,
+        "last_t": held.last_t,
+        "status": status,
+        "label": None if label is None else text(label),
+        "growth": held.row.tolist()[:length],
+        "mixed": False,
+        "examples": {"core": [], "boundary": [], "known": []},
+    }
+
+
+def inbox(state: State, named: Mapping[str, tuple[str, str | None]]) -> list[dict[str, Any]]:
+    """Candidates, those that wait for somebody first, the largest lately first.
+
+    Parameters
+    ----------
+    state
+        What is known.
+    named
+        Status and label of subclasses of which people have said something.
+    """
+    length = min(len(state.bins.times), MOST)
+    cards: list[tuple[int, int, int, Subclass, str, str | None]] = []
+    for held in state.every_subclass():
+        if held.status == "gone" and held.id not in named:
+            continue
+        status, label = named.get(held.id, (held.status, held.label))
+        cards.append((ORDER.get(status, 4), -held.recent, -held.n, held, status, label))
+    cards.sort(key=lambda one: one[:3])
+    return [card(one[3], state.decided, length, one[4], one[5]) for one in cards[:MOST_CARDS]]
+
+
+def known(state: State, recalls: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Known classes."""
+    names = dict.fromkeys([*state.labels, *state.classes])
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        n = state.classes[name].n if name in state.classes else 0
+        share = round(n / max(state.decided, 1), 6)
+        rows.append({"label": text(name), "n": n, "share": share, "recall": recalls.get(name)})
+    rows.sort(key=lambda row: row["n"], reverse=True)
+    return rows[:MOST_KNOWN]
+
+
+def notes(state: State, others: Iterable[str]) -> list[str]:
+    """Say what could not be read, counted."""
+    out = []
+    for kind, count in state.unusable.items():
+        out.append(f"{count} lines are no {kind}s and were passed over; the first: {text(state.why[kind])}")
+    if state.forgotten:
+        out.append(f"{state.forgotten} classes or subclasses are not shown: there are too many.")
+    return [*out, *(text(each) for each in others)]
+
+
+def shown(
+    state: State,
+    stream: Mapping[str, Any],
+    inside: Mapping[str, Any],
+    named: Mapping[str, tuple[str, str | None]],
+    others: Iterable[str],
+) -> dict[str, Any]:
+    """Put everything together.
+
+    Parameters
+    ----------
+    state
+        What is known.
+    stream
+        What the feed says of itself.
+    inside
+        What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``signals``,
+        ``new_classes``, ``points``.
+    named
+        As for :func:`inbox`.
+    others
+        Sentences for the notes.
+    """
+    recent = state.recent
+    signals = inside.get("signals")
+    if signals is None and state.signals:
+        signals = {"novelty": 0, "drift": 0, **state.signals, "outliers": None, "data_quality": None}
+    return {
+        "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
+        "known": known(state, inside.get("recalls") or {}),
+        "recall": inside.get("recall") or state.recall,
+        "unknown": {
+            "n": state.unknown,
+            "rate": round(state.unknown / max(state.decided, 1), 6),
+            "recent_rate": round(state.recent_unknown / max(recent, 1), 6),
+        },
+        "signals": signals,
+        "new_classes": inside.get("new_classes"),
+        "timeline": timeline(state),
+        "plane": inside.get("plane") or plane(state, named),
+        "inbox": inbox(state, named),
+        "notes": notes(state, others),
+    }

@@ -1,0 +1,145 @@
+// One candidate: what it is like in words, how it grows, examples, and what can be done about it.
+
+import { make, say, show, unlessDrawn } from "./dom.js";
+import { count, difference, distance, percent, plural, printable, subclass } from "./words.js";
+import { named } from "./names.js";
+import { examples } from "./examples.js";
+import { spark } from "./sparks.js";
+import { openForm } from "./forms.js";
+import { waits } from "./state.js";
+
+const STANDINGS = { dormant: "quiet lately", recurred: "came back" };
+const MOST_DIFFERENCES = 3;
+
+export function makeCard({ id }, deeds) {
+  const card = make("article", { tabIndex: -1, className: "card", role: "listitem" });
+  const heading = make("h3", { id: `candidate-${id}`, textContent: subclass(id) });
+  card.setAttribute("aria-labelledby", heading.id);
+  const button = (text, key, act, kind = "") =>
+    make(
+      "button",
+      { type: "button", className: kind, onclick: act },
+      text,
+      key ? make("kbd", { textContent: key, ariaHidden: "true" }) : "",
+    );
+  const parts = (card.parts = {
+    heading,
+    badges: make("span", { className: "badges" }),
+    standing: make("p", { className: "standing" }),
+    like: make("p", { className: "like" }),
+    facts: make("p", { className: "facts" }),
+    spark: make("div", { className: "growth" }),
+    examples: make("div", { className: "examples" }),
+    undo: button("Undo", "u", () => deeds.undo(id), "undo"),
+    name: button("Name it", "n", () => card.open("name"), "first"),
+    is: button("It is …", "i", () => card.open("is")),
+    mute: button("Mute", "m", () => card.open("mute")),
+    instances: button("Instances", "o", () => deeds.openSubclass(id)),
+    form: make("div", { className: "form" }),
+    answer: make("p", { className: "answer", role: "status" }),
+  });
+  const { badges, standing, like, facts, undo, name, is, mute, instances, form, answer } = parts;
+  card.append(
+    make(
+      "div",
+      { className: "head" },
+      make("div", { className: "told" }, make("div", { className: "title" }, heading, badges), standing, like, facts),
+      parts.spark,
+    ),
+    parts.examples,
+    make("div", { className: "acts" }, name, is, mute, undo, instances),
+    form,
+    answer,
+  );
+  card.open = (kind) => {
+    if (card.settled || !deeds.mayAct()) return;
+    say(answer, "");
+    answer.classList.remove("wrong");
+    openForm(form, kind, card.candidate, deeds, (reply) => taken(card, reply, deeds));
+  };
+  card.typing = () => form.firstChild !== null;
+  card.closeForm = () => {
+    form.replaceChildren();
+    card.focus({ preventScroll: true });
+  };
+  return card;
+}
+
+// After an act: what came of it stands on the card, and the next candidate is at hand.
+function taken(card, { ok, text }, deeds) {
+  const { answer } = card.parts;
+  say(answer, ok ? text : `Not done: ${text}`);
+  answer.classList.toggle("wrong", !ok);
+  if (!ok) return;
+  card.parts.form.replaceChildren();
+  deeds.said(text);
+  deeds.advance(card.candidate.id);
+}
+
+export function updateCard(card, candidate, { current, undo }, deeds) {
+  const { parts } = card,
+    before = card.candidate?.status,
+    inside = card.contains(document.activeElement) && document.activeElement !== card;
+  card.candidate = candidate;
+  card.settled = !waits(candidate);
+  if (before !== undefined && before !== candidate.status) say(parts.answer, "");
+  card.classList.toggle("settled", card.settled);
+  card.classList.toggle("current", current);
+  card.tabIndex = current ? 0 : -1;
+  if (current) card.setAttribute("aria-current", "true");
+  else card.removeAttribute("aria-current");
+  unlessDrawn(parts.badges, [candidate.status, candidate.mixed], () => drawBadges(parts.badges, candidate));
+  unlessDrawn(parts.standing, [candidate.status, candidate.label], () => drawStanding(parts.standing, candidate));
+  unlessDrawn(parts.like, [candidate.nearest_class, candidate.distance, candidate.differs], () =>
+    drawLike(parts.like, candidate),
+  );
+  say(parts.facts, facts(candidate));
+  unlessDrawn(parts.spark, candidate.growth, () => parts.spark.replaceChildren(spark(candidate.growth)));
+  if (!parts.examples.contains(document.activeElement)) {
+    unlessDrawn(parts.examples, [candidate.examples, candidate.differs], () =>
+      parts.examples.replaceChildren(...examples(candidate, deeds.openInstance)),
+    );
+  }
+  const may = deeds.mayAct();
+  for (const part of [parts.name, parts.mute]) show(part, may && !card.settled);
+  show(parts.is, may && !card.settled && deeds.labels().length > 0);
+  show(parts.undo, may && undo);
+  // The button that had the focus may have gone, by what somebody else did.
+  if (inside && !card.querySelector(":focus:not([hidden])")) card.focus({ preventScroll: true });
+}
+
+function drawBadges(node, { status, mixed }) {
+  const texts = [STANDINGS[status], mixed ? "may be several classes" : undefined].filter(Boolean);
+  node.replaceChildren(...texts.map((text) => make("span", { className: "badge", textContent: text })));
+}
+
+function drawStanding(node, { status, label }) {
+  const told =
+    {
+      named: ["is ", named(label)],
+      muted: ["is muted: still unknown, told of no more"],
+      gone: ["is gone: the stream knows it no longer"],
+    }[status] ?? [];
+  node.replaceChildren(...told);
+  show(node, told.length > 0);
+}
+
+function drawLike(node, { nearest_class: nearest, distance: far, differs }) {
+  const start =
+    nearest === null || nearest === undefined
+      ? ["Like nothing known"]
+      : [make("b", { textContent: distance(far) }), " from ", named(nearest)];
+  const rest = differs.slice(0, MOST_DIFFERENCES).map(difference).join(", ");
+  node.replaceChildren(...start, rest === "" ? "" : `; ${rest}`);
+}
+
+function facts({ size, share, recent, since, last }) {
+  const parts = [plural(size, "instance")];
+  if (Number.isFinite(share)) parts.push(`${percent(share)} of the stream`);
+  if (Number.isFinite(recent)) parts.push(`${count(Math.round(recent))} lately`);
+  if (since !== null && since !== undefined) parts.push(`first at ${place(since)}`);
+  if (last !== null && last !== undefined) parts.push(`last at ${place(last)}`);
+  return parts.join(" · ");
+}
+
+const place = (at) => (typeof at === "number" ? count(at) : printable(at, 40));

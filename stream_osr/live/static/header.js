@@ -1,0 +1,99 @@
+// The head of the page: in plain words how many things wait, what is followed, and how sure the known classes are.
+
+import { find, keep, make, say, show } from "./dom.js";
+import { count, percent, plural, printable } from "./words.js";
+import { knownAs, mayAct } from "./asking.js";
+import { waiting } from "./state.js";
+
+export function drawHeader(state) {
+  const things = waiting(state).length,
+    { stream } = state;
+  const name = printable(stream.name, 80);
+  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "new thing")} to look at`);
+  say(find("about"), about(stream));
+  document.title = `${things === 0 ? "" : `(${things}) `}${name}: stream-osr`;
+  keep(find("tiles"), tiles(state), (tile) => tile.what, makeTile, updateTile);
+}
+
+function about({ name, kind, source, running, behind }) {
+  const parts = [printable(name, 80), kind === "kafka" ? "a Kafka service" : "a run on files"];
+  if (source && source !== name) parts.push(printable(source, 80));
+  if (!running) parts.push("finished");
+  else parts.push(behind ? `goes on, ${plural(behind, "record")} behind` : "goes on");
+  return parts.join(" · ");
+}
+
+function tiles({ stream, unknown, recall, new_classes: classes }) {
+  const out = [
+    { what: "decided", figure: count(stream.decided) },
+    { what: "of them unknown", figure: percent(unknown.rate), fresh: true },
+    { what: "unknown lately", figure: percent(unknown.recent_rate), fresh: true },
+  ];
+  if (classes) out.push({ what: "new classes, estimated", figure: estimate(classes), fresh: true });
+  if (recall)
+    out.push({
+      what: "recall of the known now",
+      figure: percent(recall.value),
+      beside: sure(recall),
+      bad: recall.high < recall.promised,
+    });
+  return out;
+}
+
+function estimate({ number, low, high }) {
+  return low === high ? count(number) : `${count(number)} (${count(low)} to ${count(high)})`;
+}
+
+function sure({ low, high, promised }) {
+  const promise = Number.isFinite(promised)
+    ? `; ${high < promised ? "below the " : ""}promised ${percent(promised)}`
+    : "";
+  return `${percent(low)} to ${percent(high)}${promise}`;
+}
+
+function makeTile(tile) {
+  return make(
+    "div",
+    { className: tile.fresh ? "tile new" : "tile" },
+    make("b"),
+    make("span", { textContent: tile.what }),
+    make("small"),
+  );
+}
+
+function updateTile(node, { figure, beside = "", bad = false }) {
+  say(node.children[0], figure);
+  say(node.children[2], beside);
+  show(node.children[2], beside !== "");
+  node.classList.toggle("bad", bad);
+}
+
+export function drawLink({ standing, left }) {
+  const node = find("link"),
+    [, told, next, again] = node.children;
+  node.dataset.standing = standing;
+  say(
+    told,
+    { live: "Live", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
+  );
+  say(next, standing === "lost" ? `Next try in ${left} s.` : "");
+  show(again, standing === "lost");
+}
+
+export function drawWho() {
+  const node = find("who"),
+    name = knownAs();
+  show(node, true);
+  node.disabled = !mayAct();
+  say(
+    node,
+    !mayAct()
+      ? "Read-only"
+      : name === null
+        ? "Sign in to act"
+        : name === ""
+          ? "Sign out"
+          : `${printable(name, 40)}: sign out`,
+  );
+  node.title = mayAct() ? "" : "stream-osr watch was started without --allow-commands: looking only";
+}

@@ -1,0 +1,14 @@
+// Names of others as nodes: escaped, clipped to their place, whole (up to 300 characters) under the pointer.
+
+import { make } from "./dom.js";
+import { printable } from "./words.js";
+
+export function named(value, kind = "") {
+  return rename(make("bdi", { className: `clip ${kind}` }), value);
+}
+
+export function rename(node, value) {
+  const text = printable(value);
+  if (node.title !== text) node.title = node.textContent = text;
+  return node;
+}

@@ -1,0 +1,107 @@
+"""A page that is really served, over a run that was really made."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import uvicorn
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.live.acts import FileActs
+from stream_osr.live.examples import Examples
+from stream_osr.live.feeds.files import FileFeed
+from stream_osr.live.feeds.inputs import Inputs
+from stream_osr.live.guarding import Doors, Tokens
+from stream_osr.live.hosting import listen
+from stream_osr.live.images import Images
+from stream_osr.live.inside import FromCheckpoint
+from stream_osr.live.server import make_app
+from stream_osr.live.watcher import Watcher
+from stream_osr_connectors import open_sink, open_source
+from stream_osr_connectors.loop import Sinks, run
+from tests.blobs import fitted, stream_part
+
+ANNA, BERT = "annas-own-token-16", "berts-own-token-16"
+TOKENS = f"# who may act\nanna:{ANNA}\n\nbert:{BERT}\n"
+
+
+def write_input(path: Path, n: int = 400, seed: int = 0) -> None:
+    """Instances of two known classes and a new one."""
+    lines = [{"id": f"k{i}", **x} for i, (x, _) in enumerate(stream_part(n, seed))]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def make_run(folder: Path, model: OpenSetRecognizer | None = None) -> None:
+    """A run over such instances, with its checkpoint."""
+    model = fitted(batch_size=32, chains=1, window=32, seed=5) if model is None else model
+    write_input(folder / "new.jsonl")
+    with (
+        open_source(folder / "new.jsonl", key="id") as source,
+        open_sink(folder / "decisions.jsonl") as decisions,
+        open_sink(folder / "events.jsonl") as events,
+    ):
+        run(model, source, Sinks(decisions, events), checkpoint=folder / "decisions.jsonl.checkpoint")
+
+
+class Page(NamedTuple):
+    """A page that is served."""
+
+    address: str
+    client: httpx.Client
+    watcher: Watcher
+
+    def state(self) -> dict[str, Any]:
+        answer = self.client.get("/api/state")
+        assert answer.status_code == 200
+        return answer.json()
+
+    def ask(self, token: str | None = ANNA, **wish: Any) -> httpx.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return self.client.post("/api/ask", json=wish, headers=headers)
+
+    def until(self, done: Callable[[dict[str, Any]], Any], seconds: float = 60) -> dict[str, Any]:
+        """Wait until the page shows something."""
+        ends = time.monotonic() + seconds
+        while not done(state := self.state()):
+            assert time.monotonic() < ends, f"not seen in {seconds} s: {json.dumps(state)[:3000]}"
+            time.sleep(0.05)
+        return state
+
+
+@contextmanager
+def served(
+    folder: Path, *, tokens: str | None = TOKENS, images: Images | None = None, speed: float | None = None
+) -> Iterator[Page]:
+    """Serve the run of a folder."""
+    checkpoint, given = folder / "decisions.jsonl.checkpoint", folder / "new.jsonl"
+    inputs = Inputs(given, "id") if given.exists() else None
+    feed = FileFeed(folder / "decisions.jsonl", folder / "events.jsonl", inputs, speed)
+    inside, acts = FromCheckpoint(checkpoint), FileActs(checkpoint, allowed=tokens is not None)
+    watcher = Watcher(feed, inside, acts, Examples(feed, images))
+    listening = listen("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    known = None if tokens is None else Tokens(tokens)
+    config = uvicorn.Config(
+        make_app(watcher, Doors("127.0.0.1", port), known, images), log_config=None, timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    address = f"http://127.0.0.1:{port}"
+    try:
+        with httpx.Client(base_url=address, timeout=30, trust_env=False) as client:
+            page = Page(address, client, watcher)
+            page.client.get("/healthz")
+            yield page
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        inside.stop()
+        listening.close()

@@ -1,0 +1,225 @@
+"""How the page looks, whatever it is told: light, dark and narrow, legible, nothing of the data run as markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.live.told import Told, act, candidate, example, shown, sign_in, state, telling
+from tests.report.browser import open_browser
+from tests.report.test_browser import cover, luminance
+
+WIDE, NARROW = 1280, 380
+
+EVIL = (
+    "<img src=x onerror='window.hacked=1'>",
+    "</script><script>window.hacked=1</script>",
+    "\u202egnp.exe\u2066\u200b\x00\x1b",
+    "wide " + "x" * 10_000,
+    "\"'`\\ ${window.hacked=1} {{ 1 }}",
+    "",
+    "a\u2028b\nc",
+    "شمس",
+    "\ud800half",
+    7,
+)
+
+TEXTS = """() => {
+  const seen = [];
+  const opaque = (colour) => !/, 0\\)$|transparent/.test(colour);
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    const own = node.parentElement, style = getComputedStyle(own), box = own.getBoundingClientRect();
+    if (!node.textContent.trim() || style.visibility === 'hidden' || box.width === 0) continue;
+    if (own.closest('.aside, .skip, title, :disabled, noscript')) continue;
+    let strength = 1, under = null;
+    for (let at = own; at; at = at.parentElement) {
+      const its = getComputedStyle(at);
+      strength *= Number(its.opacity);
+      if (under === null && opaque(its.backgroundColor)) under = its.backgroundColor;
+    }
+    const drawn = own.closest('svg') !== null;
+    seen.push([node.textContent.trim().slice(0, 40), drawn ? style.fill : style.color, under, strength]);
+  }
+  return seen;
+}"""
+"""Each text that is seen: what it says, its colour, what is under it, how much of it shows."""
+
+BOXES = "all => all.map(e => e.getBoundingClientRect()).map(b => [b.left, b.top, b.right, b.bottom])"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+def ordinary() -> dict[str, Any]:
+    found = state(
+        [
+            candidate("11"),
+            candidate("14", "path", status="recurred", mixed=True),
+            candidate("17", status="dormant"),
+            candidate("19", status="named", label="fox"),
+        ]
+    )
+    return found | {
+        "history": [act(2, undoable=True, subclasses=["19"], reason="seen"), act(1, undone=True)],
+        "notes": ["a note"],
+    }
+
+
+def hostile() -> dict[str, Any]:
+    features = tuple(str(text) for text in EVIL[:6])
+    some = [candidate(str(number), text, features, label=text) for number, text in enumerate(EVIL)]
+    for one, text in zip(some, EVIL, strict=True):
+        one["examples"]["core"] = [example(5, features, key=text), example(6, features, key=text)]
+    some += [{**one, "id": f"{one['id']}/n", "status": "named"} for one in some]
+    some[1]["examples"]["known"][0]["image"] = "javascript:window.hacked=1"
+    some[2]["id"] = EVIL[3]
+    found = state(some, EVIL)
+    found["stream"] |= {"name": EVIL[2], "source": EVIL[3]}
+    acts = [act(n, what=text, by=text, reason=text, outcome=text, at=text) for n, text in enumerate(EVIL)]
+    return found | {"history": acts, "notes": [str(text) for text in EVIL]}
+
+
+INSTANCE = {
+    **{"n": 130, "key": "r130", "t": None, "label": "unknown", "first_label": "cement", "p_unknown": 0.92},
+    **{"probabilities": {"cement": 0.05, "path": 0.03, "unknown": 0.92}, "nearest_class": "cement", "distance": 14.2},
+    **{"density_rank": 0.01, "subclass": "11", "features": {"hue-mean": 1.5, "flag": None}, "image": None},
+    "why": "Unknown: 14 standard deviations from cement.",
+}
+LOOKS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
+
+
+@pytest.fixture(scope="module", params=LOOKS, ids=str)
+def opened(request, browser) -> Iterator[tuple[Page, list[str]]]:
+    scheme, width = request.param
+    with (
+        telling(Told(ordinary(), instance=INSTANCE)) as address,
+        shown(browser, address, scheme=scheme, width=width) as it,
+    ):
+        sign_in(it[0])
+        yield it
+
+
+def contrasts(page: Page) -> dict[str, float]:
+    """By text, how far it stands out from what is under it (WCAG 2)."""
+    out = {}
+    for text, colour, under, strength in page.evaluate(TEXTS):
+        ink, ground = (luminance(colour), luminance(under))
+        ink = strength * ink + (1 - strength) * ground
+        out[text] = (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05)
+    return out
+
+
+def test_it_is_silent_and_does_not_scroll_sideways(opened):
+    page, said = opened
+    assert said == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_every_text_stands_out_from_what_is_under_it(opened):
+    page, _ = opened
+    page.keyboard.press("j")
+    page.keyboard.press("n")  # the form is looked at, too
+    seen = contrasts(page)
+    page.keyboard.press("Escape")
+    assert len(seen) > 60
+    assert {"S11", "Leave it", "1,518", "Live"} <= set(seen)
+    assert not {text: ratio for text, ratio in seen.items() if ratio < 4.5}
+
+
+def test_the_panel_of_an_instance_is_legible_and_narrow_enough(opened):
+    page, _ = opened
+    page.locator(".side button.open").first.click()
+    page.wait_for_selector("#panel .bars")
+    assert "14 standard deviations from cement" in page.inner_text("#panel .why")
+    assert page.locator("#panel .bars tr.new").inner_text().split() == ["unknown", "92", "%"]
+    assert not {text: ratio for text, ratio in contrasts(page).items() if ratio < 4.5}
+    assert page.locator("#panel .body").evaluate("body => body.scrollWidth <= body.clientWidth")
+    page.keyboard.press("Escape")
+
+
+def test_dark_is_dark_and_light_is_light(opened):
+    page, _ = opened
+    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    seen = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert seen < 0.05 if dark else seen > 0.7
+
+
+def test_what_waits_is_told_in_plain_words(opened):
+    page, _ = opened
+    assert page.inner_text("h1") == "3 new things to look at"
+    assert page.title().startswith("(3) segments")
+    first = page.locator("article").first.inner_text()
+    assert "24\u00a0σ from cement; larger hue-mean (+12\u00a0σ), smaller rawred-mean (−11\u00a0σ)" in first
+    assert "97 %" in page.inner_text("#tiles")
+    assert "94 % to 99 %; promised 98 %" in page.inner_text("#tiles")
+
+
+def test_names_in_the_plane_cover_no_other_and_stay_inside(browser):
+    many = state(
+        [candidate(str(100 + n)) for n in range(200)], tuple(f"a class of a long name {n}" for n in range(9))
+    )
+    for width in (WIDE, NARROW):
+        with telling(Told(many)) as address, shown(browser, address, width=width) as (page, _):
+            names = page.locator("#lies .names text").evaluate_all(BOXES)
+            (frame,) = page.locator("#lies svg").evaluate_all(BOXES)
+            assert len(names) > 5
+            assert page.locator("#lies circle").count() == 209
+            assert not any(cover(a, b) for number, a in enumerate(names) for b in names[:number])
+            assert all(frame[0] - 1 <= a[0] and a[2] <= frame[2] + 1 for a in names)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_hostile_names_are_text_and_break_nothing(browser, width):
+    told = Told(
+        hostile(), instance={**INSTANCE, "key": EVIL[0], "why": EVIL[1], "image": "javascript:window.hacked=1"}
+    )
+    told.instance["probabilities"] = {str(text): 0.1 for text in EVIL}
+    told.instance["features"] = {str(text): text for text in EVIL}
+    with telling(told) as address, shown(browser, address, width=width) as (page, said):
+        page.evaluate("document.querySelector('#settled').open = true")
+        page.locator("#inbox-more button").click()
+        text = page.evaluate("document.body.innerText")
+        assert not set(text) & set("\u202e\u2066\u200b\u2028\x1b\x00")
+        assert "\\u202egnp.exe" in text
+        assert "(empty)" in text
+        assert "x" * 400 not in text
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert max(page.locator("article").evaluate_all("all => all.map(e => e.offsetHeight)")) < 1100
+        page.locator(".side button.open").first.click()
+        page.wait_for_selector("#panel .bars")
+        assert page.locator("#panel .body").evaluate("body => body.scrollWidth <= body.clientWidth")
+        page.keyboard.press("Escape")
+        page.mouse.move(5, 5)
+        assert page.locator("script").count() == 1
+        assert page.evaluate("window.hacked === undefined")
+        assert all(re.search("Content Security Policy|ERR_UNKNOWN_URL_SCHEME|ERR_BLOCKED", line) for line in said), (
+            said
+        )
+
+
+def test_what_is_empty_says_so(browser):
+    nothing = state([], ())
+    nothing["stream"] |= {"decided": 0}
+    nothing["timeline"] = {"edges": [], "classes": {}, "subclasses": {}, "unknown": []}
+    nothing |= {
+        "recall": None,
+        "new_classes": None,
+        "signals": None,
+        "unknown": {"n": 0, "rate": None, "recent_rate": None},
+    }
+    with telling(Told(nothing)) as address, shown(browser, address) as (page, said):
+        text = page.inner_text("main")
+        assert page.inner_text("h1") == "Nothing new to look at"
+        for words in ("Nothing is decided yet", "Nothing has arrived yet", "There is nothing to place yet"):
+            assert words in text
+        assert "Nobody has done anything yet" in text
+        assert "NaN" not in text
+        assert said == []
