@@ -81,7 +81,7 @@ def state(address: str) -> tuple[float, int, dict[str, Any]]:
     return time.perf_counter() - began, len(body), json.loads(body)
 
 
-def measure(decisions: int, subclasses: int, minutes: int, growing: int = 20) -> dict[str, float]:
+def measure(decisions: int, subclasses: int, minutes: float, growing: int = 20) -> dict[str, float]:
     """Measure a page over so many decisions, and over so many minutes of updates, replayed fast.
 
     Parameters
@@ -121,7 +121,9 @@ def measure(decisions: int, subclasses: int, minutes: int, growing: int = 20) ->
                 }
                 figures |= {"answer then, s": took, "answer, kB": size / 1000, "memory then, MB": memory(process)}
                 figures["cards"] = len(now["inbox"])
-                return figures | _hour(process, address, path, decisions, subclasses, minutes * UPDATES, growing, rng)
+                return figures | _hour(
+                    process, address, path, decisions, subclasses, int(minutes * UPDATES), growing, rng
+                )
             finally:
                 process.terminate()
                 process.wait(60)
