@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import uvicorn
 
@@ -91,11 +93,16 @@ def serve(
         h11_max_incomplete_event_size=1 << 16,
     )
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
+    before = {number: signal.signal(number, _heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass
+        uvicorn.Server(config).run(sockets=[listening])  # it hears them itself, and raises them again at its end
     finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
         inside.stop()
         acts.stop()
         listening.close()
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """Do nothing: the server has ended for it."""

@@ -7,15 +7,16 @@ by again: its number in its track times the number of tracks, plus that of the t
 from __future__ import annotations
 
 from array import array
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from stream_osr.live import bins
 from stream_osr.live.bins import Bins
-from stream_osr.live.blocks import Blocks, halved
+from stream_osr.live.blocks import halved
 from stream_osr.live.held import Held, Subclass, number_of
+from stream_osr.live.track import Track
 from stream_osr.report.records import UNUSABLE, whole
 
 RECENT = 1000
@@ -40,38 +41,6 @@ STATUS = {
     "SubclassPromoted": "named",
     "SubclassMuted": "muted",
 }
-
-
-class Track:
-    """A partition of a stream.
-
-    Attributes
-    ----------
-    number
-        Which one, from 0.
-    prefix
-        What stands before the identities of its subclasses on the page.
-    seq
-        Position of the latest decision.
-    blocks
-        Where old decisions are found.
-    subclasses
-        Those that an event told of, by identity.
-    nameless
-        The others; the latest ones.
-    waiting
-        Events that are of later instances than the latest decision.
-    """
-
-    def __init__(self, number: int, prefix: str) -> None:
-        self.number = number
-        self.prefix = prefix
-        self.seq = -1
-        self.blocks = Blocks()
-        self.subclasses: dict[int, Subclass] = {}
-        self.nameless: OrderedDict[int, Subclass] = OrderedDict()
-        self.waiting: deque[Mapping[str, Any]] = deque()
-        self.into: dict[int, int] = {}
 
 
 class State:
@@ -149,14 +118,14 @@ class State:
             raw = decision["label"]
             label = raw if type(raw) is str else self._text(raw)
             names = list(decision["probabilities"])
-            if names != self._names:
-                self._named(names)
             seq = decision["seq"]
             t = decision["t"]
             key = decision["subclass_id"]
             if type(seq) is not int or not (key is None or type(key) is int) or not names:
                 raise TypeError("seq or subclass_id is no whole number, or it has no probabilities")
             t = number_of(t) if t is not None else None
+            if names != self._names:
+                self._named(names)
         except UNUSABLE as error:
             self.refuse("decision", error)
             return
@@ -249,9 +218,10 @@ class State:
 
     def _class(self, label: str) -> Held:
         if len(self.classes) >= MOST_CLASSES:
-            least = min(self.classes.values(), key=lambda held: held.n)
-            del self.classes[least.id]
-            self.forgotten += 1
+            by_size = sorted(self.classes.values(), key=lambda held: held.n)
+            for held in by_size[: MOST_CLASSES // 10]:
+                del self.classes[held.id]
+                self.forgotten += 1
         held = self.classes[label] = Held(label)
         return held
 
@@ -351,14 +321,16 @@ class State:
             track.subclasses[key] = held
             held.announced = True
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
-                self._forget_one(held)
+                self._forget_some(held)
         return held
 
-    def _forget_one(self, but: Subclass) -> None:
-        others = (each for each in self.every_subclass() if each is not but)
-        least = min(others, key=lambda each: (each.status != "gone", each.last or -1))
-        del self.tracks[least.track].subclasses[least.key]
-        self.forgotten += 1
+    def _forget_some(self, but: Subclass) -> None:
+        """Forget a tenth of the subclasses: those that have ended, then those that are gone for longest."""
+        others = sorted(self.every_subclass(), key=lambda each: (each.status != "gone", each.last or -1))
+        for held in others[: MOST_SUBCLASSES // 10]:
+            if held is not but:
+                del self.tracks[held.track].subclasses[held.key]
+                self.forgotten += 1
 
     def _end(self, track: Track, event: Mapping[str, Any]) -> None:
         key = whole(event["subclass_id"], "subclass_id")

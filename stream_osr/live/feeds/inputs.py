@@ -57,19 +57,30 @@ class Inputs:
         self._lines = 0
         self._ahead = 0
         self._missed = 0
+        self._header: list[str] | None = None
+        self._begun = False
+        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        self._hidden = {*hidden, *([] if key is None else [key])}
+        self._begin()
+
+    def _begin(self) -> bool:
+        """Look which form the file has, as soon as something stands in it."""
         try:
-            with path.open("rb") as file:
+            with self._path.open("rb") as file:
                 first = file.readline(LONGEST)
         except OSError as error:
-            raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
-        self._header: list[str] | None = None
-        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+            raise ConnectorError(f"cannot read {self._path}: {error.strerror}; check the path") from None
+        if not first.endswith(b"\n"):
+            return False
         if not first.lstrip().startswith(b"{"):
             self._header = next(csv.reader([first.decode(errors="replace")], delimiter=self._delimiter), [])
         names = self._header
-        if key is not None and names is not None and key not in names:
-            raise ConnectorError(f"{path} has no column {key!r}; --key names one of {', '.join(names[:20])}")
-        self._hidden = {*hidden, *([] if key is None else [key])}
+        if self._key is not None and names is not None and self._key not in names:
+            raise ConnectorError(
+                f"{self._path} has no column {self._key!r}; --key names one of {', '.join(names[:20])}"
+            )
+        self._begun = True
+        return True
 
     def find(self, decision: Mapping[str, Any]) -> dict[str, Any] | None:
         """Find the features of an instance that was decided; None: they are not where they should be."""
@@ -77,6 +88,8 @@ class Inputs:
         if not isinstance(number, int) or (self._key is not None and key is None):
             return None
         with self._lock:
+            if not (self._begun or self._begin()):
+                return None
             if number in self._kept:
                 self._kept.move_to_end(number)
                 return self._kept[number]

@@ -1,0 +1,169 @@
+"""The live page over a long stream: how fast decisions are taken in, how soon it answers, what memory it takes.
+
+    python -m benchmarks.live [--decisions 1000000] [--subclasses 200] [--minutes 60]
+
+A run's files are made up (the sampler has no part in this): as many decisions as are asked for, of 12 known classes
+and 200 emerged subclasses with their events. A process of `stream-osr watch` reads them, and then follows the file as
+it grows: each "minute" brings 60 updates, as fast as they are told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+
+CLASSES = [f"class {i}" for i in range(12)]
+FEATURES = [f"f{i}" for i in range(8)]
+UNKNOWN = 0.3
+UPDATES = 60
+
+
+def lines(first: int, n: int, subclasses: int, rng: np.random.Generator) -> list[str]:
+    """Make decisions, as a run writes them."""
+    unknown = rng.random(n) < UNKNOWN
+    label, seat = rng.integers(len(CLASSES), size=n), rng.integers(subclasses, size=n)
+    out = []
+    for i in range(n):
+        p = dict.fromkeys(CLASSES, 0.001) | {"unknown": 0.98 if unknown[i] else 0.003}
+        name = "unknown" if unknown[i] else CLASSES[label[i]]
+        one: dict[str, Any] = {"key": f"k{first + i}", "t": 1.7e9 + first + i, "label": name, "first_label": name}
+        one |= {"probability": 0.98, "p_unknown": p["unknown"], "probabilities": p}
+        one |= {
+            "subclass_id": int(100 + seat[i]) if unknown[i] else int(label[i]),
+            "nearest_class": CLASSES[label[i]],
+        }
+        one |= {"distance": 3.25, "density_rank": 0.25, "batch": (first + i) // 64, "seq": first + i}
+        out.append(json.dumps(one, separators=(",", ":")) + "\n")
+    return out
+
+
+def events(subclasses: int, rng: np.random.Generator) -> list[str]:
+    """Announce the subclasses."""
+    out = []
+    for k in range(subclasses):
+        mean, shift = rng.normal(size=8).tolist(), (rng.normal(size=8) * 6).tolist()
+        why = {"mean": dict(zip(FEATURES, mean, strict=True)), "difference": dict(zip(FEATURES, shift, strict=True))}
+        why |= {
+            "shift": dict(zip(FEATURES, shift, strict=True)),
+            "most_moved": FEATURES,
+            "nearest_class": CLASSES[k % 12],
+        }
+        moment = {"seq": k, "t": 1.7e9, "key": f"k{k}"}
+        one = {"type": "SubclassEmerged", "batch": 1, "seq": 1000 + k, "model": "0" * 64, "subclass_id": 100 + k}
+        one |= {"first_seen": moment, "last_seen": moment, "size": 15, "share": 0.01, "support": 3.0, "trend": 3.0}
+        one |= {"exemplars": [f"k{k}"], "explanation": {**why, "nearest_subclass": 0, "distance": 9.0}}
+        out.append(json.dumps(one) + "\n")
+    return out
+
+
+def memory(process: subprocess.Popen[str]) -> float:
+    """Resident memory, in megabytes."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+
+def state(address: str) -> tuple[float, int, dict[str, Any]]:
+    """Ask for the state: seconds, bytes, and what it says."""
+    began = time.perf_counter()
+    with urlopen(f"{address}/api/state", timeout=60) as answer:
+        body = answer.read()
+    return time.perf_counter() - began, len(body), json.loads(body)
+
+
+def measure(decisions: int, subclasses: int, minutes: float, growing: int = 20) -> dict[str, float]:
+    """Measure a page over so many decisions, and over so many minutes of updates, replayed fast.
+
+    Parameters
+    ----------
+    decisions, subclasses
+        What there is at the beginning.
+    minutes
+        Minutes of 60 updates each.
+    growing
+        Decisions of an update.
+    """
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "decisions.jsonl")
+        with path.open("w") as file:
+            for first in range(0, decisions, 50_000):
+                file.writelines(lines(first, min(50_000, decisions - first), subclasses, rng))
+        Path(folder, "events.jsonl").write_text("".join(events(subclasses, rng)))
+        command = [sys.executable, "-m", "stream_osr", "watch", str(path), "--port", "0"]
+        began = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+            try:
+                assert process.stdout is not None
+                address = process.stdout.readline().split("/ ")[0]
+                first_answer, _, now = state(address)
+                answered, slowest = time.perf_counter() - began, first_answer
+                while now["stream"]["decided"] < decisions:
+                    took, _, now = state(address)
+                    slowest = max(slowest, took)
+                    time.sleep(0.2)
+                loaded = time.perf_counter() - began
+                took, size, now = state(address)
+                figures = {
+                    "answers after, s": answered,
+                    "all read after, s": loaded,
+                    "slowest answer meanwhile, s": slowest,
+                }
+                figures |= {"answer then, s": took, "answer, kB": size / 1000, "memory then, MB": memory(process)}
+                figures["cards"] = len(now["inbox"])
+                return figures | _hour(
+                    process, address, path, decisions, subclasses, int(minutes * UPDATES), growing, rng
+                )
+            finally:
+                process.terminate()
+                process.wait(60)
+
+
+def _hour(
+    process: subprocess.Popen[str],
+    address: str,
+    path: Path,
+    decisions: int,
+    subclasses: int,
+    updates: int,
+    growing: int,
+    rng: np.random.Generator,
+) -> dict[str, float]:
+    """Let the file grow, and count the states that are told."""
+    if not updates:
+        return {}
+    began, slowest, memories, total, seqs = time.perf_counter(), 0.0, [], decisions, set()
+    for update in range(updates):
+        with path.open("a") as file:
+            file.writelines(lines(total, growing, subclasses, rng))
+        total += growing
+        while True:
+            took, _, now = state(address)
+            slowest = max(slowest, took)
+            seqs.add(now["seq"])
+            if now["stream"]["decided"] >= total:
+                break
+            time.sleep(0.02)
+        if update % UPDATES == 0:
+            memories.append(memory(process))
+    seconds = time.perf_counter() - began
+    rate = {"updates": updates, "updates a minute": 60 * len(seqs) / seconds, "slowest answer, s": slowest}
+    return rate | {"memory at its start, MB": memories[0], "memory at its end, MB": memory(process)}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name, default in (("decisions", 1_000_000), ("subclasses", 200), ("minutes", 60)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    for name, figure in measure(**vars(parser.parse_args())).items():
+        print(f"{name:32} {figure:10.2f}")

@@ -1,0 +1,26 @@
+"""A long stream with many subclasses is taken in and answered soon, and memory stays flat (long: benchmarks.live)."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.live import measure
+
+
+def test_fifty_thousand_decisions_and_two_hundred_subclasses() -> None:
+    figures = measure(50_000, 200, 0.25, growing=50)
+    assert figures["cards"] == 200
+    assert figures["slowest answer meanwhile, s"] < 5
+    assert figures["slowest answer, s"] < 5
+    assert figures["updates a minute"] > 30, "60 on a machine with nothing else to do"
+    assert figures["memory at its end, MB"] < 1.1 * figures["memory at its start, MB"] + 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_million_decisions_and_an_hour_of_updates() -> None:
+    figures = measure(1_000_000, 200, 60)
+    assert figures["all read after, s"] < 120
+    assert figures["slowest answer, s"] < 2
+    assert figures["updates a minute"] >= 60
+    assert figures["memory at its end, MB"] < 1.05 * figures["memory at its start, MB"]

@@ -1,0 +1,280 @@
+"""What browsers are answered: the state of a real run, old instances, acts, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from stream_osr.live.images import Images
+from stream_osr.live.server import MOST_BODY, MOST_CLIENTS
+from tests.live.served import ANNA, BERT, Page, make_run, served
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    make_run(folder)
+    return folder
+
+
+@pytest.fixture
+def run_folder(made: Path, tmp_path: Path) -> Path:
+    """A copy of the run, to act on."""
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def page(made: Path) -> Iterator[Page]:
+    """A page that nobody acts on."""
+    with served(made, images=Images("https://pictures.example/{key}.png")) as page:
+        page.until(lambda state: state["stream"]["decided"] == 400 and state["recall"] and examples(state))
+        yield page
+
+
+def examples(state: dict) -> bool:
+    return bool(state["inbox"]) and bool(state["inbox"][0]["examples"]["core"])
+
+
+def status(page: Page, path: str) -> int:
+    with page.client.stream("GET", path) as answer:
+        return answer.status_code
+
+
+def decisions(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+
+
+def test_the_state_is_that_of_the_decisions(page: Page, made: Path) -> None:
+    state, told = page.state(), decisions(made)
+    labels = [one["label"] for one in told]
+    assert {row["label"]: row["n"] for row in state["known"]} == {
+        label: labels.count(label) for label in ("left", "right")
+    }
+    assert state["unknown"]["n"] == labels.count("unknown") > 50
+    line = state["timeline"]
+    assert sum(line["classes"]["left"]) == labels.count("left")
+    assert len(line["edges"]) == len(line["unknown"]) + 1 <= 121
+    card = state["inbox"][0]
+    assert card["status"] == "emerging"
+    own = [one for one in told if str(one["subclass_id"]) == card["id"]]
+    assert card["size"] == len(own) == sum(card["growth"])
+    assert card["differs"][0]["feature"] == "b"
+    assert card["differs"][0]["deviations"] > 5
+    assert 0.8 < state["recall"]["low"] <= state["recall"]["value"] <= state["recall"]["high"] <= 1
+    assert {row["label"] for row in state["known"] if row["recall"]} == {"left", "right"}
+    assert any(point["id"] == card["id"] and point["kind"] == "emerging" for point in state["plane"]["points"])
+    assert state["new_classes"]["number"] == 1
+
+
+def test_examples_stand_beside_known_instances_with_the_features_of_the_input(page: Page, made: Path) -> None:
+    inputs = {one["id"]: one for one in map(json.loads, (made / "new.jsonl").read_text().splitlines())}
+    card = page.state()["inbox"][0]
+    for kind in ("core", "boundary", "known"):
+        assert card["examples"][kind], kind
+        for example in card["examples"][kind]:
+            assert example["features"] == {name: inputs[example["key"]][name] for name in "ab"}
+            assert example["image"] == f"https://pictures.example/{example['key']}.png"
+    assert {example["label"] for example in card["examples"]["core"]} == {"unknown"}
+    assert {example["label"] for example in card["examples"]["known"]} == {card["nearest_class"]}
+
+
+@pytest.mark.parametrize("id", ["subclass", "class:left"])
+def test_all_instances_are_found_page_by_page(page: Page, made: Path, id: str) -> None:
+    told = decisions(made)
+    if id == "subclass":
+        id = page.state()["inbox"][0]["id"]
+        expected = [one["seq"] for one in told if str(one["subclass_id"]) == id]
+    else:
+        expected = [one["seq"] for one in told if one["label"] == "left"]
+    found, before, more = [], {}, True
+    while more:
+        answer = page.client.get(f"/api/subclass/{id}", params=before).json()
+        found += [each["n"] for each in answer["instances"]]
+        before, more = {"before": found[-1]}, answer["more"]
+        assert len(answer["instances"]) <= 50
+    assert found == expected[::-1]
+
+
+def test_an_instance_says_what_it_was_and_why(page: Page, made: Path) -> None:
+    told = decisions(made)[17]
+    got = page.client.get("/api/instance/17").json()
+    assert {name: got[name] for name in told} == told
+    assert got["features"].keys() == {"a", "b"}
+    assert told["nearest_class"] in got["why"]
+    assert page.client.get("/api/instance/400").status_code == 404
+    assert page.client.get("/api/subclass/77").status_code == 404
+
+
+def test_what_one_names_the_other_sees_and_takes_back(run_folder: Path) -> None:
+    with served(run_folder) as anna, httpx.Client(base_url=anna.address, timeout=30) as other:
+        id = anna.until(lambda state: state["inbox"])["inbox"][0]["id"]
+        answer = anna.ask(action="promote", subclass=id, label="fox")
+        assert (answer.status_code, answer.json()["standing"]) == (200, "done")
+        ends = time.monotonic() + 30
+        while (state := other.get("/api/state").json())["inbox"][0]["status"] != "named":
+            assert time.monotonic() < ends
+        assert state["inbox"][0]["label"] == "fox"
+        act = state["history"][0]
+        assert (act["by"], act["action"], act["subclasses"], act["undoable"]) == ("anna", "promote", [id], True)
+        stale = anna.ask(BERT, action="undo", n=act["n"] + 5)
+        assert stale.status_code == 409
+        assert anna.ask(BERT, action="undo", n=act["n"]).status_code == 200
+        state = anna.until(lambda state: state["inbox"][0]["status"] == "emerging")
+        assert [each["by"] for each in state["history"]] == ["bert", "anna"]
+        assert state["history"][1]["undone"]
+        assert anna.ask(action="undo", n=act["n"]).status_code == 409, "it was taken back already"
+        muted = anna.ask(action="mute", subclass=id, reason="a lamp")
+        assert muted.status_code == 200
+        state = anna.until(lambda state: state["inbox"][0]["status"] == "muted")
+        assert state["history"][0]["reason"] == "a lamp"
+
+
+def test_what_cannot_be_done_is_said_and_stands_in_the_history(run_folder: Path) -> None:
+    with served(run_folder) as page:
+        answer = page.ask(action="promote", subclass="77", label="fox")
+        assert answer.status_code == 422
+        assert "77" in answer.json()["error"]
+        state = page.until(lambda state: state["history"])
+        assert state["history"][0]["outcome"].startswith("refused")
+        assert page.ask(action="undo").status_code == 409
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"action": "delete"},
+        {"action": "promote", "subclass": {"a": 1}, "label": "x"},
+        {"action": "promote", "subclass": "1e9", "label": "x"},
+        {"action": "promote", "subclass": ["1"] * 101, "label": "x"},
+        {"action": "promote", "subclass": "2", "label": ["x"]},
+        {"action": "promote", "subclass": "2", "label": "x" * 10_000},
+        {"action": "mute", "subclass": "2", "reason": 7},
+        [],
+    ],
+)
+def test_nonsense_is_refused_and_changes_nothing(page: Page, wish: object) -> None:
+    before = page.state()["history"]
+    answer = page.client.post("/api/ask", json=wish, headers={"Authorization": f"Bearer {ANNA}"})
+    assert answer.status_code == 422
+    assert "error" in answer.json()
+    time.sleep(0.3)
+    assert page.state()["history"] == before
+
+
+def test_no_token_a_wrong_one_and_other_schemes_are_refused(page: Page) -> None:
+    for given in (None, "", "Bearer", "Bearer wrong", f"Basic {ANNA}", f"Bearer {ANNA}x", f"Bearer {ANNA[:-1]}"):
+        headers = {} if given is None else {"Authorization": given}
+        answer = page.client.post("/api/ask", json={"action": "undo"}, headers=headers)
+        assert answer.status_code == 401, given
+        assert page.client.get("/api/who", headers=headers).status_code == 401
+    assert page.client.get("/api/who", headers={"Authorization": f"Bearer {BERT}"}).json() == {"by": "bert"}
+
+
+def test_a_page_without_commands_takes_none(made: Path) -> None:
+    with served(made, tokens=None) as page:
+        assert page.ask(action="undo").status_code == 403
+        assert page.state()["commands"]["allowed"] is False
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1", "http://["]
+)
+def test_the_page_of_another_site_is_refused(page: Page, origin: str) -> None:
+    headers = {"Authorization": f"Bearer {ANNA}", "Origin": origin}
+    assert page.client.post("/api/ask", json={"action": "undo"}, headers=headers).status_code == 403
+    assert page.client.get("/api/state", headers={"Origin": origin}).status_code == 403
+    own = {"Authorization": f"Bearer {ANNA}", "Origin": page.address}
+    assert page.client.post("/api/ask", json={"action": "undo"}, headers=own).status_code == 409, "nothing to undo"
+
+
+def test_another_name_of_this_host_is_refused(page: Page) -> None:
+    port = page.address.rpartition(":")[2]
+    for host in (f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.evil.example:{port}", ""):
+        for path in ("/", "/api/state", "/static/main.js"):
+            assert page.client.get(path, headers={"Host": host}).status_code == 421, host
+    assert page.client.get("/api/state", headers={"Host": f"localhost:{port}"}).status_code == 200
+
+
+def test_forms_cannot_act(page: Page) -> None:
+    headers = {"Authorization": f"Bearer {ANNA}"}
+    assert page.client.post("/api/ask", data={"action": "undo"}, headers=headers).status_code == 415
+    text = page.client.post(
+        "/api/ask", content='{"action":"undo"}', headers={**headers, "Content-Type": "text/plain"}
+    )
+    assert text.status_code == 415
+    cross = {**headers, "Sec-Fetch-Site": "cross-site"}
+    assert page.client.post("/api/ask", json={"action": "undo"}, headers=cross).status_code == 403
+
+
+def test_looking_never_acts(page: Page) -> None:
+    headers, before = {"Authorization": f"Bearer {ANNA}"}, page.state()["history"]
+    for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
+        assert page.client.request(method, "/api/ask?action=undo", headers=headers).status_code == 405
+    time.sleep(0.3)
+    assert page.state()["history"] == before
+
+
+def test_huge_bodies_are_refused_before_they_are_read(page: Page) -> None:
+    headers = {"Authorization": f"Bearer {ANNA}", "Content-Type": "application/json"}
+    assert page.client.post("/api/ask", content=b" " * (MOST_BODY + 1), headers=headers).status_code == 413
+
+    def endless() -> Iterator[bytes]:
+        for _ in range(64):
+            yield b" " * MOST_BODY
+
+    with suppress(httpx.WriteError):  # it may hang up before we have said all
+        assert page.client.post("/api/ask", content=endless(), headers=headers).status_code == 413
+    assert page.client.get("/healthz").text == "ok\n"
+
+
+def test_every_answer_tells_browsers_what_to_keep_to(page: Page) -> None:
+    for path in ("/", "/api/state", "/static/main.js", "/static/nothing.js", "/api/subclass/77", "/nowhere"):
+        headers = page.client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https://"
+        )
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["cache-control"] in ("no-store", "no-cache")
+    assert page.client.get("/static/../server.py").status_code == 404
+    assert page.client.get("/static/%2e%2e/server.py").status_code == 404
+
+
+def test_browsers_hear_of_a_change_and_too_many_are_refused(run_folder: Path) -> None:
+    with served(run_folder) as page:
+        id = page.until(lambda state: state["inbox"])["inbox"][0]["id"]
+        with page.client.stream("GET", "/api/stream") as answer:
+            lines = answer.iter_lines()
+            seqs = (json.loads(line.removeprefix("data: "))["seq"] for line in lines if line.startswith("data:"))
+            first = next(seqs)
+            page.ask(action="promote", subclass=id, label="fox")
+            for heard in seqs:
+                assert heard > first
+                if page.state()["inbox"][0]["status"] == "named":
+                    break
+        slow = []
+        try:
+            for _ in range(MOST_CLIENTS):
+                one = socket.create_connection(("127.0.0.1", int(page.address.rpartition(":")[2])))
+                one.sendall(f"GET /api/stream HTTP/1.1\r\nHost: {page.address[7:]}\r\n\r\n".encode())
+                slow.append(one)  # reads nothing
+            ends = time.monotonic() + 30
+            while status(page, "/api/stream") != 503:
+                assert time.monotonic() < ends
+            begun = time.monotonic()
+            assert page.ask(action="undo").status_code == 200
+            page.until(lambda state: state["inbox"][0]["status"] == "emerging")
+            assert time.monotonic() - begun < 20, "those that read nothing hold up nobody"
+        finally:
+            for one in slow:
+                one.close()

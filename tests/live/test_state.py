@@ -1,0 +1,183 @@
+"""The summary: what it counts, that it stays bounded, and that what is none changes nothing."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from stream_osr.live.acts import FileActs
+from stream_osr.live.bins import MOST
+from stream_osr.live.shown import MOST_CARDS, MOST_KNOWN, MOST_ROWS, shown
+from stream_osr.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
+
+STREAM = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
+
+
+def decision(seq: int, label: str = "unknown", subclass: int | None = 7, **more: Any) -> dict[str, Any]:
+    p = {"red": 0.5, "blue": 0.2, "unknown": 0.3}
+    return {"seq": seq, "t": float(seq), "key": f"k{seq}", "label": label, "subclass_id": subclass,
+            "probabilities": p, **more}  # fmt: skip
+
+
+def event(kind: str, seq: int, subclass: int = 7, **more: Any) -> dict[str, Any]:
+    moment = {"seq": 2, "t": 2.0, "key": "k2"}
+    why = {"mean": {"a": 5.0, "b": 1.0}, "difference": {"a": 4.0, "b": 0.5}, "shift": {"a": 8.0, "b": 1.0},
+           "most_moved": ["a"], "nearest_class": "red", "distance": 8.1}  # fmt: skip
+    return {"type": kind, "seq": seq, "batch": 0, "subclass_id": subclass, "size": 9, "first_seen": moment,
+            "last_seen": moment, "explanation": why, **more}  # fmt: skip
+
+
+def told(state: State) -> dict[str, Any]:
+    page = shown(state, STREAM, {}, {}, [])
+    json.dumps(page)
+    return page
+
+
+def test_an_event_waits_for_the_decisions_before_it() -> None:
+    state = State([""], events=True)
+    state.event(0, event("SubclassEmerged", 4))
+    for seq in range(4):
+        state.decision(0, seq, seq, decision(seq))
+    assert told(state)["inbox"] == []
+    state.decision(0, 4, 4, decision(4))
+    (card,) = told(state)["inbox"]
+    assert (card["id"], card["size"], card["since"], card["growth"]) == ("7", 9, 2, [1] * 5)
+    assert card["differs"] == [{"feature": "a", "here": 5.0, "there": 1.0, "deviations": 8.0}]
+
+
+def test_what_is_said_of_a_subclass_is_seen() -> None:
+    state = State([""], events=True)
+    for seq in range(3):
+        state.decision(0, seq, seq, decision(seq))
+
+    def after(*events: dict[str, Any]) -> tuple[str, str | None]:
+        for each in events:
+            state.event(0, each)
+        (card,) = told(state)["inbox"]
+        return card["status"], card["label"]
+
+    assert after(event("SubclassEmerged", 2)) == ("emerging", None)
+    assert after(event("SubclassDormant", 2)) == ("dormant", None)
+    assert after(event("SubclassRecurred", 2)) == ("recurred", None)
+    assert after(event("SubclassPromoted", 2, label="fox")) == ("named", "fox")
+    undone = {"type": "NamingUndone", "seq": 2, "action": "promotion", "subclass_ids": [7], "label": "fox"}
+    assert after(undone) == ("emerging", None)
+    assert after(event("SubclassMuted", 2)) == ("muted", None)
+    state.event(0, {"type": "SubclassForgotten", "seq": 2, "subclass_id": 7, "last_seen": {}})
+    assert told(state)["inbox"] == []
+
+
+def test_what_has_merged_goes_on_as_one() -> None:
+    state = State([""], events=True)
+    for seq in range(20):
+        state.decision(0, seq, seq, decision(seq, subclass=7 + seq % 2))
+    for key in (7, 8):
+        state.event(0, event("SubclassEmerged", 3, key))
+    state.event(0, {"type": "SubclassMerged", "seq": 19, "subclass_id": 8, "into": 7, "size": 20})
+    state.decision(0, 20, 20, decision(20, subclass=8))
+    (card,) = told(state)["inbox"]
+    assert (card["id"], card["size"], sum(card["growth"])) == ("7", 21, 21)
+
+
+def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded() -> None:
+    state = State([""], events=True)
+    tracemalloc.start()
+    try:
+        sizes = []
+        for part in range(3):
+            for i in range(20_000):
+                seq = 20_000 * part + i
+                unknown = i % 2 == 0
+                label = "unknown" if unknown else f"class {seq % 5000}"
+                state.decision(0, seq, seq, decision(seq, label, seq if unknown else None))
+                if i % 4 == 0:
+                    state.event(0, event("SubclassEmerged", seq, seq))
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[2] < 1.15 * sizes[1], sizes
+    assert sum(1 for _ in state.every_subclass()) <= MOST_SUBCLASSES
+    assert len(state.tracks[0].nameless) <= MOST_NAMELESS
+    page = told(state)
+    assert (len(page["inbox"]), len(page["known"])) == (MOST_CARDS, MOST_KNOWN)
+    line = page["timeline"]
+    assert len(line["edges"]) <= MOST + 1
+    assert len(line["classes"]) == len(line["subclasses"]) == MOST_ROWS + 1
+    assert line["edges"][-1] == state.decided == 60_000
+    assert len(json.dumps(page)) < 2_000_000
+    assert any("not shown" in note for note in page["notes"])
+
+
+def test_rates_are_those_of_the_stream_and_of_its_end() -> None:
+    state = State([""], events=True)
+    for seq in range(3 * RECENT):
+        state.decision(0, seq, seq, decision(seq, "unknown" if seq >= 2 * RECENT + 500 else "red", None))
+    page = told(state)
+    assert page["unknown"] == {"n": 500, "rate": round(500 / 3000, 6), "recent_rate": 0.5}
+    assert page["timeline"]["unknown"][-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"label": "red"},
+        decision(3, probabilities={}),
+        decision(3, probabilities=None),
+        decision(3, subclass="seven"),
+        {**decision(3), "seq": "three"},
+        {**decision(3), "seq": True},
+        {**decision(3), "probabilities": 3},
+    ],
+)
+def test_what_is_no_decision_is_counted_and_changes_nothing(broken: dict[str, Any]) -> None:
+    state = State([""], events=True)
+    state.decision(0, 0, 0, decision(0))
+    before = told(state)
+    state.decision(0, 1, 1, broken)
+    after = told(state)
+    assert len(after.pop("notes")) == 1
+    del before["notes"]
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{}, {"type": 3}, {"type": "SubclassEmerged"}, event("SubclassEmerged", 0, size="many"),
+     event("SubclassEmerged", 0, explanation=7), {"type": "SubclassMerged", "subclass_id": -1},
+     {"type": "NamingUndone", "subclass_ids": 3}, event("SubclassGrew", 0, first_seen=None)],
+)  # fmt: skip
+def test_what_is_no_event_is_survived(broken: dict[str, Any]) -> None:
+    state = State([""], events=True)
+    state.decision(0, 0, 0, decision(0))
+    state.event(0, broken)
+    state.event(0, event("SubclassEmerged", 0, 9))
+    assert "9" in [card["id"] for card in told(state)["inbox"]]
+
+
+def test_names_of_others_are_cut_and_stay_text() -> None:
+    state = State([""], events=True)
+    name = "<img src=x onerror=alert(1)>" * 1000
+    p = {name: 0.5, "unknown": 0.5}
+    state.decision(0, 0, 0, decision(0, name, None, probabilities=p))
+    (row,) = told(state)["known"]
+    assert row["label"].startswith("<img src=x")
+    assert len(row["label"]) <= 400
+
+
+def test_a_class_of_whole_numbers_is_named_by_one() -> None:
+    state = State([""], events=True)
+    state.decision(0, 0, 0, decision(0, label=3, subclass=None, probabilities={"3": 0.9, "-1": 0.1}))
+    assert (state.meant("3"), state.meant("12"), state.meant("fox")) == (3, 12, "fox")
+    text = State([""], events=True)
+    text.decision(0, 0, 0, decision(0, "red", None))
+    assert text.meant("12") == "12"
+
+
+def test_a_checkpoint_that_nobody_asked_anything_of_has_no_history(tmp_path: Any) -> None:
+    acts = FileActs(tmp_path / "none.checkpoint", allowed=True)
+    acts.look()
+    assert (acts.history(), acts.named(), acts.notes()) == ([], {}, [])
