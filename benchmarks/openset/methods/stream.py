@@ -137,7 +137,7 @@ class Learning(Stream):
 WITHOUT: dict[str, dict[str, Any]] = {
     "no broad term": {"broad": False},
     "no learnt odds": {"learn_odds": False},
-    "no mixture of base measures": {"ensemble": "drawn"},
+    "no mixture of base measures": {"ensemble": "exact"},
     "one chain": {"chains": 1},
     "no window": {"window": 0},
     "no mass balance": {"references": 0},
