@@ -13,9 +13,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.engine import Menu
+from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.engine import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.findings import Findings, OfClass
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
 from stream_osr_kafka.settings import ServiceSettings
@@ -31,7 +34,10 @@ def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = Figures(progress=0.0, model="m", fingerprint="f")
     recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall)
+    found = Findings(Signals(), Stages(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": OfClass(recall.now, 0.5)})
+    figures.partitions[0] = PartitionFigures(
+        end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, found=found
+    )
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, 0)
     for name in (
@@ -43,6 +49,9 @@ def exposed() -> dict[str, set[str]]:
         "commands_left",
         "unknown_rate_jumps",
         SUMMED + "SubclassGrew",
+        OF_TYPE + "SubclassGrew",
+        KNOWN_OF + "sky",
+        DRIFTED + "sky",
     ):
         figures.add(name, 0)
     monitor = Monitor("127.0.0.1", 0, Overview("in", lambda: {"w": figures}, 1.0))
