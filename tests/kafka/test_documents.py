@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -22,6 +19,7 @@ from stream_osr_kafka.findings import Findings, OfClass
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
 from stream_osr_kafka.settings import ServiceSettings
+from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +68,7 @@ def named(text: str) -> set[str]:
 def dashboard_expressions() -> list[str]:
     """What Grafana asks Prometheus for."""
     dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
 
 
 def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
@@ -105,19 +103,15 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
     promtool("test", "rules", HISTORIES)
 
 
-def promtool(*arguments: str | Path) -> None:
-    """Have Prometheus's own tool say that all is well."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("no promtool (Debian: prometheus)")
-    told = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "SUCCESS" in told.stdout
-
-
 def test_the_page_lists_the_metrics() -> None:
     assert {name for name in exposed() if name not in named(PAGE)} == set()
     assert {name for name in named(PAGE) if name not in exposed()} == set()
+
+
+def test_the_page_lists_the_alerts() -> None:
+    rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", PAGE)) == alerts
 
 
 def test_the_page_lists_the_settings() -> None:

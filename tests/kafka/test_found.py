@@ -30,6 +30,9 @@ from tests.kafka.test_monitor import get, live, port, scrape
 LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
 HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
 
+CLASSES = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
+FOUND = Findings(Signals(2), Stages(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+
 
 def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
     """Let a stream with a new class go through it."""
@@ -188,8 +191,7 @@ def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_ser
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
 def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accept: str) -> None:
     figures, names = live(), class_names(HOSTILE)
-    classes = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in names.values()}
-    figures.partitions[3].found = Findings(Signals(2), Stages(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, classes)
+    figures.partitions[3].found = FOUND
     for name in names.values():
         figures.add(f"known of {name}", 3, 7)
     with port({"osr-0": figures}) as address:

@@ -15,13 +15,16 @@ from ..figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, UNKNOWN_OF, Figures
 TYPES = sorted(kind.__name__ for kind in {*Event.__subclasses__(), *SubclassEvent.__subclasses__()} - {SubclassEvent})
 """All types of events."""
 
+RARE = ("unreadable", "timestamps_replaced", "unknown_rate_jumps", "replayed")
+"""Other counts of a partition that most never have."""
+
 
 def begin_counts(figures: Figures, number: int, model: OpenSetRecognizer) -> None:
     """Begin with nothing counted of a partition, so that the first of each kind is an increase, too."""
     kinds = [f"{OF_TYPE}{kind}" for kind in TYPES]
     for name in dict.fromkeys(_names(model).values()):
         kinds += [f"{of}{name}" for of in (KNOWN_OF, UNKNOWN_OF, DRIFTED)]
-    for kind in ("known", "unknown", *kinds):
+    for kind in (*RARE, "known", "unknown", *kinds):
         figures.add(kind, number, 0)
 
 
