@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
+.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -41,6 +41,12 @@ faketime:  ## install what sets the clock of a service back in its tests (Debian
 	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libfaketime; \
 	else echo "no libfaketime: the test that needs it is skipped"; fi
+
+prometheus: ## install what the tests ask the metrics and fire the alerts of the service with (Debian, as root)
+	@if command -v promtool >/dev/null && command -v prometheus-alertmanager >/dev/null; then exit 0; \
+	elif command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends prometheus prometheus-alertmanager; \
+	else echo "no prometheus: the tests that need it are skipped"; fi
 
 demo: $(VENV)/.core   ## run the demonstration on river's ImageSegments
 	@$(BIN)/stream-osr demo

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("recognizer saved",),
     ("stream_osr",),
     ("stream_osr_connectors",),
-    ("report", "stream_osr_kafka.log exits figures setting_names"),
+    ("report", "stream_osr_kafka.log exits figures findings class_names setting_names"),
     ("stream_osr_kafka.settings",),
     ("stream_osr_kafka.wire", "stream_osr_kafka.patience"),
     ("stream_osr_kafka.client",),

@@ -17,11 +17,16 @@ from stream_osr import OpenSetRecognizer
 from stream_osr.engine import Menu
 from stream_osr.trust.recall import ExpectedRecall
 
+from .findings import Findings
+
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper ends of the buckets of a histogram in seconds; the last bucket, beyond them, has none."""
 
 SUMMED = "summed "
 """How the counts of events begin that were not told one by one; their type follows."""
+
+OF_TYPE, DRIFTED, KNOWN_OF, UNKNOWN_OF = "type ", "drifted ", "known of ", "unknown of "
+"""The same of all events, of drifts, and of decisions; the type follows, or the known class by its short name."""
 
 STARTING = "starting"
 """Why a worker is not ready that has not said anything yet."""
@@ -105,6 +110,8 @@ class PartitionFigures:
         Subclasses and concentrations after the latest micro-batch; None: there is no recognizer.
     recall
         That of the known classes after it.
+    found
+        What has been found in it, as of lately; None: nobody has looked yet, or it is replayed.
     """
 
     position: int = 0
@@ -116,6 +123,7 @@ class PartitionFigures:
     snapshot: float | None = None
     menu: Menu | None = None
     recall: Recall = NOTHING_TOLD
+    found: Findings | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
         """Take from a recognizer what it says of itself."""
@@ -144,13 +152,15 @@ class Figures:
     ----------
     counts
         By name and partition: ``records``, ``known`` and ``unknown`` decisions, ``events``, ``dead_letters``,
-        ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be
-        read on), ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``,
-        ``unaccounted_records`` (committed without what should have been acknowledged for them), ``commands_left``
-        (what was asked and could not be done), ``unknown_rate_jumps`` (of the share called unknown), ``summed`` and a
-        type (events that were told by a sum); by name and -1: ``commands_unreadable`` (records of the topic of labels
-        that are no commands), ``transactions``, ``transactions_failed``, ``transactions_abandoned`` among them,
-        ``transactions_fenced``, ``transactions_retried``, ``rebalances``, ``consumers`` made.
+        ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be read on),
+        ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``unaccounted_records``
+        (committed without what should have been acknowledged for them), ``commands_left`` (what was asked and could
+        not be done), ``unknown_rate_jumps`` (of the share called unknown), ``summed`` and a type (events that were
+        told by a sum), ``type`` and a type (those that were told), ``drifted``, ``known of`` and ``unknown of`` and a
+        known class (its drifts, and decisions to which it was nearest); by name and -1: ``commands_unreadable``
+        (records of the topic of labels that are no commands), ``transactions``, ``transactions_failed``,
+        ``transactions_abandoned`` among them, ``transactions_fenced``, ``transactions_retried``, ``rebalances``,
+        ``consumers`` made.
     times
         By name: ``batch`` (micro-batches closed, replayed or not), ``transaction`` and ``snapshot``.
     partitions

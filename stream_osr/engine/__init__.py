@@ -6,9 +6,19 @@ from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.following import class_shifts
 from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
-from stream_osr.engine.state import Arrived, Following, Menu, Stream, Waiting, expect_known, new_classes, open_stream
+from stream_osr.engine.state import (
+    Arrived,
+    Following,
+    Menu,
+    Stages,
+    Stream,
+    Waiting,
+    expect_known,
+    new_classes,
+    open_stream,
+)
 from stream_osr.engine.succession import carry_over, opened_since
-from stream_osr.engine.watch import expected_recall, references_of
+from stream_osr.engine.watch import expected_recall, rank_among, recall_among, references_of
 from stream_osr.ensemble.actions import Labelling, Muting, Promotion, Tables
 from stream_osr.ensemble.chain import Chain, Guard
 from stream_osr.ensemble.past import Decided, Past
@@ -28,6 +38,7 @@ __all__ = [
     "Muting",
     "Past",
     "Promotion",
+    "Stages",
     "Stream",
     "Tables",
     "Telling",
@@ -45,6 +56,8 @@ __all__ = [
     "opened_since",
     "predict",
     "promote",
+    "rank_among",
+    "recall_among",
     "references_of",
     "undo",
 ]

@@ -68,6 +68,30 @@ class Menu(NamedTuple):
     references: int = 0
 
 
+class Stages(NamedTuple):
+    """How many emerging subclasses are at which stage of their lives; each is counted once.
+
+    Attributes
+    ----------
+    candidate
+        Not announced yet, for want of support.
+    active
+        Announced, and instances have come lately.
+    dormant
+        Announced, and nothing has come for so long that their seats have faded; they may recur.
+    muted
+        Somebody has said that nothing more is to be told of them.
+    refuted
+        They describe a known class anew, and are no new one.
+    """
+
+    candidate: int
+    active: int
+    dormant: int
+    muted: int
+    refuted: int
+
+
 class Waiting(NamedTuple):
     """Decisions that are held back while later batches re-seat their instances.
 
@@ -176,6 +200,17 @@ class Stream(NamedTuple):
         books, ids, life = self.state.franchise, self.state.ids, self.life
         active = int(np.isin(ids, life.ids[life.emerged & ~life.dormant]).sum())
         return Menu(len(self.known.ids), len(ids), active, float(books.alpha[0]), float(books.gamma[0]))
+
+    @property
+    def stages(self) -> Stages:
+        """At which stages the emerging subclasses of the leader are, those that are set aside among them."""
+        life, left = self.life, np.ones(len(self.life.ids), dtype=bool)
+        counts = []
+        for stage in (life.muted, life.owned, life.emerged & life.dormant, life.emerged, left):
+            counts.append(int((stage & left).sum()))
+            left = left & ~stage
+        muted, refuted, dormant, active, candidate = counts
+        return Stages(candidate, active, dormant, muted, refuted)
 
     @property
     def life(self) -> Lifecycle:

@@ -134,6 +134,27 @@ def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | N
     return expect(stream.called, _distinct(references, len(stream.called.shares)))
 
 
+def recall_among(trained: TrainedModel, stream: Stream, classes: Sequence[int]) -> ExpectedRecall | None:
+    """Say the same of some of the known classes, by their numbers; ``None``: no reference of theirs was asked yet."""
+    references, called = references_of(trained, stream), stream.called
+    if references is None or called is None:
+        return None
+    shares = np.zeros_like(called.shares)
+    own = [j for j in classes if j < len(shares)]  # those that have been opened since, nobody was asked about
+    shares[own] = called.shares[own]
+    return expect(called._replace(shares=shares), _distinct(references, len(shares)))
+
+
+def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
+    """Give the mean density rank of the latest instances of some known classes; 1/2 in training, ``None``: none came.
+
+    That is what the detectors of drift look at: it sinks as a class moves or widens.
+    """
+    lately = stream.drift.lately
+    count, total = lately[[j for j in classes if j < len(lately)], :2].sum(axis=0).tolist()
+    return total / count if count else None
+
+
 def _distinct(references: References, n_classes: int) -> np.ndarray:
     return np.bincount(references.group, minlength=n_classes)
 

@@ -305,6 +305,13 @@ def decide(
     stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Decide instances in this process; ``ends`` are the offsets of the last instances of the micro-batches."""
+    model = recognizer_after(stream, number, offsets, ends)
+    decisions = [json.loads(json.dumps(decision.as_dict())) for decision in model.drain()]
+    return decisions, [json.loads(json.dumps(event.as_dict())) for event in model.drain_events()]
+
+
+def recognizer_after(stream: Stream, number: int, offsets: Sequence[int], ends: Sequence[int]) -> OpenSetRecognizer:
+    """Give the recognizer of a partition as it is after them."""
     arguments = stream.model.arguments
     seed = seed_of(arguments["seed"], stream.topic, number)
     model = OpenSetRecognizer.from_trained(
@@ -318,5 +325,4 @@ def decide(
         model.learn_one(x.get("features", x), t=timestamp / 1000, key=(sent.key or b"").decode())
         if offset in last:
             model.close_batch()
-    decisions = [json.loads(json.dumps(decision.as_dict())) for decision in model.drain()]
-    return decisions, [json.loads(json.dumps(event.as_dict())) for event in model.drain_events()]
+    return model

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream_osr.engine import Menu
+from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.engine import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.findings import Findings, OfClass
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
 from stream_osr_kafka.settings import ServiceSettings
+from tests.kafka.prometheus import promtool
 from tests.kafka.test_monitor import get
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +32,10 @@ def exposed() -> dict[str, set[str]]:
     """Names of all samples, and their labels."""
     figures = Figures(progress=0.0, model="m", fingerprint="f")
     recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
-    figures.partitions[0] = PartitionFigures(end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall)
+    found = Findings(Signals(), Stages(1, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1, {"sky": OfClass(recall.now, 0.5)})
+    figures.partitions[0] = PartitionFigures(
+        end=1, snapshot=0.0, menu=Menu(1, 2, 3, 4.0, 5.0), recall=recall, found=found
+    )
     for name in ("records", "known", "unknown", "events", "dead_letters", "labelled", "skipped", "replayed"):
         figures.add(name, 0)
     for name in (
@@ -43,6 +47,9 @@ def exposed() -> dict[str, set[str]]:
         "commands_left",
         "unknown_rate_jumps",
         SUMMED + "SubclassGrew",
+        OF_TYPE + "SubclassGrew",
+        KNOWN_OF + "sky",
+        DRIFTED + "sky",
     ):
         figures.add(name, 0)
     monitor = Monitor("127.0.0.1", 0, Overview("in", lambda: {"w": figures}, 1.0))
@@ -61,7 +68,7 @@ def named(text: str) -> set[str]:
 def dashboard_expressions() -> list[str]:
     """What Grafana asks Prometheus for."""
     dashboard = json.loads((EXAMPLE / "grafana.json").read_text())
-    return [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
 
 
 def test_alerts_and_dashboard_name_metrics_that_there_are() -> None:
@@ -96,19 +103,15 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
     promtool("test", "rules", HISTORIES)
 
 
-def promtool(*arguments: str | Path) -> None:
-    """Have Prometheus's own tool say that all is well."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("no promtool (Debian: prometheus)")
-    told = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "SUCCESS" in told.stdout
-
-
 def test_the_page_lists_the_metrics() -> None:
     assert {name for name in exposed() if name not in named(PAGE)} == set()
     assert {name for name in named(PAGE) if name not in exposed()} == set()
+
+
+def test_the_page_lists_the_alerts() -> None:
+    rules = yaml.safe_load((EXAMPLE / "alerts.yaml").read_text())
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    assert set(re.findall(r"\bStreamOSR[A-Z]\w+", PAGE)) == alerts
 
 
 def test_the_page_lists_the_settings() -> None:

@@ -184,9 +184,9 @@ def live() -> Figures:
 
 
 @contextmanager
-def port(workers: Mapping[str, Figures]) -> Iterator[str]:
+def port(workers: Mapping[str, Figures], topic: str = "sensors") -> Iterator[str]:
     """A port that tells of these workers."""
-    monitor = Monitor("127.0.0.1", 0, Overview("sensors", lambda: workers, WATCHDOG))
+    monitor = Monitor("127.0.0.1", 0, Overview(topic, lambda: workers, WATCHDOG))
     try:
         yield f"http://{monitor.address}"
     finally:

@@ -20,13 +20,12 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from ..figures import BOUNDS, SUMMED, Figures, Histogram, PartitionFigures
+from .found import OF_PARTITION, found_in
 
 PREFIX = "stream_osr_"
 
 STALE_SECONDS = 60.0
 """A worker whose loop has not turned for so long is not ready, whatever it said last."""
-
-_OF_PARTITION = ["worker", "topic", "partition"]
 
 _PARTITION_COUNTS = {
     "records": "Records of committed micro-batches.",
@@ -183,7 +182,7 @@ class Overview(Collector):
 
         def counter(told: str, text: str, *names: str, by: Sequence[str] = ()) -> Metric:
             """Give the counts of these names, the names themselves as a further label, if there is one."""
-            family = CounterMetricFamily(PREFIX + told, text, labels=[*_OF_PARTITION, *by])
+            family = CounterMetricFamily(PREFIX + told, text, labels=[*OF_PARTITION, *by])
             for worker, of in workers.items():
                 for name in names:
                     own = [name.removeprefix(SUMMED) for _ in by]
@@ -200,12 +199,13 @@ class Overview(Collector):
         text = "Events that an EventsSummed told of instead of their own, by type."
         yield counter("events_summed", text, *summed, by=["type"])
         for name, (text, value) in _PARTITION_GAUGES.items():
-            gauge = GaugeMetricFamily(PREFIX + name, text, labels=_OF_PARTITION)
+            gauge = GaugeMetricFamily(PREFIX + name, text, labels=OF_PARTITION)
             for worker, of in workers.items():
                 for partition, its in sorted(of.partitions.items()):
                     if (found := value(its, now)) is not None:
                         gauge.add_metric([worker, self.topic, str(partition)], float(found))
             yield gauge
+        yield from found_in(self.topic, workers, PREFIX)
         for name, text in _WORKER_COUNTS.items():
             counts = {worker: of.counts[name, -1] for worker, of in workers.items()}
             yield _of_workers(CounterMetricFamily, name, text, counts)

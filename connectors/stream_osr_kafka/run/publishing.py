@@ -8,20 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stream_osr import EventsSummed, RecallDropped, TrainedModel, UnknownRateJumped
+from stream_osr import RecallDropped, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
 from stream_osr.trust.recall import ExpectedRecall
 
 from ..client import ClientError, Refused
-from ..figures import SUMMED, Figures, Recall
+from ..figures import Figures, Recall
 from ..log import logger
 from ..settings import ServiceSettings
 from ..wire.messages import Message, Origin, Outcome, Outgoing, Received, Refusal
 from ..wire.publisher import Publisher
 from ..wire.subclasses import Stamp, summary
 from ..wire.timestamps import HEADER, clamped
+from .counting import count_decisions, count_events
 from .partition import Partition
 from .topics import Takes
 
@@ -180,9 +181,8 @@ def account(
         figures.add("features_expected", number, taken.values)
         figures.add("commands_left", number, outcome.left)
         made = [decision for origin, decision in outcome.decisions if (number, origin.offset) not in dead]
-        unknown = sum(decision.label == next(reversed(decision.probabilities)) for decision in made)
-        figures.add("unknown", number, unknown)
-        figures.add("known", number, len(made) - unknown)
+        count_decisions(figures, number, after.model, made)
+        count_events(figures, number, after.model, outcome.events)
         held = len(after.waiting) - len(before.waiting)
         expected[number] += len(records) - labelled - taken.skipped - held
         if number in figures.partitions:
@@ -191,9 +191,6 @@ def account(
             its.held, its.pending = len(after.waiting), max(0, its.pending - len(records))
             its.follow(after.model)
         for event in outcome.events:
-            if isinstance(event, EventsSummed):
-                for kind, count in event.counts.items():
-                    figures.add(f"{SUMMED}{kind}", number, count)
             if isinstance(event, RecallDropped):
                 now = ExpectedRecall(event.recall, event.low, event.high, event.false_unknown)
                 told = Recall(now, event.promised, dropped=True)

@@ -22,6 +22,8 @@ from ..wire.decoding import make_decoder
 from ..wire.messages import Decoder, Outgoing, Received
 from ..wire.publisher import Publisher
 from ..wire.subclasses import largest_summary
+from .counting import begin_counts
+from .finding import Finder
 from .job import Group, Loaded, Waiting
 from .keeping import Keeper, Owned
 from .models import ModelFile
@@ -68,6 +70,7 @@ class Streams:
         self._recovery = Recovery(settings, model, self._snapshots)
         self._incarnations = self._recovery.incarnations
         self._keeper = Keeper(settings, self._snapshots, self._recovery, figures)
+        self._finder = Finder(figures)
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._labels = Labels()
@@ -139,6 +142,7 @@ class Streams:
     def let_go(self, number: int) -> None:
         """Drop a partition; it may come back untouched."""
         self._behind.end(number)
+        self._finder.forget(number)
         owned = self._owned.pop(number, None)
         if owned is not None:
             self._left_at[number] = self._figures.partitions.pop(number).position
@@ -186,6 +190,7 @@ class Streams:
             state.history.last.offset, replaying=bool(found.replay), snapshot=now, held=len(state.waiting)
         )
         figures.follow(state.model)
+        begin_counts(self._figures, number, state.model)
 
     # Micro-batches.
 
@@ -228,8 +233,9 @@ class Streams:
         account(self._figures, self._settings, group.content, group.messages)
 
     def rest(self) -> None:
-        """Write the snapshot that is most overdue."""
+        """Write the snapshot that is most overdue; look at what has been found."""
         self._keeper.keep(self._owned)
+        self._finder.turn(self._owned)
 
     def leave(self) -> None:
         """Write what is committed, so that the next start has nothing to replay."""

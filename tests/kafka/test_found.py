@@ -1,0 +1,248 @@
+"""What has been found in a partition, from its recognizer to /metrics: right, bounded, the same in a new process."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from stream_osr import ClassDrifted, EventsSummed, OpenSetRecognizer, SubclassEmerged
+from stream_osr.discovery.explanation import Movement
+from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.summaries import Signals
+from stream_osr.engine import Stages
+from stream_osr.trust.recall import ExpectedRecall
+from stream_osr_kafka.class_names import LONGEST_NAME, MOST_CLASSES, class_names
+from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, UNKNOWN_OF, Figures, PartitionFigures, Recall
+from stream_osr_kafka.findings import Findings, OfClass, find
+from stream_osr_kafka.run.counting import TYPES, begin_counts, count_decisions, count_events
+from stream_osr_kafka.run.finding import Finder
+from stream_osr_kafka.run.keeping import Owned
+from stream_osr_kafka.run.partition import begin
+from stream_osr_kafka.wire.boundaries import Boundary
+from tests.blobs import KNOWN, NEW, around, fitted, stream_part
+from tests.kafka.scraping import total
+from tests.kafka.test_monitor import get, live, port, scrape
+
+LONG, ALIKE = "x" * 1000, "x" * 500 + "y" + "x" * 500
+HOSTILE = ("a\nb", 'say "no"\\', "\x1b[2J", LONG, ALIKE, "", "other", "\u202egnp.exe", "{class}", "sky")
+
+CLASSES = {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in class_names(HOSTILE).values()}
+FOUND = Findings(Signals(2), Stages(1, 2, 3, 4, 5), Estimate(3, 3, 4), 0.1, 10, CLASSES)
+
+
+def run(model: OpenSetRecognizer, n: int = 200, seed: int = 0) -> OpenSetRecognizer:
+    """Let a stream with a new class go through it."""
+    for key, (x, _) in enumerate(stream_part(n, seed)):
+        model.learn_one(x, key=key)
+    model.flush()
+    return model
+
+
+def test_what_is_found_is_what_the_recognizer_says() -> None:
+    model = run(fitted(chains=2, batch_size=32))
+    told, _ = find(model)
+    assert told.signals == model.signals
+    assert told.signals.novelty >= 1
+    assert told.new == model.new_classes().estimate
+    assert told.known_classes == 2
+    assert told.classes.keys() == {"left", "right"}
+    assert told.stages.active == model.menu.active >= 1
+    assert told.usual is not None
+    assert 0 < told.usual < 1
+    expected = model.expected_recall
+    assert expected is not None
+    of_each = [own.recall for own in told.classes.values()]
+    assert None not in of_each
+    assert min(own.recall for own in of_each) <= expected.recall <= max(own.recall for own in of_each)
+    assert all(own.low < own.recall <= own.high for own in of_each), "a class has an interval of its own"
+    assert max(own.low for own in of_each) < expected.low, "and a wider one than all together"
+    assert all(0.2 < own.rank < 0.8 for own in told.classes.values()), "nothing has moved"
+
+
+def test_a_class_that_moves_shows_in_its_rank_and_in_no_other() -> None:
+    model, rng = fitted(100, chains=1, batch_size=32), np.random.default_rng(1)
+    for left, right in zip(around((-2.0, 0.0), 80, rng), around(KNOWN["right"], 80, rng), strict=True):
+        model.learn_one(left)
+        model.learn_one(right)
+    model.flush()
+    ranks = {name: own.rank for name, own in find(model)[0].classes.items()}
+    assert ranks["left"] < 0.4 < ranks["right"]
+
+
+def test_each_emerging_subclass_is_at_one_stage() -> None:
+    model, rng = fitted(chains=1, batch_size=32, half_life=20), np.random.default_rng(2)
+    for centre, n in ((NEW, 40), ((30.0, 30.0), 40), (KNOWN["left"], 200), ((30.0, -30.0), 40)):
+        for x in around(centre, n, rng):
+            model.learn_one(x)
+    model.flush()
+    before, stream = find(model)[0].stages, model.value.stream
+    assert sum(before) == len(stream.life.ids)
+    assert (before.active, before.dormant, before.muted) == (1, 2, 0)
+    key = int(stream.life.ids[stream.life.emerged & ~stream.life.dormant][0])
+    model.mute([key])
+    after = find(model)[0].stages
+    assert (after.muted, after.active, sum(after)) == (1, 0, sum(before))
+    model.undo()
+    assert find(model)[0].stages == before
+    model.promote([key], "named")
+    told = find(model)[0]
+    assert sum(told.stages) == sum(before) - 1
+    assert (told.known_classes, [*told.classes]) == (3, ["left", "right", "named"])
+
+
+def test_without_references_there_is_no_recall_by_class() -> None:
+    told, _ = find(run(fitted(chains=1, references=0), 64))
+    assert [own.recall for own in told.classes.values()] == [None, None]
+
+
+def test_looking_changes_nothing_and_what_was_measured_only_saves_time() -> None:
+    model = run(fitted(chains=2, batch_size=32))
+    stream = model.value.stream
+    first, measured = find(model)
+    assert model.value.stream is stream
+    run(model, 100, seed=5)
+    assert find(model, measured)[0] == find(model)[0]
+    assert find(model)[0] != first
+
+
+def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replayed() -> None:
+    figures, model = Figures(partitions={3: PartitionFigures(), 4: PartitionFigures()}), fitted(chains=1)
+    owned = {number: Owned(begin(model, Boundary(0)), deque(), [], 0.0) for number in figures.partitions}
+    owned[4].replay.append(Boundary(7))
+    finder = Finder(figures)
+    finder.turn(owned)
+    assert figures.partitions[3].found is not None
+    assert figures.partitions[4].found is None, "a count that is behind would look like one that began anew"
+    owned[4].replay.clear()
+    finder.turn(owned)
+    assert figures.partitions[4].found is None, "it is not time yet"
+    finder._due = 0.0
+    finder.turn(owned)
+    assert figures.partitions[4].found is not None
+
+
+def test_a_new_process_says_of_a_partition_what_the_one_before_said(tmp_path) -> None:
+    model = run(fitted(chains=2, batch_size=32))
+    model.save(tmp_path / "model.osr")
+    assert find(OpenSetRecognizer.load(tmp_path / "model.osr"))[0] == find(model)[0]
+
+
+def test_counts_by_class_and_type_begin_at_nought_and_add_up() -> None:
+    figures, model = Figures(), fitted(chains=1, batch_size=32)
+    begin_counts(figures, 3, model)
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    assert {labels["type"] for labels, _ in samples["stream_osr_events_of_type_total"]} == {*TYPES}
+    assert {value for each in samples.values() for labels, value in each if "partition" in labels} == {0}
+    assert {(labels["class"], labels["decided"]) for labels, _ in samples["stream_osr_class_decisions_total"]} == {
+        (name, decided) for name in KNOWN for decided in ("known", "unknown")
+    }
+
+    run(model)
+    made, events = list(model.drain()), list(model.drain_events())
+    count_decisions(figures, 3, model, made)
+    count_events(figures, 3, model, events)
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    for decided, of in (
+        ("known", [d for d in made if d.label in KNOWN]),
+        ("unknown", [d for d in made if d.label not in KNOWN]),
+    ):
+        assert total(samples, "stream_osr_decisions_total", decided=decided) == len(of) > 0
+        for name in KNOWN:
+            nearest = sum(d.nearest_class == name for d in of)
+            assert total(samples, "stream_osr_class_decisions_total", decided=decided, **{"class": name}) == nearest
+    emerged = sum(isinstance(event, SubclassEmerged) for event in events)
+    assert total(samples, "stream_osr_events_of_type_total", type="SubclassEmerged") == emerged > 0
+    assert total(samples, "stream_osr_events_of_type_total") == len(events)
+
+
+def test_drifts_are_counted_by_class_and_what_was_summed_up_apart() -> None:
+    figures, model = Figures(), fitted(chains=1)
+    about = {"batch": 7, "seq": 99, "model": "m"}
+    change = {"direction": "sparser", "since": 3, "size": 9, "rank_before": 0.5, "rank_now": 0.1}
+    movement = Movement(mean={"a": 2.0}, trained={"a": 1.0}, shift={"a": 1.0})
+    labels = ("left", "left", "unheard of")
+    drifted = [ClassDrifted(label=label, movement=movement, **change, **about) for label in labels]
+    summed = EventsSummed(counts={"SubclassGrew": 5}, since=3, until=90, emerged=(), **about)
+    count_events(figures, 3, model, [*drifted, summed])
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    assert total(samples, "stream_osr_class_drifts_total", **{"class": "left"}) == 2
+    assert total(samples, "stream_osr_class_drifts_total", **{"class": "other"}) == 1
+    assert total(samples, "stream_osr_events_summed_total", type="SubclassGrew") == 5
+
+
+def test_names_of_classes_are_few_short_and_one_line_each_and_no_two_are_one_series() -> None:
+    names = class_names((*HOSTILE, *(f"c{number}" for number in range(1000))))
+    assert len(names) == len(HOSTILE) + 1000
+    own = [name for name in names.values() if name != "other"]
+    assert len(own) == len({*own}) == MOST_CLASSES
+    assert all(len(name) <= LONGEST_NAME and name.isprintable() for name in own)
+    assert names[LONG] != "other"
+    assert [names[label] for label in (ALIKE, "", "other", "c999")] == ["other"] * 4
+    assert (names["sky"], names["c0"]) == ("sky", "c0")
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+def test_hostile_names_of_classes_come_back_from_metrics_as_they_are_shown(accept: str) -> None:
+    figures, names = live(), class_names(HOSTILE)
+    figures.partitions[3].found = FOUND
+    for name in names.values():
+        figures.add(f"known of {name}", 3, 7)
+    with port({"osr-0": figures}) as address:
+        text = get(address, "/metrics", accept)[1]
+        samples = scrape(address)
+    if accept != "text/plain":
+        families = {family.name: family for family in parse_openmetrics(text)}
+        assert families["stream_osr_signals"].type == "counter"
+        assert families["stream_osr_subclasses_at"].type == "gauge"
+    assert {labels["class"] for labels, _ in samples["stream_osr_class_density_rank"]} == {*names.values()}
+    assert {labels["class"] for labels, _ in samples["stream_osr_class_decisions_total"]} == {*names.values()}
+    assert total(samples, "stream_osr_subclasses_at", stage="dormant") == 3
+    assert total(samples, "stream_osr_signals_total", signal="novelty") == 2
+    expected = {
+        "new_classes": 3,
+        "new_classes_low": 3,
+        "new_classes_high": 4,
+        "known_classes": 10,
+        "unknown_usual": 0.1,
+    }
+    assert {name: total(samples, f"stream_osr_{name}") for name in expected} == expected
+    assert len(text.splitlines()) == len(text.split("\n")) - 1, "no name breaks a line"
+
+
+def test_what_is_not_known_of_a_class_has_no_sample() -> None:
+    figures = live()
+    found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), None, 1, {"sky": OfClass(None, None)})
+    figures.partitions[3].found = found
+    with port({"osr-0": figures, "osr-1": replace(live(), partitions={})}) as address:
+        samples = scrape(address)
+    for name in ("class_expected_recall", "class_density_rank", "unknown_usual"):
+        assert f"stream_osr_{name}" not in samples
+    assert samples["stream_osr_new_classes"] == [({"worker": "osr-0", "topic": "sensors", "partition": "3"}, 0)]
+
+
+def test_a_partition_has_at_most_500_series_however_many_classes_there_are() -> None:
+    """As docs/kafka.md promises; what a service has but once is not counted."""
+    figures, classes = live(), {name: OfClass(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.5) for name in many()}
+    figures.partitions[3].found = Findings(Signals(), Stages(0, 0, 0, 0, 0), Estimate(0, 0, 0), 0.1, 1000, classes)
+    figures.partitions[3].recall = Recall(ExpectedRecall(0.97, 0.95, 0.98, 0.01), 0.96)
+    for kind in TYPES:
+        figures.add(f"{OF_TYPE}{kind}", 3)
+        figures.add(f"{SUMMED}{kind}", 3)
+    for name in classes:
+        for of in (KNOWN_OF, UNKNOWN_OF, DRIFTED):
+            figures.add(f"{of}{name}", 3)
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    assert 300 < sum("partition" in labels for each in samples.values() for labels, _ in each) <= 500
+
+
+def many() -> set[str]:
+    """Names of a thousand classes."""
+    return {*class_names(tuple(range(1000))).values()}
