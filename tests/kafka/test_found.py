@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import replace
 
@@ -116,8 +117,11 @@ def test_a_partition_is_looked_at_when_it_has_changed_and_not_while_it_is_replay
     finder = Finder(figures)
     finder.turn(owned)
     assert figures.partitions[3].found is not None
+    finder._due = 0.0
+    finder.turn(owned)
     assert figures.partitions[4].found is None, "a count that is behind would look like one that began anew"
     owned[4].replay.clear()
+    finder._due = math.inf
     finder.turn(owned)
     assert figures.partitions[4].found is None, "it is not time yet"
     finder._due = 0.0
