@@ -30,7 +30,7 @@ PLAIN = {"method": OURS, "batch_size": 64, "decision_delay": 0, "epsilon": None,
 """Untouched defaults in micro-batches of 64."""
 
 PAPERS = ("CD-OSR", "CD-OSR class-wise", "CD-OSR, full grid", "CD-OSR class-wise, full grid")
-"""The paper's method with its prior chosen by validation, from either start; over all of its grid where it was run."""
+"""The paper's method with its prior chosen by validation, from either start; over the whole grid where it was run."""
 
 SCORES = {"auroc": "AUROC", "fpr95": "FPR95", "oscr": "OSCR"}
 
