@@ -75,7 +75,6 @@ def card(held: Subclass, decided: int, length: int, status: str, label: str | No
         "status": status,
         "label": None if label is None else text(label),
         "growth": held.row.tolist()[:length],
-        "mixed": False,
         "examples": {"core": [], "boundary": [], "known": []},
     }
 

@@ -62,7 +62,7 @@ def ordinary() -> dict[str, Any]:
     found = state(
         [
             candidate("11"),
-            candidate("14", "path", status="recurred", mixed=True),
+            candidate("14", "path", status="recurred"),
             candidate("17", status="dormant"),
             candidate("19", status="named", label="fox"),
         ]

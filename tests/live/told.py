@@ -43,7 +43,7 @@ def candidate(id: str, nearest: Any = "cement", features: tuple[str, ...] = FEAT
     ]
     return {
         **{"id": id, "size": 192, "share": 0.13, "recent": 23, "nearest_class": nearest, "distance": 23.7},
-        **{"differs": differs, "since": 120, "last": 1518, "status": "emerging", "label": None, "mixed": False},
+        **{"differs": differs, "since": 120, "last": 1518, "status": "emerging", "label": None},
         "growth": [place % 7 for place in range(40)],
         "examples": {
             "core": [example(n, features) for n in (130, 150, 170)],

@@ -88,7 +88,7 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   card.tabIndex = current ? 0 : -1;
   if (current) card.setAttribute("aria-current", "true");
   else card.removeAttribute("aria-current");
-  unlessDrawn(parts.badges, [candidate.status, candidate.mixed], () => drawBadges(parts.badges, candidate));
+  unlessDrawn(parts.badges, candidate.status, () => drawBadges(parts.badges, candidate));
   unlessDrawn(parts.standing, [candidate.status, candidate.label], () => drawStanding(parts.standing, candidate));
   unlessDrawn(parts.like, [candidate.nearest_class, candidate.distance, candidate.differs], () =>
     drawLike(parts.like, candidate),
@@ -108,9 +108,9 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   if (inside && !card.querySelector(":focus:not([hidden])")) card.focus({ preventScroll: true });
 }
 
-function drawBadges(node, { status, mixed }) {
-  const texts = [STANDINGS[status], mixed ? "may be several classes" : undefined].filter(Boolean);
-  node.replaceChildren(...texts.map((text) => make("span", { className: "badge", textContent: text })));
+function drawBadges(node, { status }) {
+  const text = STANDINGS[status];
+  node.replaceChildren(...(text ? [make("span", { className: "badge", textContent: text })] : []));
 }
 
 function drawStanding(node, { status, label }) {
