@@ -121,6 +121,7 @@ class CsvSource(LineSource):
             time=self._read(row, self._fields.time, seconds),
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
+            raw=raw_text(self._rows.taken),
         )
 
     def _value(self, row: list[str], name: str) -> object:

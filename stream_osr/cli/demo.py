@@ -7,18 +7,20 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from stream_osr.cli.telling import progress_bar
-from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event, SubclassEmerged
-from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.terminal import Terminal
 from stream_osr_connectors import open_sink
+
+if TYPE_CHECKING:
+    from stream_osr.decision import Decision
+    from stream_osr.discovery.events import Event, SubclassEmerged
+    from stream_osr.recognizer import OpenSetRecognizer
 
 KNOWN = ("brickface", "cement", "grass", "path")
 NEW = ("sky", "foliage", "window")
@@ -119,6 +121,8 @@ class Tally:
 
     def happened(self, event: Event) -> None:
         """Note what emerged: the subclass, and the true class of most of its exemplars."""
+        from stream_osr.discovery.events import SubclassEmerged
+
         if isinstance(event, SubclassEmerged):
             truth = Counter(self.stream[key].label for key in event.exemplars).most_common(1)[0][0]
             self.announced.append((event, truth))
@@ -171,4 +175,6 @@ def _first_told(tally: Tally, label: str) -> str:
 
 def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
     """Make the recognizer of the demonstration: defaults, but for a batch that suits 1518 instances."""
+    from stream_osr.recognizer import OpenSetRecognizer
+
     return OpenSetRecognizer(**{"batch_size": 32, **arguments})

@@ -10,22 +10,21 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stream_osr import OpenSetRecognizer
 from stream_osr.cli import options, telling
-from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError
-from stream_osr.labels import doubtful
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
 from stream_osr_connectors import BadRecord, CsvSource, Record, Source, open_sink, open_source
+from stream_osr_connectors.aside import raw_of, row_of
 from stream_osr_connectors.locking import sole_writer
-from stream_osr_connectors.loop import row_of, take
 from stream_osr_connectors.opening import is_standard
-from stream_osr_connectors.values import written
+
+if TYPE_CHECKING:
+    pass
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
@@ -42,13 +41,19 @@ def fit(
     categorical: options.Categorical = None,
     format: options.Format = None,
     errors: options.Errors = None,
-    csv_safe: options.CsvSafe = True,
+    csv_safe: options.CsvSafe = None,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
     pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
     batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    decision_delay: options.DecisionDelay = None,
+    min_probability: options.MinProbability = None,
+    half_life: options.HalfLife = None,
+    chains: Annotated[
+        int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
+    ] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     yes: Annotated[bool, typer.Option("--yes", help="Train although the labels look like none.")] = False,
@@ -57,6 +62,11 @@ def fit(
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
+    from stream_osr import OpenSetRecognizer  # slow to import, and --help does without
+    from stream_osr.config import Parameters
+    from stream_osr.labels import doubtful
+    from stream_osr_connectors.loop import take
+
     console = Terminal(stderr=True)
     options.check_distinct(input=file, output=output, errors=errors)
     model = OpenSetRecognizer(
@@ -69,6 +79,9 @@ def fit(
         on_missing=cast(Any, on_missing),
         categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
         seed=seed,
+        **options.given(
+            decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
+        ),
     )
     complain, counts = telling.complainer(console), Counter[str]()
     names, labels = options.feature_list(features), Counter[Any]()
@@ -77,7 +90,11 @@ def fit(
         source = _source(
             stack, file, format, model.categorical or (), key=key, time=time, label=label, features=names
         )
-        dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
+        dead = (
+            None
+            if errors is None
+            else stack.enter_context(open_sink(errors, csv_safe=csv_safe is not False, private=True))
+        )
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)
         for record in source:
@@ -128,5 +145,5 @@ def _for_training(record: Record | BadRecord, number: int, label: str) -> Record
         return record
     if record.label is None:
         reason = f"it has no label; give column {label!r} a value"
-        return BadRecord(record.position, row_of(record, number), written(record.features), reason)
+        return BadRecord(record.position, row_of(record, number), raw_of(record), reason)
     return record._replace(key=None, time=None)

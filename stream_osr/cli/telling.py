@@ -5,50 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.text import Text
-
-from stream_osr.compiling import being_compiled
 from stream_osr.terminal import Terminal
-from stream_osr_connectors.ask_log import Act, Outcome
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from stream_osr_connectors.ask_log import Act, Outcome
 
 COMPLAINTS_SHOWN = 3
 
 
-class Compiling(ProgressColumn):
-    """What is being compiled while the work waits for it."""
-
-    def render(self, task: Task) -> Text:
-        """Say it in a few words."""
-        name = being_compiled()
-        return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
-
-
 def progress_bar(console: Terminal, total: bool) -> Progress:
     """Make a progress bar, silent unless a person is watching."""
-    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
-    columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
-    return Progress(
-        *columns,
-        TimeElapsedColumn(),
-        Compiling(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        redirect_stdout=False,  # it would read what others write for its colours
-        redirect_stderr=False,
-    )
+    from stream_osr.cli.progress import progress_bar as make  # slow to import, and --help does without
+
+    return make(console, total)
 
 
 def complainer(console: Terminal) -> Callable[[int, str], None]:
