@@ -18,8 +18,10 @@ from stream_osr.cli import options, telling
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import BadRecord, CsvSource, Record, Source, open_sink, open_source
+from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Record, Source, open_sink, open_source
 from stream_osr_connectors.aside import raw_of, row_of
+from stream_osr_connectors.columns import SET_ASIDE
+from stream_osr_connectors.likely_key import find_key
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.opening import is_standard
 
@@ -31,7 +33,8 @@ _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 def fit(
     file: Annotated[
-        str, typer.Argument(help="Labelled instances (.csv, .jsonl, also .gz), or - for standard input.")
+        str,
+        typer.Argument(help="Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input)."),
     ],
     label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
@@ -56,7 +59,9 @@ def fit(
     ] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    yes: Annotated[bool, typer.Option("--yes", help="Train although the labels look like none.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
+    ] = False,
 ) -> None:
     """Train on labelled instances and save the model.
 
@@ -87,14 +92,12 @@ def fit(
     names, labels = options.feature_list(features), Counter[Any]()
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
-        source = _source(
-            stack, file, format, model.categorical or (), key=key, time=time, label=label, features=names
-        )
-        dead = (
-            None
-            if errors is None
-            else stack.enter_context(open_sink(errors, csv_safe=csv_safe is not False, private=True))
-        )
+        reading = {"key": key, "time": time, "label": label, "features": names}
+        source = _source(stack, file, format, model.categorical or (), keys=yes, **reading)
+        dead = None
+        if errors is not None:
+            opened = open_sink(errors, csv_safe=csv_safe is not False, private=True, columns=SET_ASIDE)
+            dead = stack.enter_context(opened)
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)
         for record in source:
@@ -118,25 +121,55 @@ def fit(
     console.say(f"features: {shown}", f"model saved to {output}")
 
 
-def _source(stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], **reading: Any) -> Source:
-    """Open the labelled instances; a table is read once to see which columns are categories.
+def _source(
+    stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], *, keys: bool, **reading: Any
+) -> Source:
+    """Open the labelled instances; a table is read once to see which columns are categories, and no keys, if not so.
 
-    Standard input can be read only once: it goes to a temporary file first.
+    Standard input can be read only once: a table goes to a temporary file first.
     """
     chosen = cast(Any, format)
     source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
-    if not isinstance(source, CsvSource):
-        return source
-    if is_standard(file):
+    if is_standard(file) and isinstance(source, CsvSource):
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         path = Path(folder, f"standard-input.{chosen}")
         with path.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
-        source = cast(CsvSource, stack.enter_context(open_source(path, categorical=categorical, **reading)))
-    source.find_categories()
-    if unknown := sorted(set(categorical) - set(source.feature_columns)):
-        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {source.feature_columns}")
+        source = stack.enter_context(open_source(path, categorical=categorical, **reading))
+        file = str(path)
+    if isinstance(source, CsvSource | FolderSource):
+        source.find_categories()
+    columns = getattr(source, "feature_columns", ())
+    if columns and (unknown := sorted(set(categorical) - set(columns))):
+        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {list(columns)}")
+    if not keys and reading["features"] is None:
+        _refuse_key(
+            file,
+            chosen,
+            categorical=categorical,
+            key=reading["key"],
+            time=reading["time"],
+            label=reading["label"],
+        )
     return source
+
+
+def _refuse_key(file: str, format: Any, **known: Any) -> None:
+    """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the column.
+    """
+    found = find_key(file, format, [*known.pop("categorical"), *known.values()])
+    if found is not None:
+        free = known[found.option.strip("-")] is None
+        meant = f"did you mean {found.option} {found.name}? If not, name" if free else "name"
+        raise ConnectorError(
+            f"column {found.name!r} of {file} looks like no feature ({found.why}), and would spoil the model: "
+            f"{meant} the features by --features, or say --yes to train with it all the same"
+        )
 
 
 def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:

@@ -14,7 +14,7 @@ from stream_osr.cli import options, telling
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import Sink, open_sink, open_source
+from stream_osr_connectors import Sink, Source, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.opening import is_piped
 
@@ -103,11 +103,14 @@ def run(
         categories = [str(name) for name in recognizer.trained.values]
         source = open_source(input, format=cast(Any, format), categorical=categories, **reading)
         stack.enter_context(source)
-        sinks = _open_sinks(stack, csv_safe is not False, output, events, errors)
+        sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
                 loop.go_on(started, source, sinks)
             console.say(f"resuming after {counted(started.totals['read'], 'record')}")
+        if key is None and started is None:
+            known = [time, label, *map(str, recognizer.trained.names)]
+            telling.suggest_key(console, input, format, known, "the decisions will have no key")
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("deciding", total=None)
         totals = loop.run(
@@ -135,12 +138,23 @@ def run(
         raise typer.Exit(130)
 
 
-def _open_sinks(stack: ExitStack, csv_safe: bool, output: str, events: Path | None, errors: Path | None) -> Sinks:
+def _open_sinks(
+    stack: ExitStack, source: Source, csv_safe: bool, output: str, events: Path | None, errors: Path | None
+) -> Sinks:
+    """Open the outputs; a table with types is told what stands in its columns."""
+    from stream_osr.decision import Decision
+    from stream_osr_connectors.columns import SET_ASIDE, columns_of, columns_of_events
     from stream_osr_connectors.loop import Sinks
 
+    decided = columns_of(Decision)
+    if getattr(source, "whole_keys", False):
+        decided["key"] = "whole"
+    given = [(output, decided), (events, columns_of_events()), (errors, SET_ASIDE)]
     opened: list[Sink | None] = [
-        None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))
-        for path in (output, events, errors)
+        None
+        if path is None
+        else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors, columns=columns))
+        for path, columns in given
     ]
     return Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stream_osr.terminal import Terminal
 
@@ -36,6 +36,15 @@ def complainer(console: Terminal) -> Callable[[int, str], None]:
             console.say("(further rows are set aside without a line each)")
 
     return complain
+
+
+def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collection[str | None], without: str) -> None:
+    """Say which column looks like the key that was not given, if one does, and what it is like without."""
+    from stream_osr_connectors.likely_key import find_key
+
+    found = find_key(path, format, but)
+    if found is not None and found.option == "--key":
+        console.say(f"{without}; did you mean --key {found.name}? ({found.why})")
 
 
 def set_aside(console: Terminal, count: int, errors: Path | None) -> None:
