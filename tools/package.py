@@ -39,9 +39,11 @@ TEST_PACKAGES = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis")
 TESTS = (
     "tests/test_version.py",
     "tests/test_constraints.py",
-    "tests/test_config.py",
+    "tests/test_contributing.py",
+    "tests/test_rooms.py",
+    "tests/test_tools.py",
     "tests/test_labels.py",
-    "tests/archives/test_golden.py",
+    "tests/archives/test_records.py",
     "tests/model/test_gaussian.py",
 )
 """A few of each kind: what stands beside the package, the library without and with kernels, files beside a test."""
