@@ -35,16 +35,16 @@ def name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_commands_that_a_page_names_are_there(page: Path) -> None:
-    wrong = [f"`{line}`: {told}" for line in lines_of(page.read_text()) if (told := problem(line))]
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_commands_that_a_page_names_are_there(path: Path) -> None:
+    wrong = [f"`{line}`: {told}" for line in lines_of(path.read_text()) if (told := problem(line))]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_options_that_a_page_names_are_there(page: Path) -> None:
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_options_that_a_page_names_are_there(path: Path) -> None:
     """Named alone, as `--resume`: some command has it, ours or one of a measurement."""
-    named = {match[1] for match in _OPTION.finditer(_FENCE.sub("", page.read_text()))}
+    named = {match[1] for match in _OPTION.finditer(_FENCE.sub("", path.read_text()))}
     ours = set().union(*options().values())
     missing = {option for option in named - ours if not re.search(rf'"{option}"', measurements())}
     assert not missing
