@@ -157,7 +157,7 @@ class Session:
         """End what runs meanwhile, as Ctrl-C does; what has ended badly by itself is an error."""
         trouble = []
         for block, process, log in reversed(self.running):
-            ended = process.poll()
+            ended: int | str | None = process.poll()
             if ended is None and not _stopped(process):
                 ended = "never, though told to"
             if ended:

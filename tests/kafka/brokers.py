@@ -73,12 +73,13 @@ class Broker:
 
 def why_there_is_none() -> str | None:
     """Say what a machine lacks to have a broker, if it does."""
-    return next((f"{program} is not installed" for program in ("java", "mvn") if shutil.which(program) is None), None)
+    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    return f"{missing[0]} is not installed; the tests of the service need Java 17 and Maven" if missing else None
 
 
 def do_without(reason: str) -> NoReturn:
     """Skip a test that needs a broker; under continuous integration it fails."""
-    message = f"no Kafka broker: {reason}; the tests of the service need Java 17 and Maven"
+    message = f"no Kafka broker: {reason}"
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message)
