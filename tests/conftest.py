@@ -27,6 +27,7 @@ FIRST = (
     "kafka test_throughput",
     "kafka test_reconcile",
     "kafka test_unreadable",
+    "kafka pages",
     "chains",
 )
 """What takes longest is begun first, lest the last process run alone."""

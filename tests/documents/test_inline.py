@@ -18,6 +18,8 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.m
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _OPTION = re.compile(r"`(--[a-z][a-z-]*)\b[^`]*`")
+_NAMED = re.compile(r"`{1,2}([^`\n]+)`{1,2}")
+_AT_HEAD = re.compile(r"^[# ]*(?:[A-Z]+=\S+ )?((?:stream-osr|python) [^\n]*)$", re.MULTILINE)
 _SHOWN = re.compile(r"<!-- not run: [^>]*-->\n+```(?:bash|sh|console)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^ {4}(\S.*)$", re.MULTILINE)
 
@@ -48,6 +50,23 @@ def test_options_that_a_page_names_are_there(path: Path) -> None:
     ours = set().union(*options().values())
     missing = {option for option in named - ours if not re.search(rf'"{option}"', measurements())}
     assert not missing
+
+
+def test_commands_that_the_program_and_the_examples_name_are_there() -> None:
+    """In messages, in helps and on the page; in examples those at the head of a file as well."""
+    wrong, looked = [], 0
+    for room in ("stream_osr", "connectors", "examples"):
+        for source in sorted((ROOT / room).rglob("*")):
+            if source.suffix not in (".py", ".html", ".js", ".yaml"):
+                continue
+            text = re.sub(r"\{+[^{}]*\}+", "X", source.read_text())
+            lines = [*_NAMED.findall(text), *(_AT_HEAD.findall(text) if room == "examples" else ())]
+            for line in filter(is_command, lines):
+                looked += 1
+                if told := problem(line):
+                    wrong.append(f"{source.relative_to(ROOT)}: `{line}`: {told}")
+    assert not wrong, "\n".join(wrong)
+    assert looked > 50
 
 
 @cache
