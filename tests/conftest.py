@@ -52,6 +52,8 @@ def _group(item: pytest.Item) -> str:
         return "kafka faults" if path.parent.name == "faults" else f"kafka {path.stem}"
     if path.stem in CHAINS:
         return "chains"
+    if "page" in getattr(item, "fixturenames", ()):  # of the documentation: each is long, and by itself
+        return f"page {item.name}"
     return str(path.relative_to(HERE)) if HERE in path.parents else str(path)
 
 

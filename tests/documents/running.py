@@ -1,0 +1,163 @@
+"""A page, run from top to bottom in a folder of its own, as a newcomer would."""
+
+from __future__ import annotations
+
+import doctest
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from stream_osr.evaluation.datasets import data_directory
+from tests.documents.comparing import Alike, occurs
+from tests.documents.reading import ROOT, Block, blocks, in_checkout
+
+OF_THE_CHECKOUT = ("examples", "docs", "connectors", "benchmarks", "tests", "stream_osr", "tools", "Makefile")
+PATIENCE = 120.0
+"""Seconds that a command may take to print what the page shows of it, or to end when it is told to."""
+
+
+class Failed(AssertionError):
+    """A block of a page does something else than the page says."""
+
+
+class Session:
+    """What a reader has on the way through a page.
+
+    Parameters
+    ----------
+    name
+        Of the page.
+    folder
+        Where its commands are run, and its files are written.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.printed = ""
+        self.running: list[tuple[Block, subprocess.Popen[bytes], Path]] = []
+        self.env = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "STREAM_OSR_DATA": str(data_directory().resolve()),
+            "COLUMNS": "100",
+        }
+
+    def run(self, page: str) -> int:
+        """Run all blocks of a page; returns how many were run.
+
+        Raises
+        ------
+        Failed
+            Naming the page, the line and what came instead.
+        """
+        if in_checkout(page):
+            for name in OF_THE_CHECKOUT:
+                (self.folder / name).symlink_to(ROOT / name)
+        done = 0
+        try:
+            for block in blocks(page):
+                done += self._take(block)
+        finally:
+            self._end()
+        return done
+
+    def _take(self, block: Block) -> bool:
+        if block.language == "indented":
+            raise Failed(f"{self.name}:{block.line}: a block without a fence; say what it is in")
+        if block.why_not:
+            self.printed = ""
+        elif block.title:
+            path = self.folder / block.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block.text)
+        elif block.language == "bash" and block.remark == "meanwhile":
+            self._begin(block)
+        elif block.language == "bash":
+            self._command(block)
+        elif block.language == "python":
+            self._python(block)
+        elif block.language == "text" and self.printed:
+            self._shown(block)
+            return False
+        else:
+            return False
+        return not block.why_not and not block.title
+
+    def _command(self, block: Block) -> None:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.printed = done.stdout
+        if done.returncode:
+            raise Failed(f"{self.name}:{block.line}: exit code {done.returncode}\n{block.text}\n{done.stdout}")
+
+    def _python(self, block: Block) -> None:
+        """Run examples as a doctest, else the block as a program; both share the page's names."""
+        if ">>>" not in block.text:
+            with redirect_stdout(io.StringIO()) as out:
+                exec(compile(block.text, f"{self.name}:{block.line}", "exec"), self.names)
+            self.printed = out.getvalue()
+            return
+        test = doctest.DocTestParser().get_doctest(block.text, self.names, self.name, self.name, block.line - 1)
+        test.globs = self.names  # the parser copies them
+        report: list[str] = []
+        doctest.DocTestRunner(Alike(), optionflags=doctest.ELLIPSIS).run(test, out=report.append, clear_globs=False)
+        self.printed = ""
+        if report:
+            raise Failed("".join(report))
+
+    def _begin(self, block: Block) -> None:
+        log = self.folder / f".meanwhile-{len(self.running)}"
+        with log.open("wb") as file:
+            begun = subprocess.Popen(
+                ["bash", "-euo", "pipefail", "-c", block.text],
+                cwd=self.folder,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running.append((block, begun, log))
+        self.printed = f"\0{log}"
+
+    def _shown(self, block: Block) -> None:
+        """Hold a block of text against what was printed; what runs meanwhile gets the time to print it."""
+        printed, until = self.printed, time.monotonic() + PATIENCE
+        if printed.startswith("\0"):
+            log = Path(printed[1:])
+            while not occurs(block.text, printed := log.read_text()) and time.monotonic() < until:
+                time.sleep(0.1)
+        if not occurs(block.text, printed):
+            raise Failed(f"{self.name}:{block.line}: this is shown\n{block.text}\nand this was printed\n{printed}")
+
+    def _end(self) -> None:
+        """End what runs meanwhile, as Ctrl-C does; what has ended badly by itself is an error."""
+        trouble = []
+        for block, process, log in reversed(self.running):
+            ended = process.poll()
+            if ended is None:
+                os.killpg(process.pid, signal.SIGINT)
+                try:
+                    process.wait(PATIENCE)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    ended = "never, though told to"
+            if ended:
+                trouble.append(f"{self.name}:{block.line}: ended {ended}\n{log.read_text()}")
+        if trouble and sys.exception() is None:
+            raise Failed("\n".join(trouble))

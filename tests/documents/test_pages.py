@@ -1,0 +1,54 @@
+"""Every command and example of the read-me and of the site runs as it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.reading import PAGES, ROOT, blocks
+from tests.documents.running import Failed, Session
+
+NOT_RUN: dict[str, int] = {}
+"""Blocks of a page that are shown and not run: they need a network, or something of the reader's."""
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Session(name_of(page), tmp_path).run(page.read_text())
+
+
+def test_what_is_not_run_is_listed() -> None:
+    found = {name_of(page): sum(bool(block.why_not) for block in blocks(page.read_text())) for page in PAGES}
+    assert {name: count for name, count in found.items() if count} == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```bash\nfalse\n```\n",
+        "```bash\necho one\n```\n\nprints\n\n```text\ntwo\n```\n",
+        "```python\n>>> 1 + 1\n7\n```\n",
+        "    ls\n",
+        "<!-- meanwhile -->\n```bash\nexit 3\n```\n\n```bash\nsleep 1\n```\n",
+    ],
+)
+def test_a_page_that_is_wrong_fails(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Failed):
+        Session("page", tmp_path).run(page)
+
+
+def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (
+        '```csv title="a.csv"\nx\n1\n```\n\n<!-- meanwhile -->\n```bash\necho up; sleep 60\n```\n\n'
+        "```text\nup\n```\n\n```bash\ncat a.csv\n```\n\n```text\nx\n1\n```\n\n"
+        "```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\n>>> x + 1\n3\n```\n"
+    )
+    assert Session("page", tmp_path).run(page) == 4
