@@ -81,7 +81,7 @@ check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site
 
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 site: $(VENV)/.dev    ## build the documentation into site/; a link or name that leads nowhere fails
-	$(MKDOCS) build --quiet --strict
+	$(MKDOCS) build --strict
 
 site-serve: $(VENV)/.dev   ## show the documentation at 127.0.0.1:8000 as it is written
 	$(MKDOCS) serve

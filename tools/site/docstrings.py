@@ -6,6 +6,7 @@ A role (``:meth:`freeze```) becomes a link, and must name something that is ther
 from __future__ import annotations
 
 import re
+from inspect import cleandoc
 from typing import Any
 
 from griffe import (
@@ -20,6 +21,8 @@ from griffe import (
     get_logger,
 )
 
+from stream_osr.config import SEE_ARGUMENTS
+
 logger = get_logger("site.docstrings")
 
 ROLE = re.compile(r":(?:class|meth|func|mod|attr|data|exc):`(?P<short>~?)(?P<name>[\w.]+)`")
@@ -27,6 +30,7 @@ SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]+)\n-{3,}\n", re.MULTILINE)
 FOOTNOTE = re.compile(r"(?:\.\. )?\[(\d+)\]_?")
 CONTINUED = re.compile(r"\n +(?=\S)")
 PACKAGES = {"stream_osr", "stream_osr_connectors", "stream_osr_kafka"}
+ARGUMENTS = "stream_osr.config.Arguments"
 PUBLIC_CLASS = "stream_osr.OpenSetRecognizer"
 """The class whose methods are documented as its own, wherever they are inherited from."""
 
@@ -37,7 +41,11 @@ class Docstrings(Extension):
     def on_object(self, *, obj: Object, loader: GriffeLoader, **_: Any) -> None:
         """Rewrite the docstring of an object."""
         if obj.docstring is not None:
-            text = ROLE.sub(lambda role: link(role, obj, loader), obj.docstring.value)
+            text = obj.docstring.value
+            if SEE_ARGUMENTS in text:
+                told = loader.modules_collection[ARGUMENTS].docstring
+                text = text.replace(SEE_ARGUMENTS, cleandoc(told.value).partition("----------\n")[2])
+            text = ROLE.sub(lambda role: link(role, obj, loader), text)
             obj.docstring.value = FOOTNOTE.sub(r"[\1]", sections(text, obj)).replace("::\n\n", "\n\n", 1)
 
 
@@ -50,8 +58,6 @@ def sections(text: str, obj: Object) -> str:
             body = f"{obj.returns}\n" + "\n".join(f"    {line}" if line else line for line in body.split("\n"))
         elif title == "References":
             body = CONTINUED.sub(" ", body)
-        elif title == "Parameters" and not re.search(r"^ +\S", body, re.MULTILINE):
-            title = "Arguments"  # told elsewhere: a remark
         elif title == "Parameters" and isinstance(obj, Class) and "NamedTuple" in map(str, obj.bases):
             title = "Attributes"
         out.append(f"{title}\n{'-' * len(title)}\n{body}")
@@ -70,15 +76,16 @@ def link(role: re.Match[str], obj: Object, loader: GriffeLoader) -> str:
 
 
 def found(name: str, obj: Object, loader: GriffeLoader) -> str | None:
-    """Where a name of a docstring leads: from the object, what is around it, the top, or that class."""
-    first, _, rest = name.partition(".")
+    """Where a name of a docstring leads: at the top, at the object, around it, or at that class."""
+    if there(name, loader):
+        return name
     around: Object | None = obj
     while around is not None:
         for place in (around, *beside(around)):
-            if first in (place.all_members if isinstance(place, Class) else place.members):
-                return f"{place.path}.{name}" if rest else public(f"{place.path}.{name}", loader)
+            if there(f"{place.path}.{name}", loader):
+                return public(f"{place.path}.{name}", loader)
         around = around.parent
-    return next((path for path in (name, f"{PUBLIC_CLASS}.{name}") if there(path, loader)), None)
+    return f"{PUBLIC_CLASS}.{name}" if there(f"{PUBLIC_CLASS}.{name}", loader) else None
 
 
 def beside(obj: Object) -> list[Module]:
