@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stream_osr.moved import keep_earlier_names
+from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from stream_osr.decision import Decision
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from stream_osr.recognizer import OpenSetRecognizer
     from stream_osr.trained import TrainedModel
     from stream_osr.training_report import TrainingReport
-
-__version__ = "0.1.0"
 
 keep_earlier_names()
 

@@ -78,7 +78,11 @@ def run(
     options.check_distinct(
         model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint
     )
+    if resume and checkpoint is None:
+        raise ConnectorError("--resume goes on from a checkpoint, and there is none: name it by --checkpoint")
     started = loop.load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
+    if resume and started is None:
+        console.say(f"there is no {checkpoint} to go on from: the run begins anew")
     changes = options.given(
         batch_size=batch_size,
         max_wait=max_wait,

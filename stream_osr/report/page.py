@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -26,13 +26,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stream_osr.evaluation.calibration import reliability_curve
+from stream_osr.evaluation.composition import main_class
 from stream_osr.glossary import WORDS
 from stream_osr.report.candidates import LARGEST, Instance
 from stream_osr.report.charts import plane, shifts, stream, truth
 from stream_osr.report.content import Content
 from stream_osr.report.lookout import MOST
 from stream_osr.report.timeline import subclass_name
-from stream_osr.showing import printable
+from stream_osr.showing import counted, printable
 
 CARDS = 12
 """New subclasses that get a drawing of their own."""
@@ -207,9 +208,11 @@ def _environment() -> Environment:
     )
     made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
     made.filters["count"] = lambda number: f"{number:,}"
+    made.filters["counted"] = partial(counted, form=",")
     made.filters["slug"] = lambda word: word.replace(" ", "-")
     made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
     made.filters["probability"] = _probability
     made.filters["value"] = _value
+    made.filters["main_class"] = main_class
     made.filters["figure"] = lambda value: "n/a" if value != value else f"{value:.3f}"
     return made
