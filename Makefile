@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check site site-serve golden golden-compare accuracy speed wheel format clean
+.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed package wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -110,6 +110,9 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 	$(BIN)/python -m benchmarks.before $(BEFORE) --write
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
+
+package: warmup   ## build what is published (sdist, wheel) into dist, and try it in a new environment
+	$(BIN)/python -m tools.package
 
 wheel: $(VENV)/.dev    ## build the plain wheel and the one that brings its machine code into dist, and try that one
 	$(BIN)/python -m tools.wheel dist
