@@ -17,7 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from stream_osr.glossary import WORDS
+from stream_osr.glossary import TERMS, WORDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -58,7 +58,7 @@ def glossary() -> str:
     """
     return "\n\n".join(
         f'<a id="{word.lower().replace(" ", "-")}"></a>**{word}**\n:   {meaning}'
-        for word, meaning in sorted(WORDS.items(), key=lambda item: item[0].lower())
+        for word, meaning in sorted({**WORDS, **TERMS}.items(), key=lambda item: item[0].lower())
     )
 
 
