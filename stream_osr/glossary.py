@@ -48,7 +48,7 @@ TERMS = MappingProxyType(
         "batch": "Instances that are decided together: a micro-batch, 256 of them unless another number is given.",
         "chain": "One of the models (four) that run side by side and whose probabilities are averaged.",
         "checkpoint": "A file from which a run over files goes on as if it had not been interrupted.",
-        "data quality": "Records that are not what they should be: a value is missing or no number, or all is refused.",
+        "data quality": "Records that are not what they should be: a value is missing or no number, say.",
         "dead letter": "A record of a topic that could not be used, set aside with the reason.",
         "decision": "The final word on one instance: its label, how probable each class is, and why.",
         "density rank": (
