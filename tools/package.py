@@ -101,7 +101,8 @@ def main() -> None:
                 sys.exit("stream-osr demo left no decisions")
         with step("a newcomer's walk"):
             walk = shutil.copy(ROOT / "examples" / "first_result.py", place)
-            print(run("python", walk, at=empty[2], environment=found), end="")
+            told = run("python", walk, at=empty[2], environment=found)
+            print(f"  {told.count('  ok: ')} things looked at, all as they should be")
         with step("tests of the source distribution"):
             with tarfile.open(source) as packed:
                 packed.extractall(place, filter="data")
@@ -110,7 +111,7 @@ def main() -> None:
                 sys.exit(f"the source distribution lacks {missing}; name them in pyproject.toml, sdist")
             take(ROOT, kept, unpacked)
             told = run(bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, at=unpacked)
-            print(told.splitlines()[-1])
+            print(f"  {told.splitlines()[-1]}")
 
 
 if __name__ == "__main__":
