@@ -59,8 +59,6 @@ def step(what: str) -> Iterator[None]:
 
 def build() -> tuple[Path, Path]:
     """Build the source distribution, and the wheel from it; return both."""
-    for old in DIST.glob(f"{NAME}*"):
-        old.unlink()
     run(sys.executable, "-m", "build", "--outdir", DIST, ROOT)
     source, wheel = DIST / f"{NAME}.tar.gz", DIST / f"{NAME}-py3-none-any.whl"
     run(sys.executable, "-m", "twine", "check", "--strict", source, wheel)
