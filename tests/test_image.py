@@ -36,7 +36,7 @@ def test_what_is_copied_is_there_and_not_left_out(name: str) -> None:
 def test_all_that_makes_the_wheel_is_copied() -> None:
     packages = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     project = PYPROJECT["project"]
-    needed = {*(package.split("/")[0] for package in packages), project["readme"], *project["license-files"]}
+    needed = {*(package.split("/")[0] for package in packages), "README.md", *project["license-files"]}
     assert needed | {"pyproject.toml", "constraints.txt", "tools"} == {*COPIED}
 
 
