@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from river.base import MiniBatchClassifier
 
+from stream_osr.compiling import give_notice
 from stream_osr.config import Label, documented, parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
@@ -24,6 +25,8 @@ from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
+
+give_notice()
 
 
 @documented

@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -33,7 +33,7 @@ from stream_osr.report.charts import plane, shifts, stream, truth
 from stream_osr.report.content import Content
 from stream_osr.report.lookout import MOST
 from stream_osr.report.timeline import subclass_name
-from stream_osr.showing import printable
+from stream_osr.showing import counted, printable
 
 CARDS = 12
 """New subclasses that get a drawing of their own."""
@@ -208,6 +208,7 @@ def _environment() -> Environment:
     )
     made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
     made.filters["count"] = lambda number: f"{number:,}"
+    made.filters["counted"] = partial(counted, form=",")
     made.filters["slug"] = lambda word: word.replace(" ", "-")
     made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
     made.filters["probability"] = _probability
