@@ -153,14 +153,14 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         self._learn(read(value, x, y, t, key))
 
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
-        """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
+        """Take in the rows of a data frame (pandas, polars, pyarrow) or a numpy array: all, or on an error none.
 
         After training, unlabelled rows of plain finite numbers are read all at once.
 
         Parameters
         ----------
         X
-            Features in columns.
+            Features in columns; those of an array are named 0 to p - 1, in training and afterwards.
         y, t, key
             Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
             are unlabelled.

@@ -25,6 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("archive",),
     ("recognizer saved",),
     ("stream_osr",),
+    ("sklearn",),
     ("stream_osr_connectors",),
     ("report", "stream_osr_kafka.log exits figures findings class_names setting_names"),
     ("stream_osr_kafka.settings",),
