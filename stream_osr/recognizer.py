@@ -13,13 +13,12 @@ import numpy as np
 from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, documented, parameters
-from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close, labelled
 from stream_osr.features import check_rows, frame_matrix
+from stream_osr.results import Results
 from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
@@ -27,7 +26,7 @@ from stream_osr.training_report import TrainingReport
 
 
 @documented
-class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
+class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
     """Open-set recognition of a stream: which known class, or *unknown*, and what the unknown is made of.
 
     Labelled instances train the known classes. The first unlabelled one (or :meth:`freeze`) ends training; from
@@ -81,7 +80,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
     ...         calls.update((data[d.key][1], d.label) for d in model.drain())
     >>> calls["sky", "unknown"] > 100 > 10 > sum(calls["sky", y] for y in known)
     True
-    >>> any(type(event).__name__ == "SubclassEmerged" for event in model.drain_events())
+    >>> any(isinstance(event, SubclassEmerged) for event in model.drain_events())
     True
     """
 
@@ -354,16 +353,6 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         """
         if self.value.buffer or self.value.evidence:
             self._close()
-
-    def drain(self) -> Iterator[Decision]:
-        """Yield the final decisions, in order of arrival, each once: of finished micro-batches, or later (delay)."""
-        while self.value.decisions:
-            yield self.value.decisions.popleft()
-
-    def drain_events(self) -> Iterator[Event]:
-        """Yield the events of finished micro-batches, each once."""
-        while self.value.events:
-            yield self.value.events.popleft()
 
     def set_min_probability(self, value: float) -> None:
         """Ask of a known label to be at least so probable, from the next decision on; 0 asks nothing.
