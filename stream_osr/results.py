@@ -1,8 +1,9 @@
-"""What a recognizer hands out: decisions and events, each once; the same, and what has emerged, as data frames."""
+"""What a recognizer hands out: decisions and events, each once; as data frames, and in pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 from stream_osr.decision import Decision
@@ -70,3 +71,17 @@ class Results(Views):
         found = self.new_classes()
         assert self.value.stream is not None
         return subclasses_frame(lines(self.value.stream, found), library=library)
+
+    @property
+    def plot(self) -> Any:
+        """The figures of the report (:class:`stream_osr.plot.Figures`), as Altair charts: extra ``plot``.
+
+        ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()``, ``plot.calibration(decisions,
+        labels)``. They stand above the recognizer, which knows the name of their module and nothing else.
+
+        Raises
+        ------
+        MissingExtra
+            If the extra ``plot`` is not installed.
+        """
+        return import_module("stream_osr.plot").Figures(self)

@@ -1,0 +1,147 @@
+"""The figures of the report from Python, as Altair charts (extra ``plot``): ``model.plot.plane()``, say.
+
+A notebook shows a chart as it is; ``chart.save("figure.svg")`` (or .png, .html) writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from stream_osr.decision import Decision
+from stream_osr.discovery.events import Event
+from stream_osr.errors import InvalidParameter, MissingExtra
+from stream_osr.evaluation.calibration import reliability_curve
+from stream_osr.recognizer import OpenSetRecognizer
+from stream_osr.report.content import Content, collect
+from stream_osr.report.timeline import subclass_name
+
+try:
+    from stream_osr.report.charts import plane, shifts, stream, truth
+    from stream_osr.report.charts.alone import alone, together
+except ModuleNotFoundError as error:
+    raise MissingExtra(f"figures need {error.name}; pip install 'stream-osr[plot]' brings it") from error
+
+__all__ = ["Figures"]
+
+Records: TypeAlias = Iterable[Decision | Event | Mapping[str, Any]]
+WIDTH = 640
+"""Pixels of a figure; of those that stand side by side half."""
+DRAWN = 12
+"""Subclasses that :meth:`Figures.emerged` draws."""
+
+
+class Figures:
+    """Figures of a recognizer, and of what it has told: :attr:`.OpenSetRecognizer.plot`.
+
+    Parameters
+    ----------
+    model
+        A recognizer whose training has ended; ``None``: of decisions and events alone (:meth:`timeline`,
+        :meth:`calibration`, :meth:`emerged`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stream_osr import OpenSetRecognizer
+    >>> rng = np.random.default_rng(0)
+    >>> model = OpenSetRecognizer(batch_size=64, seed=7)
+    >>> for a, b in rng.normal(size=(200, 2)):
+    ...     model.learn_one({"a": a, "b": b}, "left")
+    ...     model.learn_one({"a": a + 20, "b": b}, "right")
+    >>> for a, b in rng.normal([15, 20], size=(64, 2)):
+    ...     model.learn_one({"a": a, "b": b})
+    >>> decisions, events = list(model.drain()), list(model.drain_events())
+    >>> model.plot.timeline(decisions, events).save("timeline.svg")  # doctest: +SKIP
+    """
+
+    def __init__(self, model: OpenSetRecognizer | None = None) -> None:
+        self._model = model
+
+    def timeline(self, decisions: Records, events: Records = ()) -> Any:
+        """Draw what came when: the share called unknown, and arrivals in each subclass and class, with the events.
+
+        Parameters
+        ----------
+        decisions, events
+            As :meth:`.OpenSetRecognizer.drain` and :meth:`.OpenSetRecognizer.drain_events` yield them, or as a run
+            has written them.
+        """
+        timeline = self._collect(decisions, events).timeline
+        if timeline is None:
+            raise InvalidParameter("there is nothing to draw: there are no decisions; give those that were drained")
+        parts = [("called unknown", stream.unknown_share(timeline)), ("arrivals", stream.arrivals(timeline))]
+        return together(parts, WIDTH, columns=1)
+
+    def plane(self, axes: Literal["all", "known"] = "all") -> Any:
+        """Draw subclasses as ellipses on the two axes on which classes lie furthest apart.
+
+        Parameters
+        ----------
+        axes
+            Classes that the axes part: ``"all"``, known and new ones, or ``"known"``: the known ones alone.
+        """
+        if axes not in ("all", "known"):
+            raise InvalidParameter(f"axes is {axes!r}; expected 'all' or 'known'")
+        planes = self._collect().planes
+        if not planes:
+            raise InvalidParameter("there is nothing to draw: a plane needs a model with two numeric features")
+        return alone(plane.plane(planes[-1] if axes == "all" else planes[0]), WIDTH)
+
+    def emerged(self, events: Records = ()) -> Any:
+        """Draw of the largest subclasses that have emerged which features moved most from the nearest known one.
+
+        Parameters
+        ----------
+        events
+            Events that tell of subclasses which the model no longer has; without a model of all.
+        """
+        found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
+        if not found:
+            raise InvalidParameter("there is nothing to draw: no subclass with numeric features has emerged")
+        parts = [
+            (f"{subclass_name(each.id)}: {each.size:,} instances, nearest {each.nearest}", shifts.shifts(each.shifts))
+            for each in found
+        ]
+        return together(parts, WIDTH // 2, columns=2)
+
+    def calibration(self, decisions: Records, labels: Mapping[Any, Any] | Callable[[Any], Any]) -> Any:
+        """Draw probabilities of being unknown against true labels.
+
+        Parameters
+        ----------
+        decisions
+            As for :meth:`timeline`.
+        labels
+            True label by the key of the decision, as far as it is known (else ``None``): a dict or a function.
+        """
+        look = labels.get if isinstance(labels, Mapping) else labels
+
+        def told(key: Any, number: int) -> str | None:
+            label = look(key)
+            return None if label is None else str(label)
+
+        decided = self._collect(decisions, truth=told).told
+        judged = decided.judged
+        if not judged.any():
+            raise InvalidParameter(
+                "there is nothing to draw: no decision has a label; give them by the keys of decisions"
+            )
+        p, unknown = decided.p_unknown[judged], decided.truly_unknown[judged]
+        parts = [
+            ("observed against predicted", truth.calibration(reliability_curve(p, unknown))),
+            ("predicted, for known and new classes", truth.spread(p, unknown)),
+        ]
+        return together(parts, WIDTH // 2, columns=2)
+
+    def _collect(self, decisions: Records = (), events: Records = (), **more: Any) -> Content:
+        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), **more)
+
+
+def _records(records: Records, name: str) -> list[Mapping[str, Any]]:
+    out = [each.as_dict() if isinstance(each, Decision | Event) else each for each in records]
+    wrong = [each for each in out if not isinstance(each, Mapping)]
+    if wrong:
+        found = type(wrong[0]).__name__
+        raise InvalidParameter(f"{name} has a {found} in it; expected what drain() and drain_events() yield")
+    return out
