@@ -25,6 +25,7 @@ except ModuleNotFoundError as error:
 __all__ = ["Figures"]
 
 Records: TypeAlias = Iterable[Decision | Event | Mapping[str, Any]]
+Labels: TypeAlias = Mapping[Any, Any] | Callable[[Any], Any]
 WIDTH = 640
 """Pixels of a figure; of those that stand side by side half."""
 DRAWN = 12
@@ -58,7 +59,7 @@ class Figures:
     def __init__(self, model: OpenSetRecognizer | None = None) -> None:
         self._model = model
 
-    def timeline(self, decisions: Records, events: Records = ()) -> Any:
+    def timeline(self, decisions: Records, events: Records = (), labels: Labels | None = None) -> Any:
         """Draw what came when: the share called unknown, and arrivals in each subclass and class, with the events.
 
         Parameters
@@ -66,8 +67,11 @@ class Figures:
         decisions, events
             As :meth:`.OpenSetRecognizer.drain` and :meth:`.OpenSetRecognizer.drain_events` yield them, or as a run
             has written them.
+        labels
+            True label by the key of a decision, as far as it is known (else ``None``), a dict or a function: then the
+            share that was truly unknown is drawn, too.
         """
-        timeline = self._collect(decisions, events).timeline
+        timeline = self._collect(decisions, events, labels).timeline
         if timeline is None:
             raise InvalidParameter("there is nothing to draw: there are no decisions; give those that were drained")
         parts = [("called unknown", stream.unknown_share(timeline)), ("arrivals", stream.arrivals(timeline))]
@@ -105,23 +109,15 @@ class Figures:
         ]
         return together(parts, WIDTH // 2, columns=2)
 
-    def calibration(self, decisions: Records, labels: Mapping[Any, Any] | Callable[[Any], Any]) -> Any:
+    def calibration(self, decisions: Records, labels: Labels) -> Any:
         """Draw probabilities of being unknown against true labels.
 
         Parameters
         ----------
-        decisions
+        decisions, labels
             As for :meth:`timeline`.
-        labels
-            True label by the key of the decision, as far as it is known (else ``None``): a dict or a function.
         """
-        look = labels.get if isinstance(labels, Mapping) else labels
-
-        def told(key: Any, number: int) -> str | None:
-            label = look(key)
-            return None if label is None else str(label)
-
-        decided = self._collect(decisions, truth=told).told
+        decided = self._collect(decisions, labels=labels).told
         judged = decided.judged
         if not judged.any():
             raise InvalidParameter(
@@ -134,8 +130,19 @@ class Figures:
         ]
         return together(parts, WIDTH // 2, columns=2)
 
-    def _collect(self, decisions: Records = (), events: Records = (), **more: Any) -> Content:
-        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), **more)
+    def _collect(self, decisions: Records = (), events: Records = (), labels: Labels | None = None) -> Content:
+        told = None if labels is None else _truth(labels)
+        return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), told)
+
+
+def _truth(labels: Labels) -> Callable[[Any, int], str | None]:
+    look = labels.get if isinstance(labels, Mapping) else labels
+
+    def told(key: Any, number: int) -> str | None:
+        label = look(key)
+        return None if label is None else str(label)
+
+    return told
 
 
 def _records(records: Records, name: str) -> list[Mapping[str, Any]]:

@@ -46,7 +46,7 @@ class Event:
     model: str
 
     def __str__(self) -> str:
-        facts = [f"{f.name} {_told(getattr(self, f.name))}" for f in fields(self) if f.name not in _OF_ALL]
+        facts = [_told(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in _OF_ALL]
         return f"{type(self).__name__} at {self.seq}: {', '.join(facts)}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -63,16 +63,17 @@ class Event:
         return out
 
 
-def _told(value: Any) -> str:
+def _told(name: str, value: Any) -> str:
     """Write a fact in short: of a moment the position, of an explanation what lies nearest."""
-    if isinstance(value, Moment):
-        return str(value.seq)
     if isinstance(value, Explanation):
         return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
     if isinstance(value, Movement):
         moved = sorted(value.shift, key=lambda name: -abs(value.shift[name]))[:MOVED]
-        return ", ".join(f"{shown(name)} by {value.shift[name]:+.1f} standard deviations" for name in moved)
-    return f"{value:.4g}" if isinstance(value, float) else shown(value)
+        told = ", ".join(f"{shown(name)} {value.shift[name]:+.1f}" for name in moved)
+        return f"moved by standard deviations: {told}"
+    if isinstance(value, Moment):
+        value = value.seq
+    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}"
 
 
 def as_fields(value: Any) -> dict[str, Any]:
