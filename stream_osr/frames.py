@@ -14,6 +14,9 @@ Library: TypeAlias = Literal["pandas", "polars"]
 _WHOLE = frozenset({"subclass_id", "batch", "seq", "size", "first_seen", "last_seen", "new_class"})
 """Columns of whole numbers, some of which may be missing."""
 
+_LABELS = frozenset({"label", "first_label", "nearest_class"})
+"""Columns of labels: they stay what they are."""
+
 
 def decisions_frame(
     decisions: Iterable[Decision], *, probabilities: bool = False, library: Library = "pandas"
@@ -82,5 +85,5 @@ def _frame(columns: Mapping[str, list[Any]], library: Library) -> Any:
             f"a data frame of {library} needs {library}; pip install 'stream-osr[frames]' brings pandas, "
             "pip install polars the other"
         ) from error
-    whole = {name: pd.array(values, dtype="Int64") for name, values in columns.items() if name in _WHOLE}
-    return pd.DataFrame({**columns, **whole})
+    kinds = {**dict.fromkeys(_WHOLE, "Int64"), **dict.fromkeys(_LABELS, object)}
+    return pd.DataFrame({name: pd.Series(its, dtype=kinds.get(name)) for name, its in columns.items()})
