@@ -26,7 +26,7 @@ def decisions_frame(
     Parameters
     ----------
     decisions
-        As :meth:`.OpenSetRecognizer.drain` yields them.
+        As :meth:`stream_osr.OpenSetRecognizer.drain` yields them.
     probabilities
         Add a column for the probability of each known class, ``P(label)``; that of unknown is ``p_unknown``.
     library

@@ -33,7 +33,7 @@ DRAWN = 12
 
 
 class Figures:
-    """Figures of a recognizer, and of what it has told: :attr:`.OpenSetRecognizer.plot`.
+    """Figures of a recognizer, and of what it has told: :attr:`stream_osr.OpenSetRecognizer.plot`.
 
     Parameters
     ----------
@@ -53,7 +53,9 @@ class Figures:
     >>> for a, b in rng.normal([15, 20], size=(64, 2)):
     ...     model.learn_one({"a": a, "b": b})
     >>> decisions, events = list(model.drain()), list(model.drain_events())
-    >>> model.plot.timeline(decisions, events).save("timeline.svg")  # doctest: +SKIP
+    >>> chart = model.plot.timeline(decisions, events)  # chart.save("timeline.svg") writes it
+    >>> chart.to_dict()["concat"][1]["title"]
+    'arrivals'
     """
 
     def __init__(self, model: OpenSetRecognizer | None = None) -> None:
@@ -65,7 +67,7 @@ class Figures:
         Parameters
         ----------
         decisions, events
-            As :meth:`.OpenSetRecognizer.drain` and :meth:`.OpenSetRecognizer.drain_events` yield them, or as a run
+            As :meth:`stream_osr.OpenSetRecognizer.drain` and its ``drain_events`` yield them, or as a run
             has written them.
         labels
             True label by the key of a decision, as far as it is known (else ``None``), a dict or a function: then the
@@ -98,7 +100,7 @@ class Figures:
         Parameters
         ----------
         events
-            Events that tell of subclasses which the model no longer has; without a model of all.
+            As for :meth:`timeline`; with a model they are needed for subclasses alone that it no longer has.
         """
         found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
         if not found:

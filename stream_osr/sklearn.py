@@ -129,8 +129,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
 
         Returns
         -------
-        list of Decision
-            One for each row, in order (with ``on_missing="skip"`` none for a row that is skipped).
+        One for each row, in order (with ``on_missing="skip"`` none for a row that is skipped).
         """
         rows = self._read(X)
         keys = range(len(rows)) if key is None else list(key)
@@ -153,8 +152,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
 
         Returns
         -------
-        np.ndarray
-            Rows sum to 1, shape (n, J + 1).
+        Probabilities of shape (n, J + 1); each row sums to 1.
         """
         rows = self._read(X)
         found = np.asarray(self.recognizer_.predict_proba_many(rows))

@@ -38,8 +38,8 @@ class Line(NamedTuple):
     nearest_class, distance
         Of a new one: the known class nearest to it, and how many standard deviations it is away.
     new_class
-        Number, from 0, of the candidate new class that it belongs to, as :meth:`.OpenSetRecognizer.new_classes` lists
-        them.
+        Place, from 0, of the candidate new class that it belongs to among those of
+        :meth:`stream_osr.OpenSetRecognizer.new_classes`.
     """
 
     subclass_id: int
