@@ -2,7 +2,7 @@
 
 Run it in an empty folder, where stream-osr is installed with its extra ``plot``::
 
-    python first_result.py
+    python examples/first_result.py
 
 It writes three tables that stand for yours, readings of a pump with a state, and then gives the commands that you
 would give, one after the other. After each it looks at what came out, and ends with an error if that is not so.

@@ -90,6 +90,8 @@ def _unknown(command: str, words: list[str]) -> str | None:
 
 def _of_python(words: list[str]) -> str | None:
     """Look at ``-m MODULE --option``, ``script.py --option`` or ``-c CODE``."""
+    if not words:  # the program itself is meant
+        return None
     if words[:1] == ["-c"]:
         compile(words[1], "<page>", "exec")
         return None
