@@ -1,8 +1,8 @@
 """Images: pixels put into a vector by hand, known digits, and others that appear in the stream.
 
-Half of the ten digits train, the other half appear one after the other. Which, the seed says. The recognizer is left at
-its defaults; what changes is what it is given: the pixels, or the directions of the strokes at each place (a histogram of
-oriented gradients), reduced to 30 principal components of the training images.
+Half of the ten digits train, the other half appear one after the other. Which, the seed says. The recognizer is left
+at its defaults; what changes is what it is given: the pixels, or the directions of the strokes at each place (a
+histogram of oriented gradients), reduced to 30 principal components of the training images.
 
     python examples/images.py                          # scikit-learn's bundled digits, 8 x 8: one run, what emerged
     python examples/images.py --seeds 5                # pixels beside gradients, means over five runs
