@@ -1,9 +1,9 @@
 """Sensors of a machine that wears: known states that move slowly, a sensor that fails, and a new fault.
 
-Made up here, and nothing is downloaded: a pump has three states, and while it works its filter clogs, so that pressure
-and temperature of all states move, by several standard deviations from the first to the last reading. Of one reading
-in fifty a value is missing, and for a while the flow meter gives nothing at all. When two thirds of the stream have
-passed, a bearing begins to fail. Nobody has seen that before.
+Made up here, and nothing is downloaded: a pump has three states, and while it works its filter clogs, so that
+pressure and temperature of all states move, by several standard deviations from the first to the last reading. Of
+one reading in fifty a value is missing, and for a while the flow meter gives nothing at all. When two thirds of the
+stream have passed, a bearing begins to fail. Nobody has seen that before.
 
     python examples/sensors.py                         # known states stay where they were in training
     python examples/sensors.py --follow-drift          # known states follow
@@ -53,7 +53,7 @@ def labelled(n: int, rng: np.random.Generator) -> Iterator[tuple[dict[str, float
 
 
 def stream(n: int, rng: np.random.Generator, jump: bool = False) -> Iterator[tuple[dict[str, float], str]]:
-    """Draw a stream and the truth that nobody tells: the filter clogs, values are missing, a bearing begins to fail."""
+    """Draw a stream, and the truth that nobody tells: the filter clogs, values are missing, a bearing fails."""
     for at in range(n):
         fails = 3 * at > 2 * n and rng.random() < 0.05
         state = "bearing" if fails else str(rng.choice(KNOWN, p=SHARES))

@@ -9,7 +9,7 @@ length one. Words and directions are learnt from the training texts, or from an 
 texts, put aside beforehand, without their topics. The archive is neither trained on nor decided.
 
     python examples/texts.py                # one run, what emerged
-    python examples/texts.py --seeds 3      # vectors as they come, of length one, with the archive: means of three runs
+    python examples/texts.py --seeds 3      # vectors as they come, of length one, with the archive; means of three
 """
 
 from __future__ import annotations
