@@ -1,7 +1,7 @@
 """Images: pixels put into a vector by hand, known digits, and others that appear in the stream.
 
 Half of the ten digits train, the other half appear one after the other. Which, the seed says. The recognizer is left
-at its defaults; what changes is what it is given: the pixels; the directions of the strokes at each place (a histogram
+at its defaults; what changes is what it is given: the pixels; the directions of the strokes at each place (histograms
 of oriented gradients), reduced to 30 principal components of the training images; or those directions reduced to the
 four discriminants that tell the five known digits apart best.
 
