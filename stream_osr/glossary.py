@@ -34,6 +34,7 @@ WORDS = MappingProxyType(
         "calibration error": "How far, on average, a probability is from the share that turns out to be true.",
         "merged": "Two subclasses have turned out to be one; the older number goes on.",
         "dormant": "Nothing has come in the subclass for long. It is not forgotten.",
+        "mixed": "No true class makes up 60 % of the subclass: it holds several, and one name for it would mislead.",
         "muted": "Somebody has said that the subclass is of no interest: unknown, and told of no more.",
     }
 )

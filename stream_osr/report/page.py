@@ -26,6 +26,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from stream_osr.evaluation.calibration import reliability_curve
+from stream_osr.evaluation.composition import main_class
 from stream_osr.glossary import WORDS
 from stream_osr.report.candidates import LARGEST, Instance
 from stream_osr.report.charts import plane, shifts, stream, truth
@@ -211,5 +212,6 @@ def _environment() -> Environment:
     made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
     made.filters["probability"] = _probability
     made.filters["value"] = _value
+    made.filters["main_class"] = main_class
     made.filters["figure"] = lambda value: "n/a" if value != value else f"{value:.3f}"
     return made

@@ -1,0 +1,22 @@
+"""What a subclass is made of, at the border of what is called mixed."""
+
+from __future__ import annotations
+
+import pytest
+
+from stream_osr.evaluation.composition import in_words, main_class
+
+
+@pytest.mark.parametrize(
+    ("made_of", "expected"),
+    [({"sky": 6, "path": 4}, "sky"), ({"path": 41, "sky": 59}, None), ({"sky": 1}, "sky"), ({}, None)],
+)
+def test_a_class_of_60_percent_is_what_the_subclass_is(made_of, expected):
+    assert main_class(made_of) == expected
+    assert main_class(list(made_of.items())) == expected
+    assert in_words(made_of).startswith("mixed: ") == (expected is None and bool(made_of))
+
+
+def test_the_largest_are_named_first_and_the_smallest_not_at_all():
+    assert in_words({"a": 1, "b": 150, "c": 349}) == "c 70 %, b 30 %"
+    assert in_words({"a": 10, "b": 30, "c": 60}, most=1) == "c 60 %"

@@ -1,0 +1,134 @@
+"""The demonstration: what it tells, what it leaves, and that the commands it ends with run as they are printed."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from stream_osr.cli import demo
+from stream_osr.cli.strip import ARROW, BLOCKS
+from stream_osr_connectors.loop import load_checkpoint
+from tests.processes import COMMAND, run
+from tests.test_cli import lines_of
+
+ENVIRONMENT = {**os.environ, "COLUMNS": "80"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("demo")
+
+
+@pytest.fixture(scope="module")
+def told(folder) -> str:
+    done = run(*COMMAND, "demo", cwd=folder, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def truth(folder, told) -> list[str]:
+    with (folder / "demo-output" / "truth.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["key"] for row in rows] == [str(seq) for seq in range(len(rows))]
+    return [row["label"] for row in rows]
+
+
+def drawn(told: str, name: str) -> tuple[str, str]:
+    """Give the row of a class in the drawing of the stream, and the line below it."""
+    lines = told.splitlines()
+    at = next(i for i, line in enumerate(lines) if re.fullmatch(rf"{name} +[{BLOCKS}]+", line))
+    return lines[at], lines[at + 1]
+
+
+def test_it_tells_three_new_classes_and_when_each_was_announced(told):
+    assert "estimated number of new classes: 3 (" in told
+    assert "truly three" in told
+    for label in demo.NEW:
+        assert re.search(rf"{label}: first instance at \d+, announced at \d+, when \d+ of it had come", told)
+
+
+def test_it_fits_a_terminal_of_80_columns_without_colours(told):
+    assert max(map(len, told.splitlines())) <= 80
+    assert "\x1b" not in told
+    assert "…" not in told
+
+
+def test_a_row_begins_where_its_class_does_and_an_arrow_points_at_its_announcement(told, truth):
+    for label in demo.NEW:
+        row, below = drawn(told, label)
+        bars = row.removeprefix(label).lstrip()
+        side, width = len(row) - len(bars), len(bars)
+        assert next(i for i, bar in enumerate(bars) if bar != BLOCKS[0]) == truth.index(label) * width // len(truth)
+        announced = re.search(rf"{label}: .*announced at (\d+)", told)
+        assert announced is not None
+        assert below.index(ARROW) - side == int(announced[1]) * width // len(truth)
+    assert drawn(told, "known")[0].split()[1].startswith(BLOCKS[-1])
+
+
+def test_a_subclass_of_several_classes_is_mixed_and_another_is_what_it_holds(folder, told, truth):
+    held: dict[int, list[str]] = {}
+    for decision in lines_of(folder / "demo-output" / "decisions.jsonl"):
+        if decision["label"] == "unknown":
+            held.setdefault(decision["subclass_id"], []).append(truth[decision["seq"]])
+    rows = re.findall(r"^ *\d+   S(\d+) +(\d+)   (mixed: )?(\w+) (\d+) %", told, re.MULTILINE)
+    assert len(rows) >= 3
+    for id, size, mixed, label, percent in rows:
+        members = held[int(id)]
+        share = members.count(label) / len(members)
+        assert (int(size), int(percent)) == (len(members), round(100 * share))
+        assert share == max(map(members.count, set(members))) / len(members)
+        assert bool(mixed) == (share < 0.6)
+    assert {bool(mixed) for _, _, mixed, _, _ in rows} == {True, False}
+
+
+def commands(told: str) -> list[list[str]]:
+    lines = told.replace("\\\n", " ").splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.startswith("stream-osr ")]
+
+
+def test_the_commands_that_it_ends_with_run_as_they_are_printed(folder, told):
+    report, watch, promote = commands(told)
+    assert [report[0], watch[0], promote[0]] == ["report", "watch", "promote"]
+    done = run(*COMMAND, *report, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    page = (folder / "report.html").read_text()
+    assert "How right it was" in page
+    assert '"#word-mixed"' in page
+    assert (folder / watch[1]).exists()
+    label = promote[2]
+    done = run(*COMMAND, *promote, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    output = folder / "demo-output"
+    assert label in load_checkpoint(output / "decisions.jsonl.checkpoint").model.value.running[1].labels
+
+
+def test_its_run_goes_on_and_what_was_named_is_called_so(folder, told):
+    output = folder / "demo-output"
+    promote = commands(told)[2]
+    run(*COMMAND, *promote, cwd=folder)
+    with (output / "stream.csv").open() as file:
+        rows = file.readlines()
+    labels = [segment.label for segment in demo.split(2)[1]]
+    again = [row for row, label in zip(rows[1:], labels, strict=True) if label == promote[2]][:64]
+    with (output / "stream.csv").open("a") as file:
+        file.writelines(again)
+    places = ["-m", "model.osr", "-i", "stream.csv", "--key", "key", "-o", "decisions.jsonl", "-e", "events.jsonl"]
+    done = run(*COMMAND, "run", *places, "--resume", cwd=output)
+    assert done.returncode == 0, done.stderr
+    assert f"resuming after {len(labels)} records" in done.stderr
+    called = [decision["label"] for decision in lines_of(output / "decisions.jsonl")[len(labels) :]]
+    assert len(called) == 64
+    assert called.count(promote[2]) > 48
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "taken").touch()
+    done = run(*COMMAND, "demo", "-o", "taken", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "error: cannot write into taken: File exists; give another --output" in done.stderr
