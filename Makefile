@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed wheel format clean
+.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed package wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -74,10 +74,17 @@ faults: $(VENV)/.dev   ## everything that docs/kafka.md says of faults, the long
 mutations: $(VENV)/.dev   ## break the library on purpose, one change at a time: the table in docs/inference.md (hours)
 	$(BIN)/python -m tests.model.mutations --jobs $(JOBS)
 
-check: $(VENV)/.dev   ## formatting, lint and types
+check: $(VENV)/.dev site  ## formatting, lint, types, and the links of the site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+site: $(VENV)/.dev    ## build the documentation into site/; a link or name that leads nowhere fails
+	$(MKDOCS) build --strict
+
+site-serve: $(VENV)/.dev   ## show the documentation at 127.0.0.1:8000 as it is written
+	$(MKDOCS) serve
 
 golden: $(VENV)/.dev   ## write what the library says in seven streams into OUT=folder
 	$(BIN)/python -m tools.golden write $(OUT)
@@ -104,6 +111,9 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 	$(BIN)/python -m benchmarks.peers --write
 	$(BIN)/python -m benchmarks.growth --figure docs/results/figures/growth.png --write
 
+package: warmup   ## build what is published (sdist, wheel) into dist, and try it in a new environment
+	$(BIN)/python -m tools.package
+
 wheel: $(VENV)/.dev    ## build the plain wheel and the one that brings its machine code into dist, and try that one
 	$(BIN)/python -m tools.wheel dist
 	tools/try_wheel dist
@@ -113,5 +123,5 @@ format: $(VENV)/.dev   ## rewrite the sources in the house format
 	$(BIN)/ruff format .
 
 clean:           ## remove the environment and every cache
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -30,8 +30,7 @@ from stream_osr.moved import keep_earlier_names
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
-
-__version__ = "0.1.0"
+from stream_osr.version import __version__ as __version__
 
 give_notice()
 keep_earlier_names()

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents.reading import needs_broker
+
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
@@ -25,6 +27,7 @@ FIRST = (
     "kafka test_throughput",
     "kafka test_reconcile",
     "kafka test_unreadable",
+    "kafka pages",
     "chains",
 )
 """What takes longest is begun first, lest the last process run alone."""
@@ -52,8 +55,9 @@ def _group(item: pytest.Item) -> str:
         return "kafka faults" if path.parent.name == "faults" else f"kafka {path.stem}"
     if path.stem in CHAINS:
         return "chains"
-    if "page" in getattr(item, "fixturenames", ()):  # of the documentation: each is long, and by itself
-        return f"page {item.name}"
+    page = getattr(getattr(item, "callspec", None), "params", {}).get("page")
+    if isinstance(page, Path):  # of the documentation: each is long, and by itself; brokers are all at one port
+        return "kafka pages" if needs_broker(page.read_text()) else f"page {item.name}"
     return str(path.relative_to(HERE)) if HERE in path.parents else str(path)
 
 

@@ -44,14 +44,15 @@ def _processor() -> tuple[str, str, str]:
     return llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def take(root: Path, kept: Path) -> int:
-    """Put what is kept beside the sources in a checkout; return the number of files."""
+def take(root: Path, kept: Path, into: Path | None = None) -> int:
+    """Put what is kept beside the sources in a checkout, or in a copy of them; return the number of files."""
     taken = 0
     for source, archive in archives(root, kept):
-        if archive.is_file():
+        place = source if into is None else into / source.relative_to(root)
+        if archive.is_file() and place.is_file():
             os.utime(archive)
             with zipfile.ZipFile(archive) as packed:
-                packed.extractall(source.parent / "__pycache__")
+                packed.extractall(place.parent / "__pycache__")
                 taken += len(packed.namelist())
     return taken
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,14 @@ PLATFORM = "manylinux_2_17_x86_64"
 """It links to nothing but Python's and numba's own, which are built for that or older."""
 
 
-def run(*command: object, **environment: object) -> None:
-    """Run a command; what it prints is seen if it fails."""
+def run(*command: object, at: Path = ROOT, environment: Mapping[str, object] | None = None) -> str:
+    """Run a command and return what it prints, which is seen if it fails."""
     words = [str(word) for word in command]
-    told = {name: str(value) for name, value in environment.items()}
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **told}, cwd=ROOT)
+    told = {name: str(value) for name, value in (environment or {}).items()}
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, **told}, cwd=at)
     if done.returncode:
         sys.exit(f"{' '.join(words)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 FOR_ANY = {"NUMBA_CPU_NAME": TARGET, "NUMBA_CPU_FEATURES": ""}
@@ -61,7 +63,13 @@ def main() -> None:
         (plain,) = (place / "plain").glob("*.whl")
         run(*wheel, "unpack", plain, "--dest", place / "unpacked")
         (unpacked,) = (place / "unpacked").iterdir()
-        run(sys.executable, "-m", "stream_osr.cli", "warmup", **FOR_ANY, NUMBA_CACHE_DIR=place / "kept")
+        run(
+            sys.executable,
+            "-m",
+            "stream_osr.cli",
+            "warmup",
+            environment={**FOR_ANY, "NUMBA_CACHE_DIR": place / "kept"},
+        )
         put(place / "kept", PACKAGE, unpacked / FOLDER.relative_to(ROOT))
         (place / "packed").mkdir()
         run(*wheel, "pack", unpacked, "--dest-dir", place / "packed")

@@ -156,7 +156,7 @@ class Stream(NamedTuple):
     signals
         Counts of what was told and of outliers; data quality is counted before the stream.
     actions
-        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.engine.actions`).
+        What people have asked of it and can take back, in the order of asking (:mod:`stream_osr.ensemble.actions`).
     references
         This stream's own reference instances once classes have been opened; ``None``: those of the trained model.
     called

@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "results" not in path.parts))
 """All that is run: the read-me and the site, but for the tables of results."""
+BROKER = "tests/kafka/broker/broker.sh"
 REMARK = re.compile(r"<!--\s*(.*?)\s*-->", re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
 
@@ -30,7 +31,8 @@ class Block(NamedTuple):
     text
         What is in it.
     remark
-        The comment before it, or none: ``meanwhile``, ``not run: REASON``.
+        The comment before it, or none: ``meanwhile``, ``not run: REASON``, ``after Ctrl-C`` (where something was
+        begun last).
     """
 
     line: int
@@ -68,3 +70,17 @@ def blocks(page: str) -> Iterator[Block]:
 def in_checkout(page: str) -> bool:
     """Say whether the page's reader stands in a checkout of the project."""
     return "<!-- in a checkout -->" in page
+
+
+def needs_broker(page: str) -> bool:
+    """Say whether commands of the page want a Kafka broker at the usual port."""
+    return any("examples/kafka" in block.text or BROKER in block.text for block in blocks(page) if _is_run(block))
+
+
+def starts_broker(page: str) -> bool:
+    """Say whether the page's reader starts it."""
+    return any(f"{BROKER} start" in block.text for block in blocks(page) if _is_run(block))
+
+
+def _is_run(block: Block) -> bool:
+    return block.language == "bash" and not block.why_not and not block.title

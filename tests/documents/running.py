@@ -69,6 +69,8 @@ class Session:
         return done
 
     def _take(self, block: Block) -> bool:
+        if block.remark == "after Ctrl-C":
+            self._interrupt()
         if block.language == "indented":
             raise Failed(f"{self.name}:{block.line}: a block without a fence; say what it is in")
         if block.why_not:
@@ -144,20 +146,33 @@ class Session:
         if not occurs(block.text, printed):
             raise Failed(f"{self.name}:{block.line}: this is shown\n{block.text}\nand this was printed\n{printed}")
 
+    def _interrupt(self) -> None:
+        """Press Ctrl-C where something was begun last and still runs; the page may show what that has printed."""
+        block, process, log = next(each for each in reversed(self.running) if each[1].poll() is None)
+        if not _stopped(process) or process.returncode:
+            raise Failed(f"{self.name}:{block.line}: Ctrl-C ends it with {process.returncode}\n{log.read_text()}")
+        self.printed = log.read_text()
+
     def _end(self) -> None:
         """End what runs meanwhile, as Ctrl-C does; what has ended badly by itself is an error."""
         trouble = []
         for block, process, log in reversed(self.running):
-            ended = process.poll()
-            if ended is None:
-                os.killpg(process.pid, signal.SIGINT)
-                try:
-                    process.wait(PATIENCE)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-                    ended = "never, though told to"
+            ended: int | str | None = process.poll()
+            if ended is None and not _stopped(process):
+                ended = "never, though told to"
             if ended:
                 trouble.append(f"{self.name}:{block.line}: ended {ended}\n{log.read_text()}")
         if trouble and sys.exception() is None:
             raise Failed("\n".join(trouble))
+
+
+def _stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Interrupt a process and all that it has begun, and say whether it ended by itself."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
+    return True

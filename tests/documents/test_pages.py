@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from tests.documents.reading import PAGES, ROOT, blocks
+from tests.documents.brokers import usual_broker
+from tests.documents.reading import PAGES, ROOT, blocks, needs_broker
 from tests.documents.running import Failed, Session
 
-NOT_RUN: dict[str, int] = {}
+NOT_RUN: dict[str, int] = {
+    "docs/kafka.md": 1,  # images from a network
+    "docs/tutorials/kafka.md": 1,  # the same: an environment
+    "docs/index.md": 1,  # clone
+}
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""
 
 
@@ -18,9 +24,16 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Session(name_of(page), tmp_path).run(page.read_text())
+    with (
+        usual_broker(page.read_text(), request.config, monkeypatch)
+        if needs_broker(page.read_text())
+        else nullcontext()
+    ):
+        Session(name_of(page), tmp_path).run(page.read_text())
 
 
 def test_what_is_not_run_is_listed() -> None:
@@ -36,6 +49,8 @@ def test_what_is_not_run_is_listed() -> None:
         "```python\n>>> 1 + 1\n7\n```\n",
         "    ls\n",
         "<!-- meanwhile -->\n```bash\nexit 3\n```\n\n```bash\nsleep 1\n```\n",
+        "<!-- meanwhile -->\n```bash\ntrap 'exit 3' INT; echo up; sleep 60\n```\n\n```text\nup\n```\n\n"
+        "<!-- after Ctrl-C -->\n```bash\ntrue\n```\n",
     ],
 )
 def test_a_page_that_is_wrong_fails(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,6 +64,8 @@ def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     page = (
         '```csv title="a.csv"\nx\n1\n```\n\n<!-- meanwhile -->\n```bash\necho up; sleep 60\n```\n\n'
         "```text\nup\n```\n\n```bash\ncat a.csv\n```\n\n```text\nx\n1\n```\n\n"
+        "<!-- meanwhile -->\n```bash\ntrap 'echo down; exit' INT; echo on; sleep 60\n```\n\n```text\non\n```\n\n"
+        "<!-- after Ctrl-C -->\n```text\ndown\n```\n\n"
         "```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\n>>> x + 1\n3\n```\n"
     )
-    assert Session("page", tmp_path).run(page) == 4
+    assert Session("page", tmp_path).run(page) == 5

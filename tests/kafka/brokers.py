@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 from tests.kafka.security import Security
 
@@ -65,6 +69,20 @@ class Broker:
         subprocess.run(
             [str(SCRIPT), command], env=self._environment, check=True, capture_output=True, text=True, timeout=300
         )
+
+
+def why_there_is_none() -> str | None:
+    """Say what a machine lacks to have a broker, if it does."""
+    missing = [program for program in ("java", "mvn") if shutil.which(program) is None]
+    return f"{missing[0]} is not installed; the tests of the service need Java 17 and Maven" if missing else None
+
+
+def do_without(reason: str) -> NoReturn:
+    """Skip a test that needs a broker; under continuous integration it fails."""
+    message = f"no Kafka broker: {reason}"
+    if os.environ.get("CI", "").lower() == "true":
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
 
 
 def _free_ports(count: int) -> list[int]:

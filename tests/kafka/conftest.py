@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from stream_osr.cli.warmup import warm_up
 from stream_osr_kafka.client.explaining import quieten
-from tests.kafka.brokers import Broker
+from tests.kafka.brokers import Broker, do_without, why_there_is_none
 from tests.kafka.streams import Worker
 
 
@@ -25,23 +23,13 @@ def quiet_client() -> None:
 @pytest.fixture(scope="session")
 def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker of this test run; without Java or Maven a skipped test, under continuous integration a failed one."""
-    reason = next(
-        (f"{program} is not installed" for program in ("java", "mvn") if shutil.which(program) is None), None
-    )
-    broker = None
-    if reason is None:
-        jars = Path(request.config.cache.mkdir("kafka-jars"))
-        broker = Broker(tmp_path_factory.mktemp("broker"), jars)
-        try:
-            broker.start()
-        except subprocess.CalledProcessError as error:
-            reason = f"the broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}"
-    if reason is not None:
-        message = f"no Kafka broker: {reason}; the tests of the service need Java 17 and Maven"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(message, pytrace=False)
-        pytest.skip(message)
-    assert broker is not None
+    if (reason := why_there_is_none()) is not None:
+        do_without(reason)
+    broker = Broker(tmp_path_factory.mktemp("broker"), Path(request.config.cache.mkdir("kafka-jars")))
+    try:
+        broker.start()
+    except subprocess.CalledProcessError as error:
+        do_without(f"the broker did not start: {(error.stderr or error.stdout or '').strip()[-600:]}")
     next(warm_up())  # workers that have to compile the sampler first would seem to hang
     yield broker
     broker.stop()

@@ -83,7 +83,9 @@ class _Records(Fetcher.PartitionRecords):  # type: ignore[misc]  # kafka-python 
 
 
 def unpack_all(consumer: KafkaConsumer, unreadable: Unreadable | None = None) -> KafkaConsumer:
-    """Make a consumer take names of headers as they are, as :class:`.messages.RawName` if they are no text.
+    """Make a consumer take names of headers as they are.
+
+    Those that are no text become a :class:`stream_osr_kafka.wire.messages.RawName`.
 
     Parameters
     ----------

@@ -1,0 +1,59 @@
+"""Figures of the page that compares are those on record."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.documents.reading import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+PAGE = (ROOT / "docs" / "comparison.md").read_text()
+SETS = ("LETTER", "PENDIGITS", "USPS", "COIL20", "YALEB")
+
+
+def rows(text: str, first: str) -> dict[str, list[str]]:
+    """Read the table whose first heading begins so: cells of each row by the first of them, headings among them."""
+    table = re.search(rf"^\| *{first}.*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    cells = [[cell.strip(" *") for cell in line.strip().strip("|").split("|")] for line in table[0].splitlines()]
+    return {row[0]: row[1:] for row in cells}
+
+
+OURS, RECORD = rows(PAGE, "method"), rows((RESULTS / "tables.md").read_text(), "method")
+METHODS = sorted(OURS.keys() - {"method", "---"})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_has_the_figures_on_record(method: str) -> None:
+    places = [RECORD["method"].index(f"{name} high") for name in SETS]
+    assert OURS["method"] == [*SETS]
+    assert OURS[method] == [RECORD[method][place].partition(" ")[0] for place in places]
+
+
+def test_no_better_method_is_left_out() -> None:
+    """Of ours one stands for all; of the others none that is best on a set is missing."""
+    others = {name: row for name, row in RECORD.items() if not name.startswith(("stream-osr", "method", "---"))}
+    for name in SETS:
+        place = RECORD["method"].index(f"{name} high")
+        best = max(others, key=lambda method: (others[method][place] or ".0").partition(" ")[0])
+        assert best in METHODS or "full grid" in best, f"{best} on {name}"
+
+
+def test_costs_are_those_on_record() -> None:
+    peers = (RESULTS / "speed.md").read_text()
+    ours = rows(PAGE, r" \| processor, us an instance")
+    record = rows(peers[peers.index("<!-- peers -->") :], r" +\| processor, us")
+    for name in ours.keys() - {"", "---"}:
+        processor, _, *right = record[name]
+        assert ours[name] == [processor, *right[:3]], name
+
+
+def test_what_is_said_of_the_tables_is_on_record() -> None:
+    breadth = (RESULTS / "breadth.md").read_text()
+    assert "above the best recipe on 16 of 17" in breadth
+    assert "in the mean +0.143" in breadth
+    assert "in the mean +0.065" in breadth
+    assert re.search(r"KRKOPT .* 0\.333 \| 0\.383", breadth)
+    assert all(figure in PAGE for figure in ("16 of 17", "+0.143", "+0.065", "0.333 and 0.383"))

@@ -1,0 +1,130 @@
+"""The site: it is built without a network, every name that people use is in it, and every page can be reached."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import stream_osr
+import stream_osr_connectors
+import stream_osr_kafka
+from stream_osr import evaluation
+from stream_osr.glossary import WORDS
+from stream_osr_connectors import asking, loop
+from tests.documents.reading import ROOT
+from tools.site import hooks
+
+pytestmark = pytest.mark.xdist_group("site")
+
+NOWHERE = "http://127.0.0.1:9"
+"""A proxy that is not there: whatever asks for something over the network fails."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("site"), ROOT / "mkdocs.yml")
+
+
+def built(folder: Path, configuration: Path) -> Path:
+    proxies = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), NOWHERE)
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict"]  # with --quiet no warning would count
+    done = subprocess.run(
+        [*command, "--config-file", configuration, "--site-dir", folder],
+        cwd=ROOT,
+        env={**os.environ, **proxies, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+class Page(HTMLParser):
+    """What a page loads by itself, and the anchors that it has."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        its = {name: value or "" for name, value in attrs}
+        self.anchors |= {its["id"]} if "id" in its else set()
+        address = its.get("href" if tag == "link" else "src", "")
+        if address and its.get("rel") not in ("canonical", "prev", "next"):
+            self.loads.add(address)
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    pages = [*site.rglob("*.html")]
+    assert len(pages) > 40
+    outside = {(page.name, each) for page in pages for each in Page(page).loads if "//" in each}
+    assert not outside
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.findall(r"(?:url\(|@import\s+)[\"']?(?:https?:)?//[^)]+", styles)
+
+
+def test_nothing_asks_the_host_for_figures_of_the_repository(site: Path) -> None:
+    """The theme would, wherever this component is."""
+    assert not [page for page in site.rglob("*.html") if 'data-md-component="source"' in page.read_text()]
+
+
+def test_every_name_that_people_use_is_in_the_reference(site: Path) -> None:
+    there = set().union(*(Page(path).anchors for path in (site / "api").rglob("*.html")))
+    modules = (stream_osr, evaluation, stream_osr_connectors, stream_osr_kafka, loop, asking)
+    for module in modules:
+        for name in module.__all__:
+            home = getattr(getattr(module, name), "__module__", module.__name__)
+            assert there & {f"{module.__name__}.{name}", f"{home}.{name}"}, f"{module.__name__}.{name}"
+
+
+def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
+    there = Page(site / "api" / "recognizer" / "index.html").anchors
+    cls = stream_osr.OpenSetRecognizer
+    fields = stream_osr.config.Arguments.__dataclass_fields__
+    inherited = {"clone", "mutate"}  # river's
+    wanted = {name for name in dir(cls) if not name.startswith("_") and name not in fields} - inherited
+    assert {name for name in wanted if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = set(re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert named == there | {*hooks.FROM_ROOT.values()}
+
+
+def test_every_word_is_in_the_glossary(site: Path) -> None:
+    page = (site / "glossary" / "index.html").read_text()
+    text = re.sub(r"<[^>]+>", "", page)
+    assert all(word in text and meaning in text for word, meaning in WORDS.items())
+    assert "<!-- glossary -->" not in page
+    assert {word.lower().replace(" ", "-") for word in WORDS} <= Page(site / "glossary" / "index.html").anchors
+
+
+def test_links_lead_where_the_hooks_say() -> None:
+    assert doctest.testmod(hooks).failed == 0
+
+
+def test_a_link_or_name_that_leads_nowhere_fails(tmp_path: Path) -> None:
+    wrong = ("../NOTHING.md", "#nothing", "other.md#nothing", "stream_osr.nothing")
+    links = "".join(f"[to `{place}`]({place})\n" for place in wrong[:3]) + f"[`a name`][{wrong[3]}]\n"
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# One\n\n{links}")
+    (tmp_path / "docs" / "other.md").write_text("# Other\n\n[`it`][stream_osr.stamps]\n\n::: stream_osr.stamps\n")
+    alone = re.sub(r"^nav:.*?(?=^# nothing)", "", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE | re.DOTALL)
+    alone = alone.replace("tools/site", f"{ROOT}/tools/site").replace(
+        "[., connectors]", f"[{ROOT}, {ROOT}/connectors]"
+    )
+    (tmp_path / "mkdocs.yml").write_text(alone.replace("  - stylesheets/site.css\n", "  []\n"))
+    with pytest.raises(AssertionError) as told:
+        built(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert [place for place in wrong if f"'{place}'" not in str(told.value)] == []
+    assert "stream_osr.stamps" not in str(told.value)

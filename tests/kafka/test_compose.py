@@ -1,0 +1,122 @@
+"""The file for people with Docker, which no test runs: what it says is possible, and agrees with the project."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from stream_osr_kafka.settings import ServiceSettings
+from tests.documents.commands import RUNNERS, problem
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "examples" / "kafka" / "compose.yaml"
+COMPOSE = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if name != "kafka"}
+SETTINGS = yaml.safe_load((ROOT / "examples" / "kafka" / "service.yaml").read_text())
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(Path(__file__).with_name("compose.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_it_is_one_by_the_schema() -> None:
+    validator().validate(COMPOSE)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("service", {"comand": "stream-osr"}),
+        ("service", {"ports": ["9464"]}),
+        ("service", {"stop_grace_period": 45}),
+        ("service", {"depends_on": {"kafka": {"condition": "healthy"}}}),
+        ("kafka", {"healthcheck": {"test": ["SHELL", "true"]}}),
+        ("prepare", {"build": {"dockerfile": "Dockerfile"}}),
+    ],
+)
+def test_the_schema_sees_a_slip(name: str, setting: dict[str, Any]) -> None:
+    other = copy.deepcopy(COMPOSE)
+    other["services"][name] |= setting
+    with pytest.raises(jsonschema.ValidationError):
+        validator().validate(other)
+
+
+def test_services_and_volumes_that_it_names_are_there() -> None:
+    for name, service in SERVICES.items():
+        assert service.get("depends_on", {}).keys() <= SERVICES.keys() - {name}
+        volumes = {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        assert volumes <= COMPOSE["volumes"].keys()
+
+
+def test_what_it_builds_is_there_and_one_image_for_all() -> None:
+    """The one that builds it builds it from the checkout; the others wait for that one, or for one that did."""
+    builders = {name: service["build"] for name, service in OURS.items() if "build" in service}
+    (build,) = builders.values()
+    build = {"context": build} if isinstance(build, str) else build
+    context = (FILE.parent / build["context"]).resolve()
+    assert context == ROOT
+    assert "dockerfile_inline" in build or (context / build.get("dockerfile", "Dockerfile")).is_file()
+    assert len({service["image"] for service in OURS.values()}) == 1
+    for name, service in OURS.items():
+        assert name in builders or service["pull_policy"] == "never"
+        assert name in builders or builders.keys() & service["depends_on"].keys()
+
+
+def test_its_variables_are_settings_and_fit_the_file_of_the_example() -> None:
+    for service in OURS.values():
+        names = {name.removeprefix("STREAM_OSR_").lower(): value for name, value in service["environment"].items()}
+        assert names.keys() <= ServiceSettings.model_fields.keys()
+        settings = ServiceSettings(**{**SETTINGS, **names})
+        assert settings.metrics_host == "0.0.0.0", "or nobody outside the container reaches the port"
+
+
+def test_its_commands_are_commands() -> None:
+    looked = 0
+    for service in OURS.values():
+        line = service["command"]
+        words = shlex.split(line) if isinstance(line, str) else line
+        lines = words[2].split("&&") if words[:2] == ["sh", "-c"] else [shlex.join(words)]
+        for each in lines:
+            assert each.split()[0] in RUNNERS
+            assert problem(each) is None, each
+            looked += 1
+    assert looked == 5
+    for line in re.findall(r"^# +(stream-osr .*)$", FILE.read_text(), re.MULTILINE):
+        assert problem(line) is None, line
+
+
+def test_brokers_and_ports_agree() -> None:
+    broker = SERVICES["kafka"]["environment"]
+    address = broker["KAFKA_ADVERTISED_LISTENERS"].removeprefix("PLAINTEXT://")
+    assert f"PLAINTEXT://:{address.partition(':')[2]}" in broker["KAFKA_LISTENERS"].split(",")
+    for service in OURS.values():
+        assert service["environment"]["STREAM_OSR_BROKERS"] == address
+        assert re.findall(r"--brokers (\S+)", str(service["command"])) in ([], [address])
+    service = OURS["service"]
+    port = str(SETTINGS["metrics_port"])
+    assert [each.split(":")[-1] for each in service["ports"]] == [port]
+    assert service["ports"][0].startswith("127.0.0.1:"), "whoever reaches the port can read it"
+    *_, code = service["healthcheck"]["test"]
+    compile(code, "healthcheck", "exec")
+    assert f"http://127.0.0.1:{port}/healthz" in code
+    assert int(service["stop_grace_period"].removesuffix("s")) > ServiceSettings(**SETTINGS).stop_timeout
+
+
+def test_the_model_that_it_runs_is_the_one_that_it_makes() -> None:
+    made = re.search(r"stream-osr demo --output (\S+)", str(OURS["prepare"]["command"]))
+    assert made is not None
+    volume = OURS["service"]["volumes"][0].partition(":")[2]
+    assert OURS["service"]["environment"]["STREAM_OSR_MODEL"] == f"{made[1]}/model.osr"
+    for name in ("STREAM_OSR_MODEL", "STREAM_OSR_STATE"):
+        assert OURS["service"]["environment"][name].startswith(f"{volume}/"), "or it is gone with the container"

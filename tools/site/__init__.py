@@ -1,0 +1,1 @@
+"""The site: what MkDocs does not know of this repository by itself."""
