@@ -33,9 +33,9 @@ class Group:
     subclasses: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
-    """Known classes, and what the stream is made of.
+    """Known classes, and what the stream is made of; as text the discovery table.
 
     Attributes
     ----------
@@ -93,6 +93,8 @@ class Summary:
         if self.promised_recall is not None:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
     def _recall_now(self) -> str:
         if not self.guarded:
