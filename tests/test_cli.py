@@ -232,7 +232,7 @@ def test_standard_input_to_standard_output(work):
 
 
 def test_nothing_but_plain_lines_when_nobody_watches(work):
-    done = call("run", "-m", "model.osr", "-i", "stream.csv", "--features", "a,b,c", "-o", "quiet.jsonl", cwd=work)
+    done = call(*RUN, "-o", "quiet.jsonl", cwd=work)
     assert "\x1b" not in done.stderr
     first, second = done.stderr.splitlines()
     counted, _, expected = second.partition("; ")
