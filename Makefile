@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed package wheel format clean site site-serve
+.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -113,6 +113,11 @@ speed: $(VENV)/.dev   ## measure what a decision costs into docs/results/speed.m
 
 package: warmup   ## build what is published (sdist, wheel) into dist, and try it in a new environment
 	$(BIN)/python -m tools.package
+
+image-check:     ## build the Dockerfile and run the image, without a daemon (Debian, as root; ten minutes)
+	@command -v buildah >/dev/null && command -v mmdebstrap >/dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends buildah mmdebstrap; }
+	tools/try_image
 
 wheel: $(VENV)/.dev    ## build the plain wheel and the one that brings its machine code into dist, and try that one
 	$(BIN)/python -m tools.wheel dist

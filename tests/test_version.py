@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def test_the_version_stands_in_one_place() -> None:
     assert stream_osr.__version__ == __version__
     assert str(Version(__version__)) == __version__
-    assert PROJECT["dynamic"] == ["version"]
+    assert "version" in PROJECT["dynamic"]
     assert "version" not in PROJECT
     written = [path for path in (ROOT / "stream_osr").rglob("*.py") if "__version__ =" in path.read_text()]
     assert written == [ROOT / "stream_osr" / "version.py"]

@@ -59,8 +59,6 @@ def step(what: str) -> Iterator[None]:
 
 def build() -> tuple[Path, Path]:
     """Build the source distribution, and the wheel from it; return both."""
-    for old in DIST.glob(f"{NAME}*"):
-        old.unlink()
     run(sys.executable, "-m", "build", "--outdir", DIST, ROOT)
     source, wheel = DIST / f"{NAME}.tar.gz", DIST / f"{NAME}-py3-none-any.whl"
     run(sys.executable, "-m", "twine", "check", "--strict", source, wheel)
@@ -101,7 +99,8 @@ def main() -> None:
                 sys.exit("stream-osr demo left no decisions")
         with step("a newcomer's walk"):
             walk = shutil.copy(ROOT / "examples" / "first_result.py", place)
-            print(run("python", walk, at=empty[2], environment=found), end="")
+            told = run("python", walk, at=empty[2], environment=found)
+            print(f"  {told.count('  ok: ')} things looked at, all as they should be")
         with step("tests of the source distribution"):
             with tarfile.open(source) as packed:
                 packed.extractall(place, filter="data")
@@ -110,7 +109,7 @@ def main() -> None:
                 sys.exit(f"the source distribution lacks {missing}; name them in pyproject.toml, sdist")
             take(ROOT, kept, unpacked)
             told = run(bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS, at=unpacked)
-            print(told.splitlines()[-1])
+            print(f"  {told.splitlines()[-1]}")
 
 
 if __name__ == "__main__":

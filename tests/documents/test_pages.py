@@ -15,6 +15,7 @@ NOT_RUN: dict[str, int] = {
     "docs/kafka.md": 1,  # images from a network
     "docs/tutorials/kafka.md": 1,  # the same: an environment
     "docs/index.md": 1,  # clone
+    "docs/installing.md": 5,  # clone, installs, images
 }
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""
 

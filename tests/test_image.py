@@ -1,0 +1,89 @@
+"""The Dockerfile fits the project: what it copies and installs is there. `make image-check` builds it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stream_osr_kafka.settings import ServiceSettings
+from stream_osr_start import is_service
+
+ROOT = Path(__file__).parents[1]
+TEXT = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+STEPS = [tuple(re.sub(r"\s+", " ", line).split(" ", 1)) for line in TEXT.replace("\\\n", " ").splitlines() if line]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+COPIED = [name for step, rest in STEPS if step == "COPY" and "--from" not in rest for name in rest.split(" ")[:-1]]
+
+
+def only(kind: str) -> str:
+    """What stands behind the last instruction of a kind."""
+    return [rest for step, rest in STEPS if step == kind][-1]
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_is_copied_is_there_and_not_left_out(name: str) -> None:
+    assert (ROOT / name).exists()
+    ignored = (ROOT / ".dockerignore").read_text().split()
+    assert not [pattern for pattern in ignored if fnmatch(name, pattern)]
+
+
+def test_all_that_makes_the_wheel_is_copied() -> None:
+    packages = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    project = PYPROJECT["project"]
+    needed = {*(package.split("/")[0] for package in packages), "README.md", *project["license-files"]}
+    assert needed | {"pyproject.toml", "constraints.txt", "tools"} == {*COPIED}
+
+
+def test_the_extras_that_it_installs_are_extras() -> None:
+    (extras,) = re.findall(r"'\.\[([^]]+)\]'", TEXT)
+    assert {*extras.split(",")} == PYPROJECT["project"]["optional-dependencies"].keys() - {"test", "dev", "docs"}
+
+
+def test_its_environment_holds_settings_and_the_port_of_the_example() -> None:
+    settings = dict(re.findall(r"STREAM_OSR_(\w+)=(\S+)", only("ENV")))
+    assert {name.lower() for name in settings} <= ServiceSettings.model_fields.keys()
+    example = yaml.safe_load((ROOT / "examples" / "kafka" / "service.yaml").read_text())
+    assert only("EXPOSE") == settings["METRICS_PORT"] == str(example["metrics_port"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "--config", "service.yaml"],
+        ["run", "--config=service.yaml"],
+        ["serve", "--brokers", "b:9092"],
+        ["reconcile"],
+        ["run", "--model", "model.osr", "--input", "serve.csv"],
+        ["demo"],
+        [],
+    ],
+)
+def test_its_health_is_asked_of_a_service_and_of_nothing_else(arguments: list[str], tmp_path: Path) -> None:
+    asked, _, rest = only("HEALTHCHECK").partition(" CMD ")[2].partition(" /proc/1/cmdline || exit 0; ")
+    (tmp_path / "cmdline").write_bytes(
+        b"".join(f"{word}\0".encode() for word in ("python", "stream-osr", *arguments))
+    )
+    found = subprocess.run(["sh", "-c", f"{asked} {tmp_path / 'cmdline'}"]).returncode == 0
+    assert found == is_service(arguments)
+    assert rest.startswith("python -c ")
+
+
+def test_it_runs_as_nobody_that_is_root() -> None:
+    assert only("USER") == "osr"
+    assert STEPS.index(("USER", "osr")) > max(i for i, (step, _) in enumerate(STEPS) if step in {"RUN", "COPY"})
+
+
+def test_the_example_with_a_broker_uses_it() -> None:
+    compose = yaml.safe_load((ROOT / "examples" / "kafka" / "compose.yaml").read_text())["services"]
+    assert compose["prepare"]["build"] == {"context": "../.."}
+    assert {service["image"] for service in compose.values()} == {compose["kafka"]["image"], "stream-osr"}
+    for service in compose.values():
+        words = f"{service.get('entrypoint')} {service.get('command')}"
+        for name in re.findall(r"/examples/([\w.]+)", words):
+            assert (ROOT / "examples" / "kafka" / name).is_file()
