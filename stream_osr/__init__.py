@@ -1,38 +1,43 @@
 """Open-set recognition for streams: which known class, or unknown, and what the unknown is made of.
 
-``OpenSetRecognizer`` is the way in; ``docs/architecture.md`` shows the rest.
+``OpenSetRecognizer`` is the way in; ``docs/architecture.md`` shows the rest. Names of the package are imported when
+they are first asked for: a command that only helps does not wait for the sampler.
 """
 
-from stream_osr.compiling import give_notice
-from stream_osr.decision import Decision
-from stream_osr.discovery.candidates import CandidateClass, NewClasses
-from stream_osr.discovery.events import (
-    ClassDrifted,
-    Event,
-    EventsSummed,
-    NamingUndone,
-    NewClassesChanged,
-    RecallDropped,
-    SubclassDormant,
-    SubclassEmerged,
-    SubclassForgotten,
-    SubclassGrew,
-    SubclassMerged,
-    SubclassMuted,
-    SubclassPromoted,
-    SubclassRecurred,
-    SubclassRefuted,
-    SubclassSplit,
-    UnknownRateJumped,
-)
-from stream_osr.discovery.summaries import Signals, Summary
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from stream_osr.moved import keep_earlier_names
-from stream_osr.recognizer import OpenSetRecognizer
-from stream_osr.trained import TrainedModel
-from stream_osr.training_report import TrainingReport
 from stream_osr.version import __version__ as __version__
 
-give_notice()
+if TYPE_CHECKING:
+    from stream_osr.decision import Decision
+    from stream_osr.discovery.candidates import CandidateClass, NewClasses
+    from stream_osr.discovery.events import (
+        ClassDrifted,
+        Event,
+        EventsSummed,
+        NamingUndone,
+        NewClassesChanged,
+        RecallDropped,
+        SubclassDormant,
+        SubclassEmerged,
+        SubclassForgotten,
+        SubclassGrew,
+        SubclassMerged,
+        SubclassMuted,
+        SubclassPromoted,
+        SubclassRecurred,
+        SubclassRefuted,
+        SubclassSplit,
+        UnknownRateJumped,
+    )
+    from stream_osr.discovery.summaries import Signals, Summary
+    from stream_osr.recognizer import OpenSetRecognizer
+    from stream_osr.trained import TrainedModel
+    from stream_osr.training_report import TrainingReport
+
 keep_earlier_names()
 
 __all__ = [
@@ -62,3 +67,31 @@ __all__ = [
     "TrainingReport",
     "UnknownRateJumped",
 ]
+
+_ELSEWHERE = {
+    "CandidateClass": "discovery.candidates",
+    "Decision": "decision",
+    "NewClasses": "discovery.candidates",
+    "OpenSetRecognizer": "recognizer",
+    "Signals": "discovery.summaries",
+    "Summary": "discovery.summaries",
+    "TrainedModel": "trained",
+    "TrainingReport": "training_report",
+}
+"""Where the names are that are no events."""
+
+
+def __getattr__(name: str) -> object:
+    """Import what a name of the package, or of a module in it, stands for."""
+    if name in __all__:
+        value: object = getattr(import_module(f"stream_osr.{_ELSEWHERE.get(name, 'discovery.events')}"), name)
+    elif name.startswith("_") or find_spec(f"stream_osr.{name}") is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        value = import_module(f"stream_osr.{name}")
+    globals()[name] = value  # from now on it is found at once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

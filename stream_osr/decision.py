@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stream_osr.config import Label
+from stream_osr.showing import printable, shown
 
 
 class Decision(NamedTuple):
@@ -39,6 +40,12 @@ class Decision(NamedTuple):
         Number of the micro-batch, from 0.
     seq
         Position in the stream, from 0.
+
+    Examples
+    --------
+    >>> told = {"grass": 0.01, "unknown": 0.99}
+    >>> print(Decision("a7", None, "unknown", "unknown", 0.99, 0.99, told, 11, "grass", 24.1, 0.0, 3, 219))
+    unknown (0.990) in subclass 11, 24.1 standard deviations off grass; key 'a7', position 219
     """
 
     key: Any
@@ -54,6 +61,17 @@ class Decision(NamedTuple):
     density_rank: float
     batch: int
     seq: int
+
+    def __str__(self) -> str:
+        sits = "" if self.subclass_id is None else f" in subclass {self.subclass_id}"
+        return (
+            f"{printable(str(self.label), 60)} ({self.probability:.3f}){sits}, {self.distance:.1f} standard "
+            f"deviations off {printable(str(self.nearest_class), 60)}; key {shown(self.key)}, position {self.seq}"
+        )
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show the text in a notebook; ``repr`` has all of it."""
+        printer.text(str(self))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the decision as a dict of plain values, labels named by text."""

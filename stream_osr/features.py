@@ -16,7 +16,7 @@ from river.utils.dataframe import into_frame
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
 from stream_osr.missing import is_missing
-from stream_osr.showing import typed
+from stream_osr.showing import shown, typed
 
 LARGEST = 1e100
 """Values beyond this magnitude are refused: their squares overflow."""
@@ -211,20 +211,30 @@ def check_mapping(x: object) -> Mapping[Any, object]:
     return x
 
 
-def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
-    """Read a data frame (pandas, polars, pyarrow) as columns and rows.
+def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[dict[Name, object]]]:
+    """Read a data frame (pandas, polars, pyarrow) or an array as columns and rows.
+
+    Parameters
+    ----------
+    X
+        The data frame, or an array of two dimensions, whose columns are named by their numbers.
+    expected
+        Features that there have been so far; the columns of an array have to be the same.
 
     Raises
     ------
     InvalidInstance
-        If it is no data frame.
+        If it is neither, or an array of other features.
     """
+    if isinstance(X, np.ndarray):
+        places = array_names(X, expected)
+        return places, [dict(zip(places, values, strict=True)) for values in X.tolist()]
     try:
         frame = into_frame(X)
     except TypeError:
         raise InvalidInstance(
-            f"expected a pandas, polars or pyarrow data frame; this is {type(X).__name__}. "
-            "A dict goes to learn_one, an array into a data frame first"
+            f"expected a pandas, polars or pyarrow data frame, or a numpy array; this is {type(X).__name__}. "
+            "A dict goes to learn_one"
         ) from None
     except ValueError as error:  # two columns of one name
         raise InvalidInstance(f"the data frame cannot be used: {' '.join(str(error).split())}") from None
@@ -232,6 +242,43 @@ def frame_rows(X: Any) -> tuple[list[Name], list[dict[Name, object]]]:
     arrays = [_column_list(name, frame[:, at]) for at, name in enumerate(columns)]
     rows = zip(*arrays, strict=True) if columns else [()] * len(frame)
     return columns, [dict(zip(columns, values, strict=True)) for values in rows]
+
+
+def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
+    """Name the columns of an array: 0 to p - 1.
+
+    Raises
+    ------
+    InvalidInstance
+        If it has not two dimensions, or features that there have been so far are others.
+
+    Examples
+    --------
+    >>> array_names(np.zeros((5, 2)))
+    [0, 1]
+    >>> array_names(np.zeros((5, 2)), ["width", "height"])  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidInstance: the columns of an array are the features 0 to 1, and training had 'width', ...
+    """
+    if X.ndim != 2:
+        raise InvalidInstance(
+            f"the array has the shape {X.shape}; expected two dimensions, rows and features. "
+            "Reshape it: X.reshape(1, -1) for a single instance, X.reshape(-1, 1) for a single feature"
+        )
+    names: list[Name] = list(range(X.shape[1]))
+    if not expected or [*expected] == names:
+        return names
+    if len(expected) != len(names) and all(type(name) is int for name in expected):
+        raise InvalidInstance(
+            f"the array has {len(names)} columns, and training had {len(expected)} features; "
+            "give the columns of training, in their order"
+        )
+    told = ", ".join(map(shown, expected[:3])) + (f" and {len(expected) - 3} more" if len(expected) > 3 else "")
+    raise InvalidInstance(
+        f"the columns of an array are the features 0 to {len(names) - 1}, and training had {told}; "
+        "give a data frame with these columns: pandas.DataFrame(X, columns=[...])"
+    )
 
 
 def _column_list(name: Name, column: Any) -> list[Any]:
@@ -263,12 +310,15 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
 
 
 def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
-    """Read a data frame all of whose values are plain finite numbers at once; ``None``: row by row.
+    """Read a data frame or array all of whose values are plain finite numbers at once; ``None``: row by row.
 
     Returns
     -------
     Rows of shape (n, p) in the order of the features, and how many columns are no features.
     """
+    if isinstance(X, np.ndarray):
+        array_names(X, features.names)
+        return None if features.kinds.values else _finite(X)
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
@@ -279,10 +329,15 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):
         return None
-    rows = np.column_stack(columns).astype(np.float64)
-    if not (np.abs(rows) <= LARGEST).all():
+    return _finite(np.column_stack(columns), len(place) - len(features.names))
+
+
+def _finite(rows: np.ndarray, extra: int = 0) -> tuple[np.ndarray, int] | None:
+    """Return rows as floats of 64 bits beside the number of further columns, if all are usable numbers."""
+    if rows.dtype.kind not in "fiu":
         return None
-    return rows, len(place) - len(features.names)
+    rows = rows.astype(np.float64)
+    return (rows, extra) if (np.abs(rows) <= LARGEST).all() else None
 
 
 def plain_rows(instances: Sequence[Sequence[object]], p: int) -> tuple[np.ndarray, Sequence[int]]:

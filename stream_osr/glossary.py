@@ -1,4 +1,7 @@
-"""The words of this project, each in a sentence or two: for the report, and for whoever else explains them."""
+"""The words of this project, each in a sentence or two: for the report, and for whoever else explains them.
+
+:data:`WORDS` are those of the pages that people look at, :data:`TERMS` the others, of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +42,39 @@ WORDS = MappingProxyType(
     }
 )
 """Each word, and what it means."""
+
+TERMS = MappingProxyType(
+    {
+        "batch": "Instances that are decided together: a micro-batch, 256 of them unless another number is given.",
+        "chain": "One of the models (four) that run side by side and whose probabilities are averaged.",
+        "checkpoint": "A file from which a run over files goes on as if it had not been interrupted.",
+        "data quality": "Records that are not what they should be: a value is missing or no number, say.",
+        "dead letter": "A record of a topic that could not be used, set aside with the reason.",
+        "decision": "The final word on one instance: its label, how probable each class is, and why.",
+        "density rank": (
+            "How usual an instance is for a known class: the share of its training instances that are no denser."
+        ),
+        "drift": "Instances of a known class have changed.",
+        "embedding": "Numbers that stand for a picture or a text, so that what is alike is near.",
+        "event": "A fact that is told once, such as that a subclass has emerged.",
+        "half-life": "The number of instances after which a seat counts half.",
+        "label that comes late": "The true class of an instance, told after it was decided.",
+        "micro-F": (
+            "How well known classes are told from each other and from the unknown: the harmonic mean of precision "
+            "and recall, counted over the decisions of all known classes together. 1 is perfect."
+        ),
+        "novelty": "Unknown instances that resemble each other.",
+        "openness": "How much of what comes is of classes that training did not have.",
+        "outlier": "An unknown instance that resembles nothing, not even other unknown ones.",
+        "promoted": "Somebody has said which class an emerging subclass is: it is known from then on.",
+        "recurred": "Instances come again in a subclass that was dormant. It has its old number.",
+        "reference": (
+            "A training instance that is kept with the model and asked again beside the stream: "
+            "it guards the known classes."
+        ),
+        "seat": "What an instance takes at its subclass. The more seats, the likelier the next instance; seats fade.",
+        "table": "Instances of a class that sit together, in the story of the Chinese restaurant franchise.",
+        "window": "The latest instances, which are seated again with each batch.",
+    }
+)
+"""The same for words of the method and of the documentation."""

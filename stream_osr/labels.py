@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
 from stream_osr.showing import typed
@@ -44,6 +46,17 @@ def unknown_label(given: Label | None, known: Sequence[Label]) -> Label:
     if given is not None:
         return given
     return -1 if known and not isinstance(known[0], str) else "unknown"
+
+
+def label_array(labels: Sequence[Label | None]) -> np.ndarray:
+    """Put labels into an array of the type that they have in common, if they are of one kind.
+
+    >>> label_array([1, 2, -1]), label_array(["red", "unknown"]), label_array([True, "unknown"])
+    (array([ 1,  2, -1]), array(['red', 'unknown'], dtype='<U7'), array([True, 'unknown'], dtype=object))
+    """
+    kinds = {type(label) for label in labels}
+    alike = kinds <= {str} or kinds <= {bool, int}
+    return np.array(labels) if labels and alike else np.array(labels, dtype=object)
 
 
 MANY, FEW = 100, 3.0

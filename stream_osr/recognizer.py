@@ -12,22 +12,24 @@ from typing import Any
 import numpy as np
 from river.base import MiniBatchClassifier
 
+from stream_osr.compiling import give_notice
 from stream_osr.config import Label, documented, parameters
-from stream_osr.decision import Decision
-from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close, labelled
 from stream_osr.features import check_rows, frame_matrix
+from stream_osr.results import Results
 from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
 
+give_notice()
+
 
 @documented
-class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
+class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
     """Open-set recognition of a stream: which known class, or *unknown*, and what the unknown is made of.
 
     Labelled instances train the known classes. The first unlabelled one (or :meth:`freeze`) ends training; from
@@ -81,7 +83,7 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
     ...         calls.update((data[d.key][1], d.label) for d in model.drain())
     >>> calls["sky", "unknown"] > 100 > 10 > sum(calls["sky", y] for y in known)
     True
-    >>> any(type(event).__name__ == "SubclassEmerged" for event in model.drain_events())
+    >>> any(isinstance(event, SubclassEmerged) for event in model.drain_events())
     True
     """
 
@@ -153,14 +155,14 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         self._learn(read(value, x, y, t, key))
 
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
-        """Take in the rows of a data frame (pandas, polars, pyarrow): all of them, or on an error none.
+        """Take in the rows of a data frame (pandas, polars, pyarrow) or a numpy array: all, or on an error none.
 
         After training, unlabelled rows of plain finite numbers are read all at once.
 
         Parameters
         ----------
         X
-            Features in columns.
+            Features in columns; those of an array are named 0 to p - 1, in training and afterwards.
         y, t, key
             Label, time and key of each row (series, arrays or lists), or ``None``. Rows whose label is None or NaN
             are unlabelled.
@@ -354,16 +356,6 @@ class OpenSetRecognizer(Requests, Saved, MiniBatchClassifier):
         """
         if self.value.buffer or self.value.evidence:
             self._close()
-
-    def drain(self) -> Iterator[Decision]:
-        """Yield the final decisions, in order of arrival, each once: of finished micro-batches, or later (delay)."""
-        while self.value.decisions:
-            yield self.value.decisions.popleft()
-
-    def drain_events(self) -> Iterator[Event]:
-        """Yield the events of finished micro-batches, each once."""
-        while self.value.events:
-            yield self.value.events.popleft()
 
     def set_min_probability(self, value: float) -> None:
         """Ask of a known label to be at least so probable, from the next decision on; 0 asks nothing.

@@ -73,6 +73,26 @@ def typed(value: object) -> str:
     return f"{shown(value)} ({type(value).__name__})"
 
 
+def counted(count: int, one: str, many: str | None = None, *, form: str = "d") -> str:
+    """Say how many there are, in the singular if it is one.
+
+    Parameters
+    ----------
+    count
+        How many.
+    one, many
+        What they are called; several with an s if not given.
+    form
+        How the number is written: ``","`` parts the thousands.
+
+    Examples
+    --------
+    >>> counted(1, "event"), counted(12_000, "event", form=","), counted(3, "new class", "new classes")
+    ('1 event', '12,000 events', '3 new classes')
+    """
+    return f"{count:{form}} {one if count == 1 else many or one + 's'}"
+
+
 def _cut(text: str, most: int) -> str:
     if len(text) <= most:
         return text

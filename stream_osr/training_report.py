@@ -9,6 +9,7 @@ from typing import Any
 from stream_osr.config import Label
 from stream_osr.kinds import Name
 from stream_osr.model.flags import Flags, each_flag
+from stream_osr.showing import counted
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
@@ -86,7 +87,8 @@ class TrainingReport:
             low, high = self.recall_interval
             wide, interval = high - low > 2.0 * ENOUGH, f" ({low:.3f} to {high:.3f})"
         lines = [
-            f"trained on {n} instances of {len(self.instances)} classes, {k} subclasses; "
+            f"trained on {counted(n, 'instance')} of {counted(len(self.instances), 'class', 'classes')}, "
+            f"{counted(k, 'subclass', 'subclasses')}; "
             f"{'estimated' if wide else 'promised'} recall of known classes in a stream "
             f"{self.known_recall:.3f}{interval}"
         ]
@@ -94,7 +96,8 @@ class TrainingReport:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
         if self.references:
-            lines.append(f"{self.references} of them are kept with the model and asked beside the stream")
+            are = "is" if self.references == 1 else "are"
+            lines.append(f"{self.references} of them {are} kept with the model and asked beside the stream")
         else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
@@ -102,9 +105,10 @@ class TrainingReport:
             lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
         if self.told_apart is not None:
             kept, whole = self.told_apart
+            are = "is" if self.dimensions == 1 else "are"
             lines.append(
-                f"{self.dimensions} directions are kept: known classes, left out in turn, are told from the others "
-                f"with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
+                f"{counted(self.dimensions, 'direction')} {are} kept: known classes, left out in turn, are told from "
+                f"the others with an area under the ROC curve of {kept:.3f} ({whole:.3f} with all directions)"
             )
         if self.repeated_features:
             lines.append(f"say what another feature says, and are left out: {_listed(self.repeated_features)}")
@@ -122,7 +126,8 @@ class TrainingReport:
         if self.constant_features:
             lines.append(f"constant in training: {_listed(self.constant_features)}")
         if self.missing_values:
-            lines.append(f"{self.missing_values} missing values were completed by what else was there")
+            were = "was" if self.missing_values == 1 else "were"
+            lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)

@@ -810,8 +810,11 @@ def test_frame_without_rows(trained, make):
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        ([[1.0, 2.0]], r"expected a pandas, polars or pyarrow data frame; this is list\. A dict goes to learn_one"),
-        (np.zeros((2, 2)), r"this is ndarray\. A dict goes to learn_one, an array into a data frame first"),
+        (
+            [[1.0, 2.0]],
+            r"pandas, polars or pyarrow data frame, or a numpy array; this is list\. A dict goes to learn_one",
+        ),
+        (np.zeros((2, 2)), r"features 0 to 1, and training had 'a', 'b'; give a data frame with these columns"),
         ({"a": 1.0}, r"this is dict\. A dict goes to learn_one"),
         (pd.Series([1.0]), r"this is Series\."),
         (pl.LazyFrame({"a": [1.0]}), r"this is LazyFrame\."),

@@ -14,6 +14,7 @@ from stream_osr import (
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
+    SubclassEmerged,
     SubclassMuted,
     SubclassPromoted,
     TrainedModel,
@@ -441,7 +442,7 @@ def test_undoing_a_promotion_after_batches_keeps_what_was_learnt_since(trained):
     found = [d for y, d in truth(decisions) if y == "new"]
     assert np.mean([d.label == "unknown" for d in found]) > 0.95
     assert np.mean([d.subclass_id in ids for d in found]) > 0.8
-    assert not [e for e in events if type(e).__name__ == "SubclassEmerged"]
+    assert not [e for e in events if isinstance(e, SubclassEmerged)]
     model.promote(ids, "above")  # the name is still there
     assert model.value.stream.labels == ("left", "right", "above")
     assert model.predict_one(ABOVE) == "above"
@@ -712,7 +713,7 @@ def test_a_muted_subclass_is_still_there_after_a_long_time(trained):
     for a, b in rng.normal(NEW, size=(32, 2)):
         model.learn_one({"a": a, "b": b})
     decisions, events = told(model)
-    assert not [e for e in events if type(e).__name__ == "SubclassEmerged"]
+    assert not [e for e in events if isinstance(e, SubclassEmerged)]
     assert np.mean([d.subclass_id == ids[0] for d in decisions]) > 0.9
 
 

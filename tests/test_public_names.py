@@ -153,6 +153,7 @@ def test_members_of_the_recognizer():
         "close_batch",
         "count_refused",
         "counters",
+        "decisions_frame",
         "drain",
         "drain_events",
         "emerged_statistics",
@@ -173,6 +174,7 @@ def test_members_of_the_recognizer():
         "mute",
         "new_classes",
         "pending",
+        "plot",
         "predict_many",
         "predict_one",
         "predict_proba_many",
@@ -184,6 +186,7 @@ def test_members_of_the_recognizer():
         "signals",
         "stream_state",
         "summary",
+        "to_frame",
         "trained",
         "undo",
     }

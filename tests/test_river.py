@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from river import base, checks, compose, datasets, evaluate, metrics, preprocessing
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 
 MODELS: dict[str, Callable[[], Any]] = {
     "default": OpenSetRecognizer,
@@ -79,7 +79,7 @@ def test_pipeline_streams_and_discovers(pipeline: Any) -> None:
     confusion = Counter((y, d.label) for y, d in zip(truth, model.drain(), strict=True))
     assert confusion["sky", "unknown"] >= 140
     assert sum(confusion[y, y] for y in ("grass", "path", "cement")) >= 270
-    emerged = [event for event in model.drain_events() if type(event).__name__ == "SubclassEmerged"]
+    emerged = [event for event in model.drain_events() if isinstance(event, SubclassEmerged)]
     assert any(event.first_seen.key == "row 151" for event in emerged)
 
 

@@ -83,7 +83,7 @@ class Recorder:
             if self.run.intake == "rows":
                 self.model.learn_rows(stream.rows[at:till], t=times, key=stream.keys[at:till])
             elif self.run.intake == "frame":
-                import pandas as pd  # type: ignore[import-untyped]
+                import pandas as pd
 
                 self.model.learn_many(
                     pd.DataFrame(gappy(stream, at, till), columns=stream.names), key=stream.keys[at:till]

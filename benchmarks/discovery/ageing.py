@@ -23,7 +23,7 @@ from benchmarks.discovery.closed import BATCH
 from benchmarks.discovery.mixtures import Mixture, draw_known, fit, replace_known
 from benchmarks.discovery.opened import finite
 from benchmarks.discovery.streams import Problem, listen, prepare, recognizer
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 
 DATASETS = ("LETTER", "PENDIGITS")
 EARLY, LATE = 10_000, 1_000_000
@@ -45,7 +45,7 @@ def grow_old(given: Problem, mixture: Mixture, until: Sequence[int], **arguments
             n = min(CHUNK, place - seen)
             X, _ = draw_known(mixture, n, rng)
             model.learn_many(pd.DataFrame(X, columns=list(model.trained.names)))
-            announced += sum(type(event).__name__ == "SubclassEmerged" for event in model.drain_events())
+            announced += sum(isinstance(event, SubclassEmerged) for event in model.drain_events())
             for _ in model.drain():
                 pass
             seen += n

@@ -25,7 +25,7 @@ import pandas as pd
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
 from benchmarks.discovery.opened import finite
 from benchmarks.discovery.streams import announced
-from stream_osr import OpenSetRecognizer, SubclassEmerged
+from stream_osr import OpenSetRecognizer, SubclassEmerged, SubclassRecurred, SubclassSplit
 from stream_osr.discovery.events import Event
 
 INSTANCES = 1_000_000
@@ -121,7 +121,7 @@ def run(classes: Gaussians, y: np.ndarray, seed: int, chunk: int = CHUNK) -> Pas
         if begin + chunk >= len(y):
             model.flush()
         for event in model.drain_events():
-            if type(event).__name__ in ("SubclassEmerged", "SubclassRecurred", "SubclassSplit"):
+            if isinstance(event, SubclassEmerged | SubclassRecurred | SubclassSplit):
                 passed.events.append(event)
         for decision in model.drain():
             if decision.label in classes.trained.labels:
@@ -171,8 +171,7 @@ def fares(plan: Plan, passed: Passed, y: np.ndarray) -> Iterator[dict[str, Any]]
             "under old": float(np.isin(returned, old).mean()),
             "announced again": sum(seq >= back for seq in own.values()),
             "recurred": sum(
-                type(e).__name__ == "SubclassRecurred" and getattr(e, "subclass_id", None) in own
-                for e in passed.events
+                isinstance(e, SubclassRecurred) and getattr(e, "subclass_id", None) in own for e in passed.events
             ),
         }
 

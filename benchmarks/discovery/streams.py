@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.openset.sets import SETTINGS, problem
-from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged
+from stream_osr import Decision, OpenSetRecognizer, SubclassEmerged, SubclassMerged, SubclassSplit
 from stream_osr.config import parameters
 from stream_osr.discovery.events import Event
 from stream_osr.evaluation import KNOWN_CLASSES, TimeToDetection
@@ -107,9 +107,9 @@ def announced(events: Iterable[Any]) -> dict[int, int]:
     for event in events:
         if isinstance(event, SubclassEmerged):
             out.setdefault(event.subclass_id, event.seq)
-        elif type(event).__name__ == "SubclassSplit":
+        elif isinstance(event, SubclassSplit):
             out.setdefault(event.new_id, event.seq)
-        elif type(event).__name__ == "SubclassMerged" and event.subclass_id in out:
+        elif isinstance(event, SubclassMerged) and event.subclass_id in out:
             out.setdefault(event.into, event.seq)
     return out
 

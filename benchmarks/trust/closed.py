@@ -10,7 +10,7 @@ import pandas as pd
 
 from benchmarks.trust.closed_streams import STREAMS, problem
 from benchmarks.trust.problems import follow, train
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.trained import TrainedModel
 
 __all__ = ["STREAMS", "measure"]
@@ -63,7 +63,7 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
         "unknown": float(heard.unknown.mean()),
         "unknown_last": float(heard.unknown[last].mean()),
         "events": dict(Counter(type(event).__name__ for event in heard.events)),
-        "announced": sum(type(event).__name__ == "SubclassEmerged" for event in heard.events),
+        "announced": sum(isinstance(event, SubclassEmerged) for event in heard.events),
         "standing": len(model.new_classes().candidates),
         "windows": [list(window) for window in heard.windows],
         "train_seconds": train_seconds,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.problems import figures_of_merit
+from stream_osr import SubclassEmerged
 from stream_osr.cli import demo
 
 STREAMS = ("demo",)
@@ -37,7 +38,7 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
         "promised": report.known_recall,
         "number": model.new_classes().number,
         "delta": summary.delta,
-        "announced": sum(type(event).__name__ == "SubclassEmerged" for event in model.drain_events()),
+        "announced": sum(isinstance(event, SubclassEmerged) for event in model.drain_events()),
         "train_seconds": middle - begin,
         "seconds": seconds,
     }

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import norm
 
 from benchmarks.trust.problems import Problem, figures_of_merit, follow, train
+from stream_osr import SubclassEmerged
 from stream_osr.evaluation import expected_calibration_error
 
 KNOWN = 3
@@ -96,7 +97,7 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
         "from_bayes_late": float(np.abs(heard.p_unknown - bayes)[late].mean()) if there else None,
         "p_unknown_late": float(heard.p_unknown[late].mean()) if there else None,
         "share_late": float(new[late].mean()) if there else None,
-        "announced": sum(type(event).__name__ == "SubclassEmerged" for event in heard.events),
+        "announced": sum(isinstance(event, SubclassEmerged) for event in heard.events),
         "number": trained.model.new_classes().number,
         "train_seconds": trained.seconds,
         "seconds": heard.seconds,

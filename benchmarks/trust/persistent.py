@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.discovery.gaussians import KNOWN, Gaussians, make
-from stream_osr import OpenSetRecognizer
+from stream_osr import ClassDrifted, OpenSetRecognizer
 
 INSTANCES = 1_000_000
 CHUNK = 20_000
@@ -51,7 +51,7 @@ def measure(stream: str, seed: int, length: int | None = None) -> dict[str, Any]
         for decision in decisions:
             called[decision.seq] = decision.label if decision.label in classes.trained.labels else KNOWN
         events.update(type(event).__name__ for event in told)
-        drifted.update(str(getattr(e, "label", None)) for e in told if type(e).__name__ == "ClassDrifted")
+        drifted.update(str(getattr(e, "label", None)) for e in told if isinstance(e, ClassDrifted))
     right = called == y
     found = model.new_classes()
     return {

@@ -1,16 +1,19 @@
 """Where streams come from and where answers go: the connectors of stream-osr.
 
 `Source` and `Sink` are the two interfaces; files (CSV and JSON Lines, plain, gzip or standard input and
-output) and memory are the implementations that need nothing else.
+output; Parquet with the extra ``parquet``), folders of files and memory are the implementations.
 """
 
 from .base import BadRecord, CheckedSink, Position, Record, Sink, Source
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
 from .files import Format, open_sink, open_source
+from .folder_source import FolderSource
 from .jsonl_sink import JsonLinesSink
 from .jsonl_source import JsonLinesSource
 from .memory import MemorySink, MemorySource
+from .parquet_sink import ParquetSink
+from .parquet_source import ParquetSource
 from .values import LabelType
 
 __all__ = [
@@ -18,12 +21,15 @@ __all__ = [
     "CheckedSink",
     "CsvSink",
     "CsvSource",
+    "FolderSource",
     "Format",
     "JsonLinesSink",
     "JsonLinesSource",
     "LabelType",
     "MemorySink",
     "MemorySource",
+    "ParquetSink",
+    "ParquetSource",
     "Position",
     "Record",
     "Sink",

@@ -35,6 +35,9 @@ class Record(NamedTuple):
     found
         Names of the fields among which features were looked for, to be told if they are not there; ``None``: those of
         ``features``.
+    raw
+        What it was read from, to be kept if it is set aside: the text of its line, without the final line break, or
+        the fields of its row; ``None``: nothing but the above is known.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Record(NamedTuple):
     label: str | int | bool | None = None
     position: Position | None = None
     found: Sequence[str] | None = None
+    raw: str | Mapping[str, object] | None = None
 
 
 class BadRecord(NamedTuple):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection
-from difflib import get_close_matches
 from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Position, Record
 from .csv_rows import RowReader, check_delimiter, restored
-from .line_source import LineSource, Reading
+from .line_source import LineSource, Reading, what_there_is
 from .lines import raw_text
 from .values import DecodeError, category, label_of_text, number, seconds
 
@@ -121,6 +120,7 @@ class CsvSource(LineSource):
             time=self._read(row, self._fields.time, seconds),
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
+            raw=raw_text(self._rows.taken),
         )
 
     def _value(self, row: list[str], name: str) -> object:
@@ -137,6 +137,13 @@ class CsvSource(LineSource):
             If the file cannot be read, or only once: standard input.
         """
         numbers, texts = Counter[str](), Counter[str]()
+        self.count_kinds(numbers, texts)
+        self.categorical |= categories_of(numbers, texts)
+        self.seek(None)
+        return self.categorical
+
+    def count_kinds(self, numbers: Counter[str], texts: Counter[str]) -> None:
+        """Count, to the end of the file, how many values of each feature are numbers, and how many are none."""
         while True:
             try:
                 row = self._plain(next(self._rows))
@@ -149,10 +156,6 @@ class CsvSource(LineSource):
                     numbers[name] += number(row[self._places[name]]) is not None
                 except DecodeError:
                     texts[name] += 1
-        share = 1.0 - LEAST_NUMBERS
-        self.categorical |= {name for name, count in texts.items() if count > share * (count + numbers[name])}
-        self.seek(None)
-        return self.categorical
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""
@@ -194,16 +197,14 @@ class CsvSource(LineSource):
         self.feature_columns = [name for name in header if name not in named] if features is None else features
         for name in (*named, *self.feature_columns):
             if name not in self._places:
-                raise ConnectorError(f"{source} has no column {name!r}; {_what_there_is(name, list(self._places))}")
+                raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
 
 
-def _what_there_is(name: str, columns: list[str]) -> str:
-    """List the columns, with the one that was probably meant."""
-    if len(columns) == 1 and (other := next((c for c in ";\t|" if c in columns[0]), None)):
-        return (
-            f"its only column is {columns[0]!r}; fields look divided by {other!r}: divide them by commas (tabs: .tsv)"
-        )
-    listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
-    spellings = {column.casefold(): column for column in columns}
-    near = get_close_matches(name.casefold(), spellings, n=1)
-    return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")
+def categories_of(numbers: Counter[str], texts: Counter[str]) -> frozenset[str]:
+    """Say which columns are categories, by how many of their values are numbers, and how many are none.
+
+    >>> sorted(categories_of(Counter(a=99, b=98), Counter(a=1, b=2)))
+    ['b']
+    """
+    share = 1.0 - LEAST_NUMBERS
+    return frozenset(name for name, count in texts.items() if count > share * (count + numbers[name]))

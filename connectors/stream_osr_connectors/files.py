@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from pathlib import PurePath
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePath
 from typing import Literal, TypeAlias, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
 
 from .base import Sink, Source
+from .columns import Kind
 from .csv_sink import CsvSink
 from .csv_source import CsvSource
+from .folder_source import FolderSource
 from .jsonl_sink import JsonLinesSink
 from .jsonl_source import JsonLinesSource
 from .line_source import Reading
+from .opening import is_standard
+from .parquet_sink import ParquetSink
+from .parquet_source import ParquetSource
 
-Format: TypeAlias = Literal["csv", "tsv", "jsonl"]
-"""Comma-separated, tab-separated, and JSON Lines."""
+Format: TypeAlias = Literal["csv", "tsv", "jsonl", "parquet"]
+"""Comma-separated, tab-separated, JSON Lines, and Parquet."""
 
 _BY_SUFFIX: dict[str, Format] = {
     ".csv": "csv",
@@ -25,6 +30,8 @@ _BY_SUFFIX: dict[str, Format] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
 }
 
 
@@ -36,17 +43,18 @@ def open_source(
     categorical: Collection[str] = (),
     **reading: Unpack[Reading],
 ) -> Source:
-    """Open a file, or standard input, as a source of records.
+    """Open a file, a folder of files, or standard input, as a source of records.
 
     Parameters
     ----------
     path
-        The file; ``-`` is standard input, which needs a format.
+        The file; ``-`` is standard input, which needs a format. Of a folder all files are read, in the order of their
+        names (`FolderSource`).
     format
-        ``"csv"``, ``"tsv"`` or ``"jsonl"``; if not given, it is told by the suffix: ``.csv``, ``.tsv``,
-        ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``.
+        ``"csv"``, ``"tsv"``, ``"jsonl"`` or ``"parquet"``; if not given, it is told by the suffix: ``.csv``,
+        ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.json``, and any of them with ``.gz``; ``.parquet`` or ``.pq``.
     key, time, label, features, label_type, max_record_bytes, follow
-        As for `CsvSource` and `JsonLinesSource`.
+        As for `CsvSource`, `JsonLinesSource` and `ParquetSource`.
     csv_safe
         ``safe`` of `CsvSource`: the table was written by `open_sink`, or by `stream-osr`.
     categorical
@@ -55,24 +63,44 @@ def open_source(
     Raises
     ------
     ConnectorError
-        If the format cannot be told, and as those two say.
+        If the format cannot be told, and as those say.
+    MissingExtra
+        If it is Parquet, and pyarrow is not installed.
 
     Examples
     --------
-    >>> open_source("readings.parquet")  # doctest: +ELLIPSIS
+    >>> open_source("readings.xlsx")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    stream_osr.errors.ConnectorError: cannot tell the format of readings.parquet by its suffix ...
+    stream_osr.errors.ConnectorError: cannot tell the format of readings.xlsx by its suffix ...
     """
+    if not is_standard(path) and Path(path).is_dir():
+        if reading.get("follow"):
+            raise ConnectorError(
+                f"{os.fspath(path)} is a folder, and only a file can be followed; a run that goes on (--resume) "
+                "takes the files that came later"
+            )
+        return FolderSource(
+            path,
+            lambda each: open_source(each, format=format, csv_safe=csv_safe, categorical=categorical, **reading),
+            lambda each: _format(each, format, standard=None),
+        )
     chosen = _format(path, format, standard=None)
     if chosen == "jsonl":
         return JsonLinesSource(path, **reading)
+    if chosen == "parquet":
+        return ParquetSource(path, **reading)
     delimiter = "\t" if chosen == "tsv" else ","
     return CsvSource(path, delimiter=delimiter, safe=csv_safe, categorical=categorical, **reading)
 
 
 def open_sink(
-    path: str | os.PathLike[str], *, format: Format | None = None, csv_safe: bool = True, private: bool = False
+    path: str | os.PathLike[str],
+    *,
+    format: Format | None = None,
+    csv_safe: bool = True,
+    private: bool = False,
+    columns: Mapping[str, Kind] | None = None,
 ) -> Sink:
     """Open a file, or standard output, as a sink.
 
@@ -89,6 +117,8 @@ def open_sink(
         ``safe`` of `CsvSink`: text in a table that a spreadsheet would take for a formula is made plain text.
     private
         Whether a file that is made is its owner's alone, as befits what holds rows; one that exists keeps its rights.
+    columns
+        What stands in the columns of Parquet (`ParquetSink`); other formats need nothing of the kind.
 
     Raises
     ------
@@ -111,6 +141,8 @@ def open_sink(
     chosen = _format(path, format, standard="jsonl")
     if chosen == "jsonl":
         return JsonLinesSink(path, private=private)
+    if chosen == "parquet":
+        return ParquetSink(path, columns=columns, private=private)
     return CsvSink(path, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, private=private)
 
 
@@ -125,11 +157,14 @@ def _format(path: str | os.PathLike[str], format: Format | None, standard: Forma
         if standard is None:
             raise ConnectorError(f"standard input has no suffix; say its format: one of {', '.join(known)}")
         return standard
-    name = PurePath(path).name.lower().removesuffix(".gz")
+    whole = PurePath(path).name.lower()
+    name = whole.removesuffix(".gz")
     found = _BY_SUFFIX.get(PurePath(name).suffix)
+    if found == "parquet" and name != whole:
+        raise ConnectorError(f"{os.fspath(path)}: Parquet is compressed inside; leave .gz away, or unpack it")
     if found is None:
         raise ConnectorError(
             f"cannot tell the format of {os.fspath(path)} by its suffix (known: {', '.join(_BY_SUFFIX)}, "
-            f"each also with .gz); rename the file or say the format: one of {', '.join(known)}"
+            f"each but Parquet also with .gz); rename the file or say the format: one of {', '.join(known)}"
         )
     return found

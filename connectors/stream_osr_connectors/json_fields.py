@@ -30,8 +30,8 @@ class JsonFields(NamedTuple):
 
     Examples
     --------
-    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": [1, 2]})
-    Record(features={'width': 2.5}, key='a7', time=None, label=None, position=None, found=('id', 'width', 'parts'))
+    >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": [1, 2]})  # doctest: +ELLIPSIS
+    Record(features={'width': 2.5}, key='a7', ..., found=('id', 'width', 'parts'), raw=None)
     """
 
     key: str | None = None
@@ -40,8 +40,13 @@ class JsonFields(NamedTuple):
     features: Sequence[str] | None = None
     label_type: LabelType = "auto"
 
-    def record(self, fields: Mapping[str, object], position: Position | None = None) -> Record:
-        """Read one object.
+    def record(
+        self,
+        fields: Mapping[str, object],
+        position: Position | None = None,
+        raw: str | Mapping[str, object] | None = None,
+    ) -> Record:
+        """Read one object, which stood in ``raw``.
 
         Raises
         ------
@@ -64,6 +69,7 @@ class JsonFields(NamedTuple):
             label=_read(fields, self.label, lambda value: label_of_json(value, self.label_type)),
             position=position,
             found=tuple(fields if inside is None else inside),
+            raw=raw,
         )
 
     def _features_of(self, fields: Mapping[str, object], inside: dict[str, object] | None) -> dict[str, object]:

@@ -9,7 +9,7 @@ from stream_osr.showing import shown
 
 from .base import BadRecord, Record
 from .line_source import LineSource
-from .lines import raw_text
+from .lines import raw_text, without_break
 from .values import DecodeError
 
 
@@ -72,7 +72,8 @@ class JsonLinesSource(LineSource):
             line = next(self._lines)
         position = self._lines.position_after(line)
         try:
-            return self._fields.record(_parse(line.text().rstrip()), position)
+            text = line.text()
+            return self._fields.record(_parse(text.rstrip()), position, without_break(text))
         except DecodeError as error:
             return BadRecord(position, line.row, raw_text([line]), str(error))
 

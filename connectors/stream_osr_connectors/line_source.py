@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import TypedDict, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
@@ -31,6 +32,40 @@ class Reading(Fields, total=False):
     follow: bool
 
 
+def checked_fields(**named: Unpack[Fields]) -> JsonFields:
+    """Check which fields are to mean what.
+
+    Raises
+    ------
+    ConnectorError
+        If that cannot be.
+    """
+    fields = JsonFields(**named)
+    _, _, label, features, label_type = fields
+    if label_type not in get_args(LabelType):
+        raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
+    if isinstance(features, str):  # list("abc") would pass for three names
+        raise ConnectorError(f"features is the text {features!r}; give a list of names")
+    if label is not None and features is not None and label in features:
+        raise ConnectorError(
+            f"{label!r} is named both as the label and as a feature, which would give the answer away; "
+            "leave it out of the features"
+        )
+    return fields if features is None else fields._replace(features=list(features))
+
+
+def what_there_is(name: str, columns: Sequence[str]) -> str:
+    """List the columns of a table that lacks one, with the one that was probably meant."""
+    if len(columns) == 1 and (other := next((c for c in ";\t|" if c in columns[0]), None)):
+        return (
+            f"its only column is {columns[0]!r}; fields look divided by {other!r}: divide them by commas (tabs: .tsv)"
+        )
+    listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
+    spellings = {column.casefold(): column for column in columns}
+    near = get_close_matches(name.casefold(), spellings, n=1)
+    return f"its columns are {listed}" + (f"; did you mean {spellings[near[0]]!r}?" if near else "")
+
+
 class LineSource(Closing, Iterator[Record | BadRecord]):
     """Base of the sources that read lines; see `CsvSource` and `JsonLinesSource`."""
 
@@ -42,21 +77,9 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
         follow: bool = False,
         **named: Unpack[Fields],
     ) -> None:
-        self._fields = JsonFields(**named)
-        _, _, label, features, label_type = self._fields
-        if label_type not in get_args(LabelType):
-            raise ConnectorError(f"label type {label_type!r} is none of {', '.join(get_args(LabelType))}")
-        if isinstance(features, str):  # list("abc") would pass for three names
-            raise ConnectorError(f"features is the text {features!r}; give a list of names")
+        self._fields = checked_fields(**named)
         if max_record_bytes < 1:
             raise ConnectorError(f"max_record_bytes is {max_record_bytes}; it has to be at least 1")
-        if label is not None and features is not None and label in features:
-            raise ConnectorError(
-                f"{label!r} is named both as the label and as a feature, which would give the answer away; "
-                "leave it out of the features"
-            )
-        if features is not None:
-            self._fields = self._fields._replace(features=list(features))
         self._max_bytes = max_record_bytes
         self._lines = LineReader(path, max_record_bytes, follow=follow)
         self._first: Line | None = None  # the line after which the records begin

@@ -76,7 +76,12 @@ def raw_text(lines: Iterable[Line]) -> str:
     'ab\udcff'
     """
     data = b"".join(line.data for line in lines)
-    return data.decode("utf-8", "surrogateescape").removesuffix("\n").removesuffix("\r")
+    return without_break(data.decode("utf-8", "surrogateescape"))
+
+
+def without_break(text: str) -> str:
+    """Take the line break away that ends a text."""
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 class LineReader(Iterator[Line]):

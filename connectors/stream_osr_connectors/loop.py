@@ -21,11 +21,11 @@ from stream_osr.errors import (
 from stream_osr.unlike import check_features
 
 from .acting import Acting
+from .aside import raw_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
 from .locking import sole_writer
-from .values import written
 
 __all__ = ["Checkpoint", "Sinks", "go_on", "load_checkpoint", "load_model", "run", "save_checkpoint"]
 
@@ -45,7 +45,8 @@ class Sinks(NamedTuple):
     events
         Takes :meth:`stream_osr.Event.as_dict` of every event; ``None``: they are counted only.
     errors
-        Takes ``row``, ``reason`` and ``raw`` of every record that is set aside; ``None``: they are counted only.
+        Takes ``row``, ``reason`` and ``raw`` (the line as it came) of every record that is set aside; ``None``: they
+        are counted only.
     """
 
     decisions: Sink
@@ -292,8 +293,7 @@ def take(
             _check(model, record)
             model.learn_one(record.features, record.label, t=record.time, key=record.key)
         except (InvalidInstance, InvalidLabel) as error:
-            row, reason = row_of(record, totals["read"]), str(error)
-            raw = written(record.features if record.key is None else (record.key, record.features))
+            row, reason, raw = row_of(record, totals["read"]), str(error), raw_of(record)
         else:
             if record.label is not None:
                 totals["labelled"] += 1
@@ -303,12 +303,6 @@ def take(
     complain(row, reason)
     if errors is not None:
         errors.write({"row": row, "reason": reason, "raw": raw})
-
-
-def row_of(record: Record, number: int) -> int:
-    """Row of a record in its file, or else its number."""
-    row = (record.position or {}).get("row", number)
-    return row if isinstance(row, int) else number
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import getpass
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_DIGITS
-from stream_osr.showing import shown
+from stream_osr.showing import counted, shown
 from stream_osr.terminal import Terminal
-from stream_osr_connectors.asking import Asked, Entry, ask
-from stream_osr_connectors.asking import history as asked_of
+
+if TYPE_CHECKING:
+    from stream_osr_connectors.asking import Entry
 
 commands = typer.Typer()
 
@@ -58,7 +59,7 @@ def label(
         _kafka("label", context, config, reason, by, key=key, label=label, whole_key=whole_key)
     else:
         given = _whole(key) if whole_key else key
-        _files(checkpoint, context, config, Asked("label", (), label, given, reason, _who(by)))
+        _files("label", checkpoint, context, config, reason, by, label=label, key=given)
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -78,7 +79,7 @@ def promote(
     if checkpoint is None:
         _kafka("promote", context, config, reason, by, subclass=subclass, label=label)
     else:
-        _files(checkpoint, context, config, Asked("promote", _ids(subclass), label, None, reason, _who(by)))
+        _files("promote", checkpoint, context, config, reason, by, subclasses=_ids(subclass), label=label)
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -97,7 +98,7 @@ def mute(
     if checkpoint is None:
         _kafka("mute", context, config, reason, by, subclass=subclass)
     else:
-        _files(checkpoint, context, config, Asked("mute", _ids(subclass), None, None, reason, _who(by)))
+        _files("mute", checkpoint, context, config, reason, by, subclasses=_ids(subclass))
 
 
 @commands.command(context_settings=_SETTINGS)
@@ -116,7 +117,7 @@ def undo(
     if checkpoint is not None:
         if stream is not None:
             raise InvalidParameter(f"undo {shown(stream)} with --checkpoint: files are one stream; leave it out")
-        _files(checkpoint, context, config, Asked("undo", reason=reason, by=_who(by)))
+        _files("undo", checkpoint, context, config, reason, by)
     elif stream is None:
         raise InvalidParameter("undo of what? --checkpoint FILE of a run over files, or TOPIC/PARTITION of a service")
     else:
@@ -131,6 +132,8 @@ def history(context: typer.Context, checkpoint: Checkpoint = None, config: Confi
     """
     out, count = Terminal(), 0
     if checkpoint is not None:
+        from stream_osr_connectors.asking import history as asked_of
+
         _check_alone(context, config)
         lines: Iterable[str] = [_line(entry) for entry in asked_of(checkpoint)]
     else:
@@ -144,12 +147,14 @@ def history(context: typer.Context, checkpoint: Checkpoint = None, config: Confi
 
 
 def _line(entry: Entry) -> str:
+    from stream_osr_connectors.asking import Asked
+
     asked = Asked(entry.action, entry.subclasses, entry.label, entry.key)
     by = "" if entry.by is None else f" {entry.by}:"
     reason = "" if entry.reason is None else f" ({entry.reason})"
     came: str = entry.outcome
     if entry.after is not None and entry.outcome == "done":
-        came += f" after {entry.after} records"
+        came += f" after {counted(entry.after, 'record')}"
     if entry.undone_by is not None:
         came += f", undone by {entry.undone_by}"
     if entry.takes_back is not None:
@@ -159,9 +164,19 @@ def _line(entry: Entry) -> str:
     return f"{entry.n}  {entry.at[:19]}Z {by} {asked.said()}{reason}: {came}"
 
 
-def _files(checkpoint: Path, context: typer.Context, config: Path | None, asked: Asked) -> None:
+def _files(
+    name: Any,
+    checkpoint: Path,
+    context: typer.Context,
+    config: Path | None,
+    reason: str | None,
+    by: str | None,
+    **given: Any,
+) -> None:
+    from stream_osr_connectors.asking import Asked, ask  # slow to import, and --help does without
+
     _check_alone(context, config)
-    Terminal().say(ask(checkpoint, asked).said)
+    Terminal().say(ask(checkpoint, Asked(name, **given, reason=reason, by=_who(by))).said)
 
 
 def _check_alone(context: typer.Context, config: Path | None) -> None:

@@ -10,29 +10,31 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stream_osr import OpenSetRecognizer
 from stream_osr.cli import options, telling
-from stream_osr.config import Parameters
 from stream_osr.errors import ConnectorError
-from stream_osr.labels import doubtful
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import BadRecord, CsvSource, Record, Source, open_sink, open_source
+from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Record, Source, open_sink, open_source
+from stream_osr_connectors.aside import raw_of, row_of
+from stream_osr_connectors.columns import SET_ASIDE
+from stream_osr_connectors.likely_key import find_key
 from stream_osr_connectors.locking import sole_writer
-from stream_osr_connectors.loop import row_of, take
 from stream_osr_connectors.opening import is_standard
-from stream_osr_connectors.values import written
+
+if TYPE_CHECKING:
+    pass
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
 
 def fit(
     file: Annotated[
-        str, typer.Argument(help="Labelled instances (.csv, .jsonl, also .gz), or - for standard input.")
+        str,
+        typer.Argument(help="Labelled instances (.csv, .jsonl, .parquet), a folder of them, or - (standard input)."),
     ],
     label: Annotated[str, typer.Option("--label", "-l", help="Column of the label.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")],
@@ -42,21 +44,34 @@ def fit(
     categorical: options.Categorical = None,
     format: options.Format = None,
     errors: options.Errors = None,
-    csv_safe: options.CsvSafe = True,
+    csv_safe: options.CsvSafe = None,
     unknown: Annotated[str | None, typer.Option(help="Label of unknown instances.")] = None,
     covariance: Annotated[str, typer.Option(help="full, diagonal or tied.")] = "full",
     pca_components: Annotated[int | None, typer.Option(help="Project to so many principal components.")] = None,
     pca_variance: Annotated[float | None, typer.Option(help="... or to this share of the variance.")] = None,
     batch_size: Annotated[int, typer.Option(help="Instances of a micro-batch.")] = 256,
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    decision_delay: options.DecisionDelay = None,
+    min_probability: options.MinProbability = None,
+    half_life: options.HalfLife = None,
+    chains: Annotated[
+        int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
+    ] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    yes: Annotated[bool, typer.Option("--yes", help="Train although the labels look like none.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
+    ] = False,
 ) -> None:
     """Train on labelled instances and save the model.
 
     Example: stream-osr fit labelled.csv --label species -o model.osr
     """
+    from stream_osr import OpenSetRecognizer  # slow to import, and --help does without
+    from stream_osr.config import Parameters
+    from stream_osr.labels import doubtful
+    from stream_osr_connectors.loop import take
+
     console = Terminal(stderr=True)
     options.check_distinct(input=file, output=output, errors=errors)
     model = OpenSetRecognizer(
@@ -69,15 +84,20 @@ def fit(
         on_missing=cast(Any, on_missing),
         categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
         seed=seed,
+        **options.given(
+            decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
+        ),
     )
     complain, counts = telling.complainer(console), Counter[str]()
     names, labels = options.feature_list(features), Counter[Any]()
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
-        source = _source(
-            stack, file, format, model.categorical or (), key=key, time=time, label=label, features=names
-        )
-        dead = None if errors is None else stack.enter_context(open_sink(errors, csv_safe=csv_safe, private=True))
+        reading = {"key": key, "time": time, "label": label, "features": names}
+        source = _source(stack, file, format, model.categorical or (), keys=yes, **reading)
+        dead = None
+        if errors is not None:
+            opened = open_sink(errors, csv_safe=csv_safe is not False, private=True, columns=SET_ASIDE)
+            dead = stack.enter_context(opened)
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("reading", total=None)
         for record in source:
@@ -101,25 +121,55 @@ def fit(
     console.say(f"features: {shown}", f"model saved to {output}")
 
 
-def _source(stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], **reading: Any) -> Source:
-    """Open the labelled instances; a table is read once to see which columns are categories.
+def _source(
+    stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], *, keys: bool, **reading: Any
+) -> Source:
+    """Open the labelled instances; a table is read once to see which columns are categories, and no keys, if not so.
 
-    Standard input can be read only once: it goes to a temporary file first.
+    Standard input can be read only once: a table goes to a temporary file first.
     """
     chosen = cast(Any, format)
     source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
-    if not isinstance(source, CsvSource):
-        return source
-    if is_standard(file):
+    if is_standard(file) and isinstance(source, CsvSource):
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         path = Path(folder, f"standard-input.{chosen}")
         with path.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
-        source = cast(CsvSource, stack.enter_context(open_source(path, categorical=categorical, **reading)))
-    source.find_categories()
-    if unknown := sorted(set(categorical) - set(source.feature_columns)):
-        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {source.feature_columns}")
+        source = stack.enter_context(open_source(path, categorical=categorical, **reading))
+        file = str(path)
+    if isinstance(source, CsvSource | FolderSource):
+        source.find_categories()
+    columns = getattr(source, "feature_columns", ())
+    if columns and (unknown := sorted(set(categorical) - set(columns))):
+        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {list(columns)}")
+    if not keys and reading["features"] is None:
+        _refuse_key(
+            file,
+            chosen,
+            categorical=categorical,
+            key=reading["key"],
+            time=reading["time"],
+            label=reading["label"],
+        )
     return source
+
+
+def _refuse_key(file: str, format: Any, **known: Any) -> None:
+    """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the column.
+    """
+    found = find_key(file, format, [*known.pop("categorical"), *known.values()])
+    if found is not None:
+        free = known[found.option.strip("-")] is None
+        meant = f"did you mean {found.option} {found.name}? If not, name" if free else "name"
+        raise ConnectorError(
+            f"column {found.name!r} of {file} looks like no feature ({found.why}), and would spoil the model: "
+            f"{meant} the features by --features, or say --yes to train with it all the same"
+        )
 
 
 def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:
@@ -128,5 +178,5 @@ def _for_training(record: Record | BadRecord, number: int, label: str) -> Record
         return record
     if record.label is None:
         reason = f"it has no label; give column {label!r} a value"
-        return BadRecord(record.position, row_of(record, number), written(record.features), reason)
+        return BadRecord(record.position, row_of(record, number), raw_of(record), reason)
     return record._replace(key=None, time=None)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
-from stream_osr_connectors.loop import load_model
 
 
 def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint of `stream-osr run`.")]) -> None:
@@ -16,6 +16,8 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
+    from stream_osr_connectors.loop import load_model  # slow to import, and --help does without
+
     recognizer, out = load_model(model), Terminal()
     out.say(*str(recognizer.summary()).split("\n"))
     trained = recognizer.trained
@@ -23,8 +25,10 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     if trained.unguarded:
         out.say(f"no guard: {trained.unguarded}")
     else:
-        out.say(f"{recognizer.menu.references} reference instances guard the known classes")
-    out.say(f"{len(trained.names)} features, {trained.prior.n_features} whitened dimensions")
+        guards = counted(recognizer.menu.references, "reference instance")
+        out.say(f"{guards} {'guards' if recognizer.menu.references == 1 else 'guard'} the known classes")
+    dimensions = counted(trained.prior.n_features, "whitened dimension")
+    out.say(f"{counted(len(trained.names), 'feature')}, {dimensions}")
     counters = {name: count for name, count in sorted(recognizer.counters.items()) if count}
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from stream_osr.errors import ConnectorError
 
 Format = Annotated[
-    str | None, typer.Option("--format", help="csv, tsv or jsonl, when the name of the input does not tell.")
+    str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when the name of the input does not tell.")
 ]
 Key = Annotated[str | None, typer.Option("--key", help="Column that names the instance.")]
 Time = Annotated[str | None, typer.Option("--time", help="Column of the time: seconds or ISO 8601.")]
@@ -26,16 +26,41 @@ Categorical = Annotated[
         "--categorical", help="Comma-separated columns that are categories although they hold numbers; text is one."
     ),
 ]
+DecisionDelay = Annotated[
+    int | None,
+    typer.Option(
+        "--decision-delay", help="Hold each decision back until so many later instances have come; 0 if not given."
+    ),
+]
+MinProbability = Annotated[
+    float | None,
+    typer.Option(
+        "--min-probability", help="Call unknown what no known class is so probable for, 0 to 1; 0 if not given."
+    ),
+]
+HalfLife = Annotated[
+    float | None,
+    typer.Option("--half-life", help="Instances after which a seat in the stream weighs half; 200 if not given."),
+]
 Errors = Annotated[
     Path | None, typer.Option("--errors", help="Where unusable records go, with row and reason (.jsonl).")
 ]
 CsvSafe = Annotated[
-    bool,
+    bool | None,
     typer.Option(
         "--csv-safe/--csv-raw",
         help="In tables: an apostrophe before text that a spreadsheet would run as a formula, or text as it is.",
     ),
 ]
+
+
+def given(**arguments: Any) -> dict[str, Any]:
+    """Leave out what was not given.
+
+    >>> given(batch_size=None, half_life=500.0)
+    {'half_life': 500.0}
+    """
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def feature_list(features: str | None) -> list[str] | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from stream_osr.cli import telling
 from stream_osr.errors import ConnectorError
 from stream_osr.terminal import Terminal
 
@@ -17,7 +18,9 @@ def report(
         typer.Argument(help="A model or checkpoint, decisions, events: one of each or fewer, in any order."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the page goes.")] = Path("report.html"),
-    truth: Annotated[Path | None, typer.Option(help="File with the true labels (.csv, .jsonl, also .gz).")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="File with the true labels (.csv, .jsonl, also .gz; .parquet).")
+    ] = None,
     label: Annotated[str | None, typer.Option("--label", "-l", help="Its column of the label.")] = None,
     key: Annotated[
         str | None,
@@ -27,10 +30,10 @@ def report(
     ] = None,
     input: Annotated[
         Path | None,
-        typer.Option("--input", "-i", help="What was decided (.csv, .jsonl, also .gz): values of examples."),
+        typer.Option("--input", "-i", help="What was decided (.csv, .jsonl, .parquet): values of examples."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="csv, tsv or jsonl, when a name does not tell.")
+        str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when a name does not tell.")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "What the stream held",
 ) -> None:
@@ -61,7 +64,14 @@ def report(
         output.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConnectorError(f"cannot write {output}: {error.strerror}; check that the folder exists") from None
+    console = Terminal(stderr=True)
     for note in inputs.notes:
-        Terminal(stderr=True).say(note)
+        console.say(note)
+    looked_at = [(truth, "--truth"), (input, "--input")] if key is None else []
+    for path, option in looked_at:
+        if path is not None:
+            without = f"rows of {option} were taken in the order of the decisions"
+            telling.suggest_key(console, path, format, [label], without)
+            break
     size = output.stat().st_size / 1e6
-    Terminal(stderr=True).say(f"report written to {output} ({size:.1f} MB); open it in a browser")
+    console.say(f"report written to {output} ({size:.1f} MB); open it in a browser")

@@ -6,23 +6,29 @@ import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stream_osr import OpenSetRecognizer
 from stream_osr.cli import options, telling
-from stream_osr.cli.options import check_distinct
 from stream_osr.errors import ConnectorError
+from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import Sink, loop, open_sink, open_source
+from stream_osr_connectors import Sink, Source, open_sink, open_source
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.opening import is_piped
+
+if TYPE_CHECKING:
+    from stream_osr import OpenSetRecognizer
+    from stream_osr_connectors.loop import Sinks
 
 
 def run(
     model: Annotated[Path, typer.Option("--model", "-m", help="Model made by `stream-osr fit`.")],
-    input: Annotated[str, typer.Option("--input", "-i", help="Instances to decide, or - for standard input.")],
+    input: Annotated[
+        str,
+        typer.Option("--input", "-i", help="Instances to decide: a file, a folder of files, or - (standard input)."),
+    ],
     output: Annotated[str, typer.Option("--output", "-o", help="Where decisions go, or -.")] = "-",
     events: Annotated[Path | None, typer.Option("--events", "-e", help="Where events go.")] = None,
     errors: options.Errors = None,
@@ -32,9 +38,19 @@ def run(
         str | None, typer.Option("--label", help="Column of labels, where there are some: evidence.")
     ] = None,
     features: options.Features = None,
+    categorical: Annotated[
+        str | None,
+        typer.Option("--categorical", help="Comma-separated columns that have to be categories of the model."),
+    ] = None,
     format: options.Format = None,
     batch_size: Annotated[int | None, typer.Option(help="Instances of a micro-batch.")] = None,
     max_wait: Annotated[float | None, typer.Option(help="Time units after which a batch closes.")] = None,
+    decision_delay: options.DecisionDelay = None,
+    min_probability: options.MinProbability = None,
+    half_life: options.HalfLife = None,
+    chains: Annotated[
+        int | None, typer.Option("--chains", help="Run so many of the model's chains: fewer are faster.")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Where the position is saved; OUTPUT.checkpoint if not given.")
     ] = None,
@@ -43,20 +59,44 @@ def run(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for more at the end of the input, until Ctrl-C or SIGTERM.")
     ] = False,
-    csv_safe: options.CsvSafe = True,
+    csv_safe: options.CsvSafe = None,
 ) -> None:
     """Decide a stream of instances in files, in constant memory, and resume where it was interrupted.
+
+    What is not given is as the model was trained; with --resume it is as the run was begun.
 
     With --config FILE it is the Kafka service instead: see `stream-osr serve --help`.
 
     Example: stream-osr run --model model.osr --input new.csv --output decisions.jsonl --events events.jsonl
     """
+    from stream_osr.cli import settings  # slow to import, and --help does without
+    from stream_osr_connectors import loop
+
     console = Terminal(stderr=True)
     if checkpoint is None and output != "-" and input != "-":
         checkpoint = Path(f"{output}.checkpoint")
-    check_distinct(model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint)
+    options.check_distinct(
+        model=model, input=input, output=output, events=events, errors=errors, checkpoint=checkpoint
+    )
+    if resume and checkpoint is None:
+        raise ConnectorError("--resume goes on from a checkpoint, and there is none: name it by --checkpoint")
     started = loop.load_checkpoint(checkpoint) if resume and checkpoint is not None and checkpoint.exists() else None
-    recognizer = _streaming_model(model, started, batch_size, max_wait)
+    if resume and started is None:
+        console.say(f"there is no {checkpoint} to go on from: the run begins anew")
+    changes = options.given(
+        batch_size=batch_size,
+        max_wait=max_wait,
+        decision_delay=decision_delay,
+        min_probability=min_probability,
+        half_life=half_life,
+        chains=chains,
+    )
+    if started is None:
+        recognizer = settings.begin(model, changes)
+    else:
+        console.say(*settings.go_on(model, started, changes, csv_safe))
+        recognizer = started.model
+    settings.check_categories(recognizer, options.feature_list(categorical) or ())
     halted = _until_told_to_stop()
     names = options.feature_list(features)
     if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
@@ -64,18 +104,17 @@ def run(
     with ExitStack() as stack:
         reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
         reading["follow"] = follow or is_piped(input)
-        categorical = [str(name) for name in recognizer.trained.values]
-        source = open_source(input, format=cast(Any, format), categorical=categorical, **reading)
+        categories = [str(name) for name in recognizer.trained.values]
+        source = open_source(input, format=cast(Any, format), categorical=categories, **reading)
         stack.enter_context(source)
-        opened: list[Sink | None] = [
-            None if path is None else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors))
-            for path in (output, events, errors)
-        ]
-        sinks = loop.Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+        sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
                 loop.go_on(started, source, sinks)
-            console.say(f"resuming after {started.totals['read']} records")
+            console.say(f"resuming after {counted(started.totals['read'], 'record')}")
+        if key is None and started is None:
+            known = [time, label, *map(str, recognizer.trained.names)]
+            telling.suggest_key(console, input, format, known, "the decisions will have no key")
         bar = stack.enter_context(telling.progress_bar(console, total=False))
         task = bar.add_task("deciding", total=None)
         totals = loop.run(
@@ -91,14 +130,7 @@ def run(
             position=None if started is None else started.source,
             tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
         )
-    console.say(f"{totals['read']} read, {totals['decided']} decided, {totals['events']} events")
-    if summed := recognizer.counters["events_summed"]:
-        console.say(f"{summed} more events were summed up (EventsSummed)")
-    if totals["labelled"]:
-        console.say(f"{totals['labelled']} with a label: learnt, not decided")
-    if missing := recognizer.counters["missing"]:
-        console.say(f"{missing} missing values: what else there was of their instances decided")
-    console.say(f"signals: {recognizer.signals}")
+    _tell(console, totals, recognizer)
     telling.set_aside(console, totals["set_aside"], errors)
     if 0 < totals["read"] == totals["set_aside"]:
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
@@ -110,18 +142,38 @@ def run(
         raise typer.Exit(130)
 
 
-def _streaming_model(
-    path: Path, started: loop.Checkpoint | None, batch_size: int | None, max_wait: float | None
-) -> OpenSetRecognizer:
-    """Load the model with what the command line overrides; a resumed one is as it was."""
-    loaded = OpenSetRecognizer.load(path)
-    if started is not None:
-        if loaded.trained.fingerprint != started.model.trained.fingerprint:
-            raise ConnectorError(f"{path} is not the model of the checkpoint; give that one, or leave out --resume")
-        return started.model
-    changes = {"batch_size": batch_size, "max_wait": max_wait}
-    arguments = {**loaded.arguments, **{name: v for name, v in changes.items() if v is not None}}
-    return OpenSetRecognizer.from_trained(loaded.trained, **arguments)
+def _open_sinks(
+    stack: ExitStack, source: Source, csv_safe: bool, output: str, events: Path | None, errors: Path | None
+) -> Sinks:
+    """Open the outputs; a table with types is told what stands in its columns."""
+    from stream_osr.decision import Decision
+    from stream_osr_connectors.columns import SET_ASIDE, columns_of, columns_of_events
+    from stream_osr_connectors.loop import Sinks
+
+    decided = columns_of(Decision)
+    if getattr(source, "whole_keys", False):
+        decided["key"] = "whole"
+    given = [(output, decided), (events, columns_of_events()), (errors, SET_ASIDE)]
+    opened: list[Sink | None] = [
+        None
+        if path is None
+        else stack.enter_context(open_sink(path, csv_safe=csv_safe, private=path is errors, columns=columns))
+        for path, columns in given
+    ]
+    return Sinks(opened[0], *opened[1:])  # type: ignore[arg-type]
+
+
+def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecognizer) -> None:
+    """Say what came of a run."""
+    console.say(f"{totals['read']} read, {totals['decided']} decided, {counted(totals['events'], 'event')}")
+    if summed := recognizer.counters["events_summed"]:
+        were = "was" if summed == 1 else "were"
+        console.say(f"{counted(summed, 'more event', 'more events')} {were} summed up (EventsSummed)")
+    if totals["labelled"]:
+        console.say(f"{totals['labelled']} with a label: learnt, not decided")
+    if missing := recognizer.counters["missing"]:
+        console.say(f"{counted(missing, 'missing value')}: what else there was of their instances decided")
+    console.say(f"signals: {recognizer.signals}")
 
 
 def _until_told_to_stop() -> Callable[[], bool]:

@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.text import Text
-
-from stream_osr.compiling import being_compiled
 from stream_osr.terminal import Terminal
-from stream_osr_connectors.ask_log import Act, Outcome
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from stream_osr_connectors.ask_log import Act, Outcome
 
 COMPLAINTS_SHOWN = 3
 
 
-class Compiling(ProgressColumn):
-    """What is being compiled while the work waits for it."""
-
-    def render(self, task: Task) -> Text:
-        """Say it in a few words."""
-        name = being_compiled()
-        return Text(f"compiling {name.strip('_')}" if name else "", style="dim")
-
-
 def progress_bar(console: Terminal, total: bool) -> Progress:
     """Make a progress bar, silent unless a person is watching."""
-    columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}")]
-    columns += [BarColumn(), MofNCompleteColumn()] if total else [TextColumn("{task.completed} records")]
-    return Progress(
-        *columns,
-        TimeElapsedColumn(),
-        Compiling(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-        redirect_stdout=False,  # it would read what others write for its colours
-        redirect_stderr=False,
-    )
+    from stream_osr.cli.progress import progress_bar as make  # slow to import, and --help does without
+
+    return make(console, total)
 
 
 def complainer(console: Terminal) -> Callable[[int, str], None]:
@@ -63,6 +36,15 @@ def complainer(console: Terminal) -> Callable[[int, str], None]:
             console.say("(further rows are set aside without a line each)")
 
     return complain
+
+
+def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collection[str | None], without: str) -> None:
+    """Say which column looks like the key that was not given, if one does, and what it is like without."""
+    from stream_osr_connectors.likely_key import find_key
+
+    found = find_key(path, format, but)
+    if found is not None and found.option == "--key":
+        console.say(f"{without}; did you mean --key {found.name}? ({found.why})")
 
 
 def set_aside(console: Terminal, count: int, errors: Path | None) -> None:

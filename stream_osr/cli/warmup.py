@@ -6,14 +6,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, get_args
 
 from stream_osr.cli.telling import progress_bar
-from stream_osr.model.prior import Covariance
-from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.terminal import Terminal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from stream_osr.model.prior import Covariance
+    from stream_osr.recognizer import OpenSetRecognizer
 
 CLASSES, EACH, STREAM = 3, 40, 128
 
@@ -25,6 +27,8 @@ def warmup() -> None:
 
     Example: stream-osr warmup
     """
+    from stream_osr.model.prior import Covariance  # slow to import, and --help does without
+
     console, begin = Terminal(stderr=True), time.perf_counter()
     with progress_bar(console, total=True) as bar:
         for covariance in bar.track(warm_up(), total=len(get_args(Covariance)), description="compiling"):
@@ -42,6 +46,10 @@ def warm_up() -> Iterator[str]:
     >>> list(warm_up())
     ['full', 'diagonal', 'tied']
     """
+    import numpy as np
+
+    from stream_osr.model.prior import Covariance
+
     rng = np.random.default_rng(0)
     centres = 8.0 * np.eye(CLASSES + 1)
     noisy = centres[np.arange(STREAM) % (CLASSES + 1)] + rng.normal(size=(STREAM, CLASSES + 1))
@@ -71,6 +79,8 @@ def _trained(
     covariance: Covariance, centres: np.ndarray, rng: np.random.Generator, *, flag: bool = False
 ) -> OpenSetRecognizer:
     """Train a recognizer on all classes but the last, their features numbers, or one of them a flag."""
+    from stream_osr.recognizer import OpenSetRecognizer
+
     model = OpenSetRecognizer(covariance=covariance, batch_size=STREAM // 2, training_sweeps=3, window=STREAM)
     for i in range(CLASSES * EACH):
         row = centres[i % CLASSES] + rng.normal(size=CLASSES + 1)

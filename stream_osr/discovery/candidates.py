@@ -17,6 +17,10 @@ from stream_osr.discovery.lives import Lifecycle, places_of
 from stream_osr.model.known import Densities, Known
 from stream_osr.model.nearest import nearest_known
 from stream_osr.model.restaurant import StreamState
+from stream_osr.showing import printable, shown
+
+SHOWN = 20
+"""Candidates that have a line of their own in the text of :class:`NewClasses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,19 @@ class CandidateClass:
     nearest_class: Any
     exemplars: tuple[Any, ...]
 
+    def __str__(self) -> str:
+        keys = [shown(key) for key in self.exemplars if key is not None]
+        return (
+            f"subclass{'es' * (len(self.subclasses) > 1)} {_listed(map(str, self.subclasses))}: "
+            f"{self.size} instances, {self.share:.1%}".replace("%", " %")
+            + f" of the stream, nearest known class "
+            f"{printable(str(self.nearest_class), 60)}" + (f", as in {_listed(keys)}" if keys else "")
+        )
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class NewClasses:
-    """What new classes the stream may hold.
+    """What new classes the stream may hold; as text a line for each candidate.
 
     Attributes
     ----------
@@ -58,6 +71,12 @@ class NewClasses:
         The paper's Delta, equation (14): emerged subclasses by the subclasses that a known class has.
     low, high
         From the least to the most that the number may be, as far as the chains and two ways of counting disagree.
+
+    Examples
+    --------
+    >>> NewClasses((CandidateClass((11, 14), 30, 0.25, "cement", (7, 9)),), number=1, delta=2, low=1, high=2)
+    estimated number of new classes: 1 (1 to 2); candidates: 1
+    candidates[0]: subclasses 11, 14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
     """
 
     candidates: tuple[CandidateClass, ...]
@@ -70,6 +89,19 @@ class NewClasses:
     def estimate(self) -> Estimate:
         """The number and its interval; as text ``3 (3 to 4)``, or ``3`` where there is but one answer."""
         return Estimate(self.number, self.low, self.high)
+
+    def __repr__(self) -> str:
+        lines = [f"candidates[{number}]: {candidate}" for number, candidate in enumerate(self.candidates[:SHOWN])]
+        if len(self.candidates) > SHOWN:
+            lines.append(f"and {len(self.candidates) - SHOWN} smaller ones")
+        head = f"estimated number of new classes: {self.estimate}; candidates: {len(self.candidates)}"
+        return "\n".join([head, *lines])
+
+
+def _listed(names: Iterable[str], most: int = 6) -> str:
+    """List the first of some names, and say how many more there are."""
+    first = [*names]
+    return ", ".join(first[:most]) + (f" and {len(first) - most} more" if len(first) > most else "")
 
 
 class Measured(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
-from stream_osr.showing import printable
+from stream_osr.showing import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
 
 NOTHING = Estimate()
@@ -33,9 +33,9 @@ class Group:
     subclasses: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
-    """Known classes, and what the stream is made of.
+    """Known classes, and what the stream is made of; as text the discovery table.
 
     Attributes
     ----------
@@ -85,13 +85,16 @@ class Summary:
         lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
         lines.insert(1, "-" * max(map(len, lines)))
         lines.append(
-            f"{self.stream_size} instances of the stream decided; {len(emerged)} new subclasses emerged"
+            f"{counted(self.stream_size, 'instance')} of the stream decided; "
+            f"{counted(len(emerged), 'new subclass', 'new subclasses')} emerged"
             f" ({candidates} more without support yet); estimated number of new classes: {self.new_classes}"
             f" (the paper's Delta: {self.delta})"
         )
         if self.promised_recall is not None:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
     def _recall_now(self) -> str:
         if not self.guarded:

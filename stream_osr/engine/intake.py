@@ -76,8 +76,8 @@ def read(
 
 
 def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
-    """Check the rows of a data frame; an error names the row."""
-    _, records = frame_rows(X)
+    """Check the rows of a data frame or array; an error names the row."""
+    _, records = frame_rows(X, value.features)
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
     out: list[Read] = []
     earlier: list[Label] = []

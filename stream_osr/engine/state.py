@@ -203,14 +203,20 @@ class Stream(NamedTuple):
 
     @property
     def stages(self) -> Stages:
-        """At which stages the emerging subclasses of the leader are, those that are set aside among them."""
-        life, left = self.life, np.ones(len(self.life.ids), dtype=bool)
-        counts = []
-        for stage in (life.muted, life.owned, life.emerged & life.dormant, life.emerged, left):
-            counts.append(int((stage & left).sum()))
-            left = left & ~stage
-        muted, refuted, dormant, active, candidate = counts
-        return Stages(candidate, active, dormant, muted, refuted)
+        """How many emerging subclasses of the leader are at which stage, those that are set aside among them."""
+        return Stages(**{name: int((self.stage == name).sum()) for name in Stages._fields})
+
+    @property
+    def stage(self) -> np.ndarray:
+        """At which of the :class:`Stages` each emerging subclass of the leader is, in the order of ``life.ids``."""
+        life = self.life
+        by_rank = {
+            "muted": life.muted,
+            "refuted": life.owned,
+            "dormant": life.emerged & life.dormant,
+            "active": life.emerged,
+        }
+        return np.select([*by_rank.values()], [*by_rank], "candidate")
 
     @property
     def life(self) -> Lifecycle:

@@ -17,6 +17,7 @@ from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
+from stream_osr.kinds import Name
 from stream_osr.model.gaps import gaps_of
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel
@@ -87,6 +88,13 @@ class Value:
         if self.training is not None:
             return self.training.labels
         return () if self.stream is None else self.stream.labels
+
+    @property
+    def features(self) -> Sequence[Name]:
+        """Names of the features that there have been so far, in the order of a row."""
+        if self.training is not None:
+            return self.training.features.names
+        return () if self.trained is None else self.trained.names
 
     def waited(self, t: float) -> bool:
         """Say whether the batch has waited as long as it may at some time."""

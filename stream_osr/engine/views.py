@@ -16,8 +16,8 @@ from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
 from stream_osr.ensemble.chain import sizes_of
 from stream_osr.errors import NotTrained
-from stream_osr.features import check_mapping, frame_rows
-from stream_osr.labels import unknown_label
+from stream_osr.features import check_mapping, frame_matrix, frame_rows
+from stream_osr.labels import label_array, unknown_label
 from stream_osr.model.marginal import Statistics
 from stream_osr.trust.recall import ExpectedRecall
 
@@ -52,18 +52,27 @@ class Views(Holder):
         return self._most_probable(self.predict_proba_one(x))
 
     def predict_proba_many(self, X: Any, **kwargs: Any) -> Any:
-        """Predict for the rows of a data frame; a frame of the same kind, a column for each label."""
+        """Predict for the rows of a data frame or array.
+
+        Returns
+        -------
+        A frame of the same kind, or an array: a column for each known class and, last, for the unknown label.
+        """
         from river.utils.dataframe import into_frame, to_native_frame
 
         names, probabilities = self._predict_frame(X)
+        if isinstance(X, np.ndarray):
+            return probabilities
         return to_native_frame(dict(zip(names, probabilities.T.copy(), strict=True)), like=into_frame(X))
 
     def predict_many(self, X: Any, **kwargs: Any) -> Any:
-        """Predict the label of each row of a data frame; a series of the same kind."""
+        """Predict the label of each row of a data frame or array; a series of the same kind, or an array."""
         from river.utils.dataframe import into_frame, to_native_series
 
         names, probabilities = self._predict_frame(X)
         labels = [self._most_probable(dict(zip(names, row, strict=True))) for row in probabilities.tolist()]
+        if isinstance(X, np.ndarray):
+            return label_array(labels)
         return to_native_series(labels, name=None, like=into_frame(X))
 
     def _predict(self, rows: np.ndarray) -> tuple[tuple[Label, ...], np.ndarray]:
@@ -77,7 +86,11 @@ class Views(Holder):
         return self._names, self._glance.probabilities(rows)
 
     def _predict_frame(self, X: Any) -> tuple[tuple[Label, ...], np.ndarray]:
-        (_, records), value = frame_rows(X), self.value
+        value = self.value
+        matrix = None if value.trained is None else frame_matrix(X, value.trained.features)
+        if matrix is not None:
+            return self._predict(matrix[0])
+        _, records = frame_rows(X, value.features)
         if value.trained is None:
             return (), np.empty((len(records), 0))
         rows = [row_of(value, value.trained.features, record, i).values for i, record in enumerate(records)]

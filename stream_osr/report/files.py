@@ -11,7 +11,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.candidates import in_python
 from stream_osr.report.records import Read, read_records
-from stream_osr_connectors import BadRecord, CsvSource, Format, open_source
+from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.loop import load_checkpoint, load_model
 
 ARCHIVE = b"PK"
@@ -67,8 +67,10 @@ def read_inputs(paths: Sequence[Path]) -> Inputs:
 
 def _open(path: Path, notes: list[str]) -> tuple[str, Any]:
     try:
-        with path.open("rb") as file:
-            archive = file.read(len(ARCHIVE)) == ARCHIVE
+        archive = False
+        if not path.is_dir():
+            with path.open("rb") as file:
+                archive = file.read(len(ARCHIVE)) == ARCHIVE
     except OSError as error:
         raise ConnectorError(f"cannot read {path}: {error.strerror}; check the path") from None
     if archive:
@@ -108,8 +110,9 @@ def read_instances(
     """
     bad = 0
     with open_source(path, format=format, key=key) as source:
-        if isinstance(source, CsvSource):
+        if isinstance(source, CsvSource | FolderSource):
             source.categorical = frozenset(source.feature_columns)  # text, as it stands there
+            source.seek(None)
         for record in source:
             if isinstance(record, BadRecord):
                 bad += 1
@@ -117,7 +120,8 @@ def read_instances(
             else:
                 yield (None if key is None else record.key or ""), record.features
     if bad:
-        notes.append(f"{path}: {bad:,} records cannot be read; their instances are shown without values")
+        whose = "its instance is" if bad == 1 else "their instances are"
+        notes.append(f"{path}: {bad:,} record{'s' * (bad != 1)} cannot be read; {whose} shown without values")
 
 
 def naming(checkpoint: Path | None) -> Callable[[Sequence[int]], str]:

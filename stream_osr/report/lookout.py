@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from stream_osr.report.candidates import Candidate
 from stream_osr.report.held import Held
 from stream_osr.report.timeline import subclass_name
+from stream_osr.showing import counted
 
 MOST = 3
 """Things to look at first."""
@@ -93,7 +94,7 @@ def names(ids: Sequence[int]) -> str:
 
 def _described(candidate: Candidate) -> str:
     share = "" if candidate.share is None else f" ({_percent(candidate.share)} of the stream)"
-    told = f"{candidate.size:,} instances{share}"
+    told = f"{counted(candidate.size, 'instance', form=',')}{share}"
     main = candidate.main
     if main.nearest:
         told += f", nearest to {main.nearest} and {main.distance:.0f} standard deviations off"

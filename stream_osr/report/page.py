@@ -5,17 +5,16 @@ what is under the pointer; bokeh's canvas cannot follow the page's colours from 
 large. The libraries (0.9 MB) are in the page, which loads nothing and, by its own policy, could not; nor does it run
 anything but them, or read code out of text: Vega's expressions are interpreted.
 
-All text of the data leaves by :func:`page_text`: into HTML by way of Jinja, into drawings by way of :func:`_plain`.
+All text of the data leaves by :func:`page_text`: into HTML by way of Jinja, into drawings by way of :func:`plain`.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import math
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -32,8 +31,9 @@ from stream_osr.report.candidates import LARGEST, Instance
 from stream_osr.report.charts import plane, shifts, stream, truth
 from stream_osr.report.content import Content
 from stream_osr.report.lookout import MOST
+from stream_osr.report.plain import page_text, plain
 from stream_osr.report.timeline import subclass_name
-from stream_osr.showing import printable
+from stream_osr.showing import counted, printable
 
 CARDS = 12
 """New subclasses that get a drawing of their own."""
@@ -47,8 +47,6 @@ CELL = 40
 """Characters of a value."""
 WHOLE = 10_000
 """Characters of a command, which is never cut in practice."""
-LONGEST = 300
-"""Characters of a text of the data."""
 AXES = (("of the known classes", "known"), ("of known classes and new subclasses", "all"))
 
 
@@ -74,7 +72,7 @@ def render(content: Content) -> str:
     page = _environment().get_template("page.html.j2")
     return page.render(
         content=content,
-        specs=_plain(specs),
+        specs=plain(specs),
         parts=_parts(content),
         large=LARGEST,
         first=MOST,
@@ -129,15 +127,6 @@ def _near(content: Content) -> list[tuple[Instance, list[int]]]:
     return [found[seq] for seq in sorted(found)]
 
 
-def page_text(value: Any) -> Any:
-    r"""Show a text of the data as text: what has no shape stands there escaped, as on a terminal.
-
-    >>> page_text("red" + chr(0x202E)), page_text(3)
-    ('red\\u202e', 3)
-    """
-    return printable(value, LONGEST) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 def _probability(p: float) -> str:
     """Write a probability, and never say that something is certain.
 
@@ -160,17 +149,6 @@ def _value(value: Any) -> str:
         with suppress(ValueError):
             text = f"{float(text):.5g}"
     return str(page_text(text if len(text) <= CELL else f"{text[:CELL]}…"))
-
-
-def _plain(value: Any) -> Any:
-    """Make all text of a specification that of the page, and leave no number that JSON does not have."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return page_text(value)
 
 
 def _policy(styles: Sequence[str], scripts: Sequence[str]) -> Markup:
@@ -208,6 +186,7 @@ def _environment() -> Environment:
     )
     made.filters["percent"] = lambda share: "n/a" if share is None or share != share else f"{100 * share:.1f} %"
     made.filters["count"] = lambda number: f"{number:,}"
+    made.filters["counted"] = partial(counted, form=",")
     made.filters["slug"] = lambda word: word.replace(" ", "-")
     made.filters["command"] = lambda text: Markup(escape(printable(text, WHOLE)))
     made.filters["probability"] = _probability

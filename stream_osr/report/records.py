@@ -1,4 +1,4 @@
-"""The records of a file that a run wrote, JSON Lines or a table, each with the place where it stood."""
+"""The records that a run wrote, JSON Lines or a table of any kind, each with the place where it stood."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import printable, shown
+from stream_osr_connectors.arrow import ParquetRows
 from stream_osr_connectors.csv_rows import RowReader
 from stream_osr_connectors.lines import Line, LineReader
 from stream_osr_connectors.opening import is_gzip
@@ -21,6 +22,9 @@ LONGEST_LINE = 1 << 26
 
 LARGEST = 1 << 53
 """Positions, identities and numbers of instances are below: beyond, a drawing cannot tell them apart."""
+
+PARQUET = b"PAR1"
+"""How a Parquet file begins."""
 
 FEW = 100
 """Lines that one row of a table may have."""
@@ -111,20 +115,23 @@ def real(value: object, name: str) -> float:
 
 
 def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
-    """Read a file record by record, whichever of the two forms it has.
+    """Read a file record by record, whichever form it has.
 
     Parameters
     ----------
     path
-        The file; one that ends in ``.gz`` is decompressed.
+        The file; one that ends in ``.gz`` is decompressed. Of Parquet it is the folder of the parts, or one of them.
     notes
         Takes a sentence about what is left out: an end that was not written to its end.
 
     Raises
     ------
     ConnectorError
-        Naming file and line, if it is of neither form.
+        Naming file and line, if it is of none.
     """
+    if is_parquet(path):
+        yield from _parquet(path)
+        return
     lines = LineReader(path, LONGEST_LINE)
     try:
         first = next((line for line in _lines(lines, notes) if not line.is_blank()), None)
@@ -135,6 +142,31 @@ def read_records(path: Path, notes: list[str]) -> Iterator[Read]:
         yield from _rows(lines, path, notes) if table else _objects(lines, notes)
     finally:
         lines.close()
+
+
+def is_parquet(path: Path) -> bool:
+    """Say whether it is a Parquet file, or a folder, as a run writes Parquet."""
+    if path.is_dir():
+        return True
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) == PARQUET
+
+
+def _parquet(path: Path) -> Iterator[Read]:
+    """Read the parts in their order; what an event has nothing of, is left out."""
+    parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
+    for part in parts:
+        rows = ParquetRows(part)
+        try:
+            for number, row in enumerate(rows.rows(list(rows.types)), start=1):
+                place = f"{part}, row {number}"
+                cells = row.items()
+                record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
+                if "type" in record:
+                    record = {name: value for name, value in record.items() if value is not None}
+                yield Read(record, place)
+        finally:
+            rows.close()
 
 
 def _lines(lines: LineReader, notes: list[str]) -> Iterator[Line]:

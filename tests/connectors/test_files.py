@@ -51,7 +51,7 @@ def test_the_format_can_be_said(tmp_path: Path) -> None:
         assert [record.features for record in source if isinstance(record, Record)] == [{"a": 1.0}]
 
 
-@pytest.mark.parametrize("name", ["data.parquet", "data", "data.gz", ".csv", "csv"])
+@pytest.mark.parametrize("name", ["data.xlsx", "data", "data.gz", ".csv", "csv"])
 def test_suffixes_that_mean_nothing(tmp_path: Path, name: str) -> None:
     for open_it in (open_source, open_sink):
         with pytest.raises(ConnectorError, match=r"cannot tell the format of .*csv, tsv, jsonl"):

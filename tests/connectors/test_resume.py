@@ -136,9 +136,8 @@ def test_an_empty_gzip_file(tmp_path: Path) -> None:
     assert read(tmp_path / "in.jsonl.gz") == []
 
 
-@pytest.mark.parametrize("name", ["missing.csv", "missing.jsonl.gz", "folder.csv"])
+@pytest.mark.parametrize("name", ["missing.csv", "missing.jsonl.gz", "missing.parquet"])
 def test_files_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
-    (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ConnectorError, match=r"cannot open .*check the path"):
         open_source(tmp_path / name)
 

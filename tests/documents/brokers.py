@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 
 import pytest
 
@@ -23,12 +24,14 @@ PORTS = {9092: "the broker", 9093: "its controller", 9464: "the metrics of the s
 def usual_broker(page: str, config: pytest.Config, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a broker at 127.0.0.1:9092 while a page is run, with its data in a folder of its own.
 
-    The page may start it itself: its commands find the jars of the other tests, and the folder.
+    The page may start it itself: its commands find the jars of the other tests, and the folder. Pages take turns,
+    also those of other processes.
     """
-    reason = why_there_is_none() or _taken()
-    if reason is not None:
+    if (reason := why_there_is_none()) is not None:
         do_without(reason)
-    with TemporaryDirectory(prefix="broker-") as folder:
+    with _turn(), TemporaryDirectory(prefix="broker-") as folder:
+        if (reason := _taken()) is not None:
+            do_without(reason)
         patch.setenv("WORK", folder)
         patch.setenv("LIBS", str(Path(config.cache.mkdir("kafka-jars")) / "libs"))
         try:
@@ -37,6 +40,14 @@ def usual_broker(page: str, config: pytest.Config, patch: pytest.MonkeyPatch) ->
             yield
         finally:
             _call("stop")
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Wait until no other page has the ports."""
+    with (Path(gettempdir()) / "stream-osr-pages-with-a-broker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        yield
 
 
 def _taken() -> str | None:

@@ -10,16 +10,18 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
+import griffe
 import pytest
 
 import stream_osr
 import stream_osr_connectors
 import stream_osr_kafka
 from stream_osr import evaluation
-from stream_osr.glossary import WORDS
+from stream_osr.glossary import TERMS, WORDS
 from stream_osr_connectors import asking, loop
 from tests.documents.reading import ROOT
 from tools.site import hooks
+from tools.site.docstrings import Docstrings
 
 pytestmark = pytest.mark.xdist_group("site")
 
@@ -102,15 +104,54 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_word_is_in_the_glossary(site: Path) -> None:
+    words = {**WORDS, **TERMS}
+    assert len(words) == len(WORDS) + len(TERMS)
     page = (site / "glossary" / "index.html").read_text()
     text = re.sub(r"<[^>]+>", "", page)
-    assert all(word in text and meaning in text for word, meaning in WORDS.items())
+    assert all(word in text and meaning in text for word, meaning in words.items())
     assert "<!-- glossary -->" not in page
-    assert {word.lower().replace(" ", "-") for word in WORDS} <= Page(site / "glossary" / "index.html").anchors
+    assert {word.lower().replace(" ", "-") for word in words} <= Page(site / "glossary" / "index.html").anchors
 
 
 def test_links_lead_where_the_hooks_say() -> None:
     assert doctest.testmod(hooks).failed == 0
+
+
+MODULE = '''
+class Beside:
+    """There are :func:`it` and :class:`stream_osr.Decision`, but no :meth:`other`."""
+
+
+def it() -> int:
+    """Count.
+
+    Returns
+    -------
+    How many there are. See [1]_.
+
+    References
+    ----------
+    .. [1] Somebody, a title
+       that goes on.
+    """
+    return 1
+'''
+
+
+def test_docstrings_say_the_same_in_other_terms(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "sample.py").write_text(MODULE)
+    places, extensions = [tmp_path, ROOT, ROOT / "connectors"], griffe.load_extensions(Docstrings)
+    package = griffe.load("sample", search_paths=places, extensions=extensions)
+    assert isinstance(package, griffe.Module)
+    described, counted = (each.docstring for each in (package["Beside"], package["it"]))
+    assert '<autoref identifier="sample.it" optional>`it`</autoref>' in described.value
+    assert 'identifier="stream_osr.Decision"' in described.value
+    assert "sample.Beside names other, and there is no such thing" in caplog.text
+    assert caplog.text.count("no such thing") == 1
+    _, returned, references = counted.parse("numpy")
+    (value,) = returned.value
+    assert (str(value.annotation), value.description.strip()) == ("int", "How many there are. See [1].")
+    assert references.value.description == "[1] Somebody, a title that goes on."
 
 
 def test_a_link_or_name_that_leads_nowhere_fails(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr import Decision, Event, OpenSetRecognizer
+from stream_osr import Decision, Event, OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_kafka.commands import labelling
 from stream_osr_kafka.run.models import Journal, ModelFile
@@ -75,7 +75,7 @@ def decided(outcomes: list[Outcome]) -> list[int]:
 
 
 def emerged(outcomes: list[Outcome]) -> list[int]:
-    return [e.subclass_id for o in outcomes for e in o.events if type(e).__name__ == "SubclassEmerged"]
+    return [e.subclass_id for o in outcomes for e in o.events if isinstance(e, SubclassEmerged)]
 
 
 @pytest.mark.parametrize("change", ["carry", "cold"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr.errors import ConnectorError
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
@@ -132,9 +132,7 @@ def test_an_on_missing_skip_is_counted(model: ModelFile) -> None:
 
 def test_names_mutes_and_undoing(model: ModelFile, caplog: Any) -> None:
     partition, outcomes = advance(begin(model.recognizer(*PLACE), Boundary(0)), [records(64), records(64, 64, 1)])
-    emerged = next(
-        e.subclass_id for outcome in outcomes for e in outcome.events if type(e).__name__ == "SubclassEmerged"
-    )
+    emerged = next(e.subclass_id for outcome in outcomes for e in outcome.events if isinstance(e, SubclassEmerged))
     name = f"in/3:{emerged}"
     asked = [
         {"subclass": name, "mute": True},

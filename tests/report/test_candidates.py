@@ -118,7 +118,7 @@ def test_a_table_is_shown_as_it_stands_and_bad_rows_are_counted(tmp_path):
         ("y", {"a": None, "b": None}),
         ("", {}),
     ]
-    assert notes == [f"{path}: 1 records cannot be read; their instances are shown without values"]
+    assert notes == [f"{path}: 1 record cannot be read; its instance is shown without values"]
 
 
 @pytest.mark.parametrize("name", ["plain.checkpoint", "a b'c.checkpoint", "$(rm -r x);`id`", "-x", "ä\u202e\n"])

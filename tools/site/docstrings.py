@@ -38,6 +38,12 @@ PUBLIC_CLASS = "stream_osr.OpenSetRecognizer"
 class Docstrings(Extension):
     """Rewrite every docstring, once everything is loaded."""
 
+    def on_package(self, *, pkg: Module, loader: GriffeLoader, **_: Any) -> None:
+        """Load the other packages, too, before a docstring that names something of them is looked at."""
+        for other in PACKAGES - {pkg.name}:
+            if other not in loader.modules_collection:
+                loader.load(other)
+
     def on_object(self, *, obj: Object, loader: GriffeLoader, **_: Any) -> None:
         """Rewrite the docstring of an object."""
         if obj.docstring is not None:
@@ -106,9 +112,6 @@ def canonical(path: str, loader: GriffeLoader) -> str:
 
 def there(path: str, loader: GriffeLoader) -> bool:
     """Say whether something that was loaded has this path."""
-    top = path.partition(".")[0]
-    if top in PACKAGES and top not in loader.modules_collection:
-        loader.load(top)
     try:
         canonical(path, loader)
     except (KeyError, AliasResolutionError, NameResolutionError):

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from stream_osr.glossary import WORDS
+from stream_osr.glossary import TERMS, WORDS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -26,8 +28,8 @@ FROM_ROOT = {
 }
 """Pages that stand at the root of the repository, and where the site has them."""
 
-LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:?]+)(?P<anchor>#[^()\s]*)?(?=\))")
-"""Where a Markdown link leads, if it is to a file."""
+LINK = re.compile(r"(?P<text>\[[^\[\]\s]+\.md\]|\])\((?P<path>[^()\s#:?]+)(?P<anchor>#[^()\s]*)?\)")
+"""Where a Markdown link leads, if it is to a file; and its text, if that is the name of a page."""
 FENCE = re.compile(r"^(?P<indent> *)(?P<mark>`{3,}).*?^(?P=indent)(?P=mark)[ ]*$", re.MULTILINE | re.DOTALL)
 SESSION = re.compile(r"^```python$(?=\n>>> )", re.MULTILINE)
 
@@ -43,7 +45,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     """Make the text of a page that of the site."""
     assert page.file.abs_src_path is not None
     markdown = markdown.replace("<!-- glossary -->", glossary())
-    markdown = relink(markdown, Path(page.file.abs_src_path), page.file.src_uri, str(config.repo_url))
+    source, titles = Path(page.file.abs_src_path), dict(titled(config.nav or []))
+    markdown = relink(markdown, source, page.file.src_uri, str(config.repo_url), titles)
     return SESSION.sub("```pycon", markdown)
 
 
@@ -55,11 +58,22 @@ def glossary() -> str:
     """
     return "\n\n".join(
         f'<a id="{word.lower().replace(" ", "-")}"></a>**{word}**\n:   {meaning}'
-        for word, meaning in sorted(WORDS.items(), key=lambda item: item[0].lower())
+        for word, meaning in sorted({**WORDS, **TERMS}.items(), key=lambda item: item[0].lower())
     )
 
 
-def relink(markdown: str, source: Path, page: str, repository: str) -> str:
+def titled(nav: list[Any]) -> Iterator[tuple[str, str]]:
+    """Read pages and their titles from the navigation.
+
+    >>> dict(titled([{"Home": "index.md"}, {"Guides": [{"Files": "files.md"}]}]))
+    {'index.md': 'Home', 'files.md': 'Files'}
+    """
+    for entry in nav:
+        for title, what in entry.items():
+            yield from titled(what) if isinstance(what, list) else [(what, title)]
+
+
+def relink(markdown: str, source: Path, page: str, repository: str, titles: Mapping[str, str]) -> str:
     """Turn links of a file into those of the page that the site has of it; those in code are none.
 
     Parameters
@@ -72,15 +86,18 @@ def relink(markdown: str, source: Path, page: str, repository: str) -> str:
         What the site calls it: a path below docs/.
     repository
         Address of the repository.
+    titles
+        Of the site's pages: a link whose text is the name of a file says what the page is called.
 
     Examples
     --------
-    >>> relink("[a](../SECURITY.md#what-is-no-goal)", DOCS / "limits.md", "limits.md", "https://host/us")
+    >>> relink("[a](../SECURITY.md#what-is-no-goal)", DOCS / "limits.md", "limits.md", "https://host/us", {})
     '[a](security.md#what-is-no-goal)'
-    >>> relink("[a](../tests/blobs.py)", DOCS / "limits.md", "limits.md", "https://host/us")
+    >>> relink("[a](../tests/blobs.py)", DOCS / "limits.md", "limits.md", "https://host/us", {})
     '[a](https://host/us/blob/main/tests/blobs.py)'
-    >>> relink("[a](docs/files.md)", ROOT / "SECURITY.md", "security.md", "https://host/us")
-    '[a](files.md)'
+    >>> titles = {"files.md": "Files"}
+    >>> relink("[docs/files.md](docs/files.md)", ROOT / "SECURITY.md", "security.md", "https://host/us", titles)
+    '[Files](files.md)'
     """
 
     def led(link: re.Match[str]) -> str:
@@ -88,10 +105,11 @@ def relink(markdown: str, source: Path, page: str, repository: str) -> str:
         anchor = link["anchor"] or ""
         if place in FROM_ROOT or (place.is_relative_to(DOCS) and place.is_file()):
             there = FROM_ROOT.get(place) or place.relative_to(DOCS).as_posix()
-            return os.path.relpath(there, os.path.dirname(page) or ".") + anchor  # noqa: PTH120
+            text = f"[{titles[there]}]" if len(link["text"]) > 1 and there in titles else link["text"]
+            return f"{text}({os.path.relpath(there, os.path.dirname(page) or '.')}{anchor})"  # noqa: PTH120
         if place.is_relative_to(ROOT) and place.exists() and not place.is_relative_to(DOCS):
             kind = "tree" if place.is_dir() else "blob"
-            return f"{repository}/{kind}/main/{place.relative_to(ROOT).as_posix()}{anchor}"
+            return f"{link['text']}({repository}/{kind}/main/{place.relative_to(ROOT).as_posix()}{anchor})"
         return link[0]
 
     out, at = [], 0

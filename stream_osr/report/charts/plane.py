@@ -10,6 +10,7 @@ import altair as alt
 from stream_osr.report.axes import Plane, Spot
 from stream_osr.report.charts.style import KINDS, Spec, Values, finish, marks, tips
 from stream_osr.report.timeline import subclass_name
+from stream_osr.showing import counted
 
 CROWD = 40
 """Subclasses in a plane above which they are drawn more lightly."""
@@ -84,7 +85,7 @@ def _names(drawn: Plane, new: Sequence[Spot], at: dict[str, Any]) -> Any:
     ]
     for spot in new:
         x, y = spot.centre.tolist()
-        told = f"a new subclass of {spot.size:,} instances"
+        told = f"a new subclass of {counted(spot.size, 'instance', form=',')}"
         names.append({"name": subclass_name(spot.id), "kind": "new", "told": told, "x": x, "y": y})
     texts = marks(names, "text", "names", fontSize=12, fontWeight="bold", limit=140)
     seen = alt.when(CHOSEN).then(alt.value(1.0)).otherwise(alt.value(0.0))

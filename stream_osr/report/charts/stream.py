@@ -9,6 +9,7 @@ import altair as alt
 
 from stream_osr.report.charts.style import INK, KINDS, NEW, Spec, Values, finish, marks, tips
 from stream_osr.report.timeline import Timeline
+from stream_osr.showing import counted
 
 MARGIN = 92
 """Pixels left of each drawing, so that positions in the stream stand below each other."""
@@ -56,7 +57,7 @@ def arrivals(timeline: Timeline) -> Spec:
         tooltip=tips({"row:N": "subclass", "what:N": "event", "seq:Q": "told at", "size:N": "instances"}),
     )
     layers = alt.layer(bands, *([events] if told else [])).resolve_scale(color="independent", shape="independent")
-    described = f"Arrivals in {len(order)} rows along the stream, with {len(told)} events"
+    described = f"Arrivals in {counted(len(order), 'row')} along the stream, with {counted(len(told), 'event')}"
     return finish(layers, described, 20 * len(order) + 36)
 
 

@@ -1,0 +1,149 @@
+"""Columns that look as if they named the instances: taken for features they would spoil a model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from .base import Record
+from .csv_source import CsvSource
+from .files import Format, open_source
+from .folder_source import FolderSource
+from .opening import may_be_regular
+from .values import DecodeError, seconds
+
+LOOKED_AT = 5000
+"""Records from the beginning of a file that are looked at."""
+
+LEAST = 20
+"""Fewer records say nothing of a column whose values all differ."""
+
+_NAMED = re.compile(r"(?:.*[ _\-.])?(?:id|key|uuid|guid)|index|row|unnamed: 0", re.IGNORECASE)
+"""How keys are called."""
+
+_TIMED = re.compile(r"(?:.*[ _\-.])?(?:t|at|ts|time|date|datetime|timestamp|when)", re.IGNORECASE)
+"""How times are called."""
+
+
+class LikelyKey(NamedTuple):
+    """A column that looks like a key.
+
+    Attributes
+    ----------
+    name
+        Of the column.
+    why
+        What speaks for it, in a few words.
+    option
+        By which it is probably meant: a moment is no key.
+    """
+
+    name: str
+    why: str
+    option: Literal["--key", "--time"] = "--key"
+
+
+def find_key(
+    path: str | os.PathLike[str], format: Format | None = None, but: Collection[str | None] = ()
+) -> LikelyKey | None:
+    r"""Look for a key at the beginning of a file, or of the first file of a folder.
+
+    Parameters
+    ----------
+    path, format
+        As for `open_source`; what is no regular file, nor a folder, is not looked at.
+    but
+        Columns that are something else.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "in.csv")
+    ...     _ = path.write_text("name,x\n" + "".join(f"n{i},{i % 7}\n" for i in range(30)))
+    ...     find_key(path), find_key(path, but=["name"])
+    (LikelyKey(name='name', why='it is text, and no two of its 30 values are the same', option='--key'), None)
+    """
+    if not (may_be_regular(path) or Path(path).is_dir()):
+        return None
+    with open_source(path, format=format) as source:
+        if isinstance(source, CsvSource | FolderSource):
+            source.categorical = frozenset(source.feature_columns)  # text, as it stands there
+            source.seek(None)
+        records = islice(source, LOOKED_AT)
+        return key_among((each.features for each in records if isinstance(each, Record)), but)
+
+
+def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = ()) -> LikelyKey | None:
+    """Look for a key among the columns of some rows.
+
+    A key is a column of which no two values are the same, if it is text, or whole numbers that count up by one, or
+    whole numbers under a name such as ``id``. Measurements that all differ are none.
+
+    Examples
+    --------
+    >>> key_among({"x": i * 0.37, "nr": 100 + i} for i in range(20))
+    LikelyKey(name='nr', why='its 20 values count up by one', option='--key')
+    >>> key_among({"machine_id": i * i, "x": i % 5} for i in range(20))
+    LikelyKey(name='machine_id', why='its name says so, and no two of its 20 values are the same', option='--key')
+    >>> key_among({"when": f"2026-03-{day:02d}"} for day in range(1, 31)).option
+    '--time'
+    """
+    columns: dict[str, dict[Any, None]] = {}
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        for name in row if count == 1 else list(columns):
+            if name not in but:
+                values = columns.setdefault(name, {})
+                value = row.get(name)
+                values[value] = None
+                if value is None or len(values) < count:
+                    del columns[name]
+    if count < LEAST:
+        return None
+    found = [(name, _why(name, list(values))) for name, values in columns.items()]
+    likely = [LikelyKey(name, why, _option(name, columns[name])) for name, why in found if why]
+    return min(likely, key=lambda each: not _NAMED.fullmatch(each.name), default=None)
+
+
+def _why(name: str, values: list[Any]) -> str:
+    """Say what makes a column of distinct values a key; empty: nothing does."""
+    numbers = [_whole(value) for value in values]
+    whole = [number for number in numbers if number is not None]
+    if len(whole) == len(values):
+        if all(after - before == 1 for before, after in pairwise(whole)):
+            return f"its {len(values)} values count up by one"
+        if _NAMED.fullmatch(name):
+            return f"its name says so, and no two of its {len(values)} values are the same"
+    elif all(isinstance(value, str) and not _is_number(value) for value in values):
+        return f"it is text, and no two of its {len(values)} values are the same"
+    return ""
+
+
+def _option(name: str, values: Iterable[Any]) -> Literal["--key", "--time"]:
+    if _TIMED.fullmatch(name) is None and not all(isinstance(value, str) for value in values):
+        return "--key"
+    try:
+        return "--time" if all(seconds(value) is not None for value in values) else "--key"
+    except DecodeError:
+        return "--key"
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]{1,18}(?:\.0)?", value.strip()):
+        return int(float(value)) if "." in value else int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

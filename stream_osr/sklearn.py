@@ -1,0 +1,220 @@
+"""The recognizer as an estimator of scikit-learn (extra ``sklearn``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from river.utils.dataframe import into_frame
+
+from stream_osr.config import Arguments, Label, documented
+from stream_osr.decision import Decision
+from stream_osr.errors import InvalidLabel, MissingExtra
+from stream_osr.labels import clean_label, label_array
+from stream_osr.missing import is_missing
+from stream_osr.recognizer import OpenSetRecognizer
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import column_or_1d
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    raise MissingExtra(
+        f"OpenSetClassifier needs {error.name}; pip install 'stream-osr[sklearn]' brings scikit-learn"
+    ) from error
+
+__all__ = ["OpenSetClassifier"]
+
+
+@documented
+class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
+    """A classifier whose answer may be *unknown*: :class:`stream_osr.OpenSetRecognizer` for scikit-learn.
+
+    :meth:`fit` trains the known classes, :meth:`predict` answers row by row and changes nothing: the same rows get
+    the same answers in any order. The stream is :meth:`decide`: rows are decided together, in micro-batches, and what
+    emerges among them is part of the model from then on, also for :meth:`predict`.
+
+    Rows are arrays or data frames. Text and booleans of a frame are categories; NaN is a missing value. Sparse
+    matrices are refused, and there are no sample weights.
+
+    Parameters
+    ----------
+    Those of :class:`stream_osr.config.Arguments`, which says what they mean.
+
+    Attributes
+    ----------
+    classes_
+        The known classes, sorted, shape (J,). The label of unknown instances is not among them.
+    unknown_
+        That label: ``unknown``, or where it is ``None`` ``"unknown"`` beside text and -1 beside numbers (the next
+        number below that is no class, if -1 is one).
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+    recognizer_
+        The recognizer: events, candidate new classes, names for them, and all else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from stream_osr.sklearn import OpenSetClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(200, 2)), np.repeat(["left", "right"], 100)
+    >>> X[y == "right", 0] += 20
+    >>> classifier = OpenSetClassifier().fit(X, y)
+    >>> classifier.predict([[0, 0], [20, 1], [10, 30]])
+    array(['left', 'right', 'unknown'], dtype='<U7')
+    >>> classifier.predict_proba([[10, 30]]).round(2)  # left, right, unknown
+    array([[0., 0., 1.]])
+    >>> decisions = classifier.decide(rng.normal([10, 30], size=(64, 2)))
+    >>> classifier.recognizer_.new_classes().number
+    1
+    """
+
+    n_features_in_: int
+    recognizer_: OpenSetRecognizer
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train the known classes; whatever was learnt before is forgotten.
+
+        Parameters
+        ----------
+        X
+            Array or data frame of shape (n, p).
+        y
+            Labels: text, whole numbers or booleans, shape (n,).
+        """
+        rows, labels = self._read_labelled(X, y, reset=True)
+        recognizer = self._fresh(labels)
+        recognizer.learn_many(rows, labels)
+        recognizer.freeze()
+        self.recognizer_ = recognizer
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Teach labelled rows: training goes on, or, once it has ended, they are evidence beside the stream.
+
+        Training ends with :meth:`fit` or the first :meth:`decide`; until then predictions are provisional. A class
+        that was not there before is one from now on. Rows without a label teach nothing: give them to :meth:`decide`.
+
+        Parameters
+        ----------
+        X, y
+            As in :meth:`fit`.
+        classes
+            Not needed. If given, the unknown label is chosen so that it is none of them.
+        """
+        first = not hasattr(self, "recognizer_")
+        rows, labels = self._read_labelled(X, y, reset=first)
+        if first:
+            declared = () if classes is None else map(clean_label, np.unique(classes))
+            recognizer = self._fresh([*labels, *declared])
+        else:
+            recognizer = self.recognizer_
+        recognizer.learn_many(rows, labels)
+        recognizer.flush()
+        self.recognizer_ = recognizer
+        return self
+
+    def decide(self, X: Any, *, key: Iterable[Any] | None = None) -> list[Decision]:
+        """Decide rows as the next ones of the stream, together: unlike :meth:`predict` this changes the model.
+
+        Parameters
+        ----------
+        X
+            As in :meth:`predict`.
+        key
+            Name of each row, handed through to its decision; ``None``: its number in ``X``.
+
+        Returns
+        -------
+        One for each row, in order (with ``on_missing="skip"`` none for a row that is skipped).
+        """
+        rows = self._read(X)
+        keys = range(len(rows)) if key is None else list(key)
+        self.recognizer_.freeze()
+        self.recognizer_.learn_many(rows, key=keys)
+        self.recognizer_.flush()
+        return list(self.recognizer_.drain())
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict a known class or the unknown label for each row, shape (n,); nothing changes."""
+        rows = self._read(X)
+        labels = np.asarray(self.recognizer_.predict_many(rows))
+        kinds = self.classes_, label_array([self.unknown_])
+        if {each.dtype.kind for each in kinds} <= {"U"} or {each.dtype.kind for each in kinds} <= set("iub"):
+            return labels.astype(np.result_type(*kinds))
+        return labels.astype(object)
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict the probability of each class in ``classes_`` and, in a last column, of *unknown*.
+
+        Returns
+        -------
+        Probabilities of shape (n, J + 1); each row sums to 1.
+        """
+        rows = self._read(X)
+        found = np.asarray(self.recognizer_.predict_proba_many(rows))
+        labels = [*self.recognizer_.value.labels, self.unknown_]
+        return found[:, [labels.index(label) for label in (*self.classes_.tolist(), self.unknown_)]]
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The known classes, sorted: those of training, and those that labels and names have opened since."""
+        check_is_fitted(self, "recognizer_")
+        return np.unique(label_array(self.recognizer_.value.labels))
+
+    @property
+    def unknown_(self) -> Label:
+        """Label of unknown instances."""
+        check_is_fitted(self, "recognizer_")
+        unknown = self.recognizer_.unknown
+        assert unknown is not None
+        return unknown
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.on_missing != "error"
+        return tags
+
+    def _fresh(self, labels: list[Label]) -> OpenSetRecognizer:
+        """Make a recognizer for classes among which are these."""
+        unknown: Any = self.unknown
+        if unknown is None:
+            unknown = "unknown"
+            if not any(isinstance(label, str) for label in labels):
+                unknown = next(-number for number in range(1, len(labels) + 2) if -number not in labels)
+        return OpenSetRecognizer(**{**self.arguments, "unknown": unknown})
+
+    def _read_labelled(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, list[Label]]:
+        if y is None:
+            raise InvalidLabel(
+                "this estimator requires y to be passed, but the target y is None; rows go to decide()"
+            )
+        rows = self._read(X, reset=reset)
+        y = column_or_1d(y, warn=True)
+        if any(is_missing(label) for label in y):
+            raise InvalidLabel("y has missing labels; rows without a label go to decide(), which streams them")
+        check_classification_targets(y)
+        return rows, [clean_label(label) for label in y]
+
+    def _read(self, X: Any, *, reset: bool = False) -> Any:
+        """Check rows as scikit-learn does; a frame of the features of training stays one."""
+        if not reset:
+            check_is_fitted(self, "recognizer_")
+        if hasattr(X, "columns"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if reset or {*into_frame(X).columns} == {*self.recognizer_.value.features}:
+                return X
+        missing = True if self.on_missing == "error" else "allow-nan"
+        rows = validate_data(self, X, reset=reset, ensure_all_finite=missing)
+        names = getattr(self, "feature_names_in_", None)
+        return rows if names is None else _named(rows, names)
+
+
+def _named(rows: np.ndarray, names: np.ndarray) -> Any:
+    """Name the columns of rows: scikit-learn has warned that they come without."""
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=names)

@@ -1,0 +1,135 @@
+"""Figures from Python: those of the page, in colours of their own; text is text, and where nothing is it is said."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from importlib.resources import files
+from typing import Any
+
+import pytest
+import vl_convert
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import ConnectorError, InvalidParameter, MissingExtra, NotTrained
+from stream_osr.plot import Figures
+from stream_osr.report.charts.alone import LIGHT
+from tests.report.conftest import Run
+
+
+def drawn(chart: Any) -> str:
+    """Draw a chart as Vega draws it; what it cannot draw is an error, or a warning in the picture."""
+    return str(vl_convert.vegalite_to_svg(chart.to_dict()))
+
+
+def as_told(run: Run) -> dict[str, str]:
+    return {decision["key"]: label for decision, label in zip(run.decisions, run.labels, strict=True)}
+
+
+def names_of_new(run: Run) -> list[str]:
+    return [f"S{event['subclass_id']}" for event in run.events if event["type"] == "SubclassEmerged"]
+
+
+def test_the_timeline_shows_arrivals_and_events(run: Run) -> None:
+    picture = drawn(run.model.plot.timeline(run.decisions, run.events, as_told(run)))
+    assert names_of_new(run)
+    for text in (*names_of_new(run), "plain", "announced", "called unknown", "truly unknown"):
+        assert f">{text}<" in picture
+
+
+def test_the_plane_shows_known_and_new_subclasses(run: Run) -> None:
+    for axes in ("all", "known"):
+        picture = drawn(run.model.plot.plane(axes))
+        for text in (*names_of_new(run), "plain", "first axis (standard deviations)"):
+            assert f">{text}<" in picture
+    assert run.model.plot.plane().to_dict() != run.model.plot.plane("known").to_dict()
+
+
+def test_what_emerged_shows_what_moved(run: Run) -> None:
+    picture = drawn(run.model.plot.emerged())
+    assert all(re.search(f">{name}: [0-9,]+ instances, nearest ", picture) for name in names_of_new(run))
+    assert ">c.d[0]<" in picture
+
+
+def test_calibration_needs_labels(run: Run) -> None:
+    for labels in (as_told(run), as_told(run).get):
+        assert ">predicted probability of unknown<" in drawn(run.model.plot.calibration(run.decisions, labels))
+
+
+def test_records_may_be_those_that_were_drained() -> None:
+    model = OpenSetRecognizer(batch_size=1, chains=1, training_sweeps=2)
+    for i in range(20):
+        model.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
+    for i in range(20):
+        model.learn_one({"a": 90.0 + i % 3, "b": float(i % 5)})
+    decisions, events = list(model.drain()), list(model.drain_events())
+    dicts = [d.as_dict() for d in decisions], [e.as_dict() for e in events]
+    assert model.plot.timeline(decisions, events).to_dict() == model.plot.timeline(*dicts).to_dict()
+
+
+def test_a_model_is_not_needed_for_what_was_told(run: Run) -> None:
+    without = Figures()
+    assert without.timeline(run.decisions, run.events).to_dict() == (
+        run.model.plot.timeline(run.decisions, run.events).to_dict()
+    )
+    assert ">c.d[0]<" in drawn(without.emerged(run.events))
+    with pytest.raises(InvalidParameter, match="nothing to draw"):
+        without.plane()
+
+
+def test_colours_are_those_of_the_page_in_its_light_form(run: Run) -> None:
+    style = files("stream_osr.report").joinpath("templates", "page.css").read_text(encoding="utf-8")
+    light = dict(re.findall(r"--(\w+): (#\w+);", style[: style.index("@media")]))
+    assert {name: light[name] for name in LIGHT} == LIGHT
+    for chart in (
+        run.model.plot.timeline(run.decisions, run.events),
+        run.model.plot.plane(),
+        run.model.plot.emerged(),
+    ):
+        assert "var(" not in json.dumps(chart.to_dict())
+
+
+def test_text_of_the_data_is_text(run: Run) -> None:
+    evil = [{**d, "label": "red\u202e" if d["label"] == "plain" else d["label"]} for d in run.decisions]
+    for decision in evil:
+        decision["probabilities"] = {
+            "red\u202e" if name == "plain" else name: p for name, p in decision["probabilities"].items()
+        }
+    text = json.dumps(Figures().timeline(evil).to_dict(), ensure_ascii=False)
+    assert "\u202e" not in text
+    assert r"red\\u202e" in text
+    for chart in (run.model.plot.plane(), run.model.plot.emerged(), run.model.plot.timeline(run.decisions)):
+        assert "<script" not in drawn(chart)
+
+
+def test_what_cannot_be_drawn_is_said(run: Run) -> None:
+    plot, fresh = run.model.plot, OpenSetRecognizer()
+    for ask, why in (
+        (lambda: plot.timeline([]), "there are no decisions"),
+        (lambda: plot.plane("both"), "axes is 'both'"),
+        (lambda: Figures().emerged(), "no subclass"),
+        (lambda: plot.calibration(run.decisions, {}), "no decision has a label"),
+        (lambda: plot.timeline(["label"]), "decisions has a str in it"),
+    ):
+        with pytest.raises(InvalidParameter, match=why):
+            ask()
+    with pytest.raises(NotTrained):
+        fresh.plot.plane()
+    other = OpenSetRecognizer(chains=1, training_sweeps=2)
+    for i in range(20):
+        other.learn_one({"a": float(i % 7), "b": float(i % 5)}, "left")
+    other.freeze()
+    with pytest.raises(ConnectorError, match="the events are of model"):
+        other.plot.timeline(run.decisions, run.events)
+
+
+def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in sys.modules if n.startswith(("altair", "stream_osr.report.charts", "stream_osr.plot"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
+        run.model.plot.plane()
+    monkeypatch.undo()
+    importlib.import_module("stream_osr.plot")

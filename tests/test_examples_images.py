@@ -1,0 +1,71 @@
+"""Images: the embedding of the example is what it says, and reaches what its page and the read-me say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data import need_data
+from tests.documents.reading import ROOT
+from tests.documents.running import Session
+from tests.examples import example
+
+images = example("images")
+PAGE = ROOT / "docs" / "tutorials" / "images.md"
+SIDE = 16
+
+
+@pytest.fixture(scope="module")
+def drawn() -> np.ndarray:
+    return np.random.default_rng(0).random((5, SIDE, SIDE))
+
+
+def test_brightness_and_contrast_do_not_count(drawn: np.ndarray) -> None:
+    np.testing.assert_allclose(images.gradients(3 * drawn + 7), images.gradients(drawn))
+
+
+def test_a_ramp_has_one_direction(drawn: np.ndarray) -> None:
+    ramp = np.tile(np.arange(float(SIDE)), (1, SIDE, 1))
+    (towards_the_right,) = images.gradients(ramp).reshape(1, 8, 4, 4)
+    assert not towards_the_right[1:].any()
+    assert towards_the_right[0].all()
+    (downwards,) = images.gradients(ramp.swapaxes(1, 2)).reshape(1, 8, 4, 4)
+    assert not np.delete(downwards, 2, axis=0).any()
+
+
+def test_a_quarter_turn_moves_cells_and_directions(drawn: np.ndarray) -> None:
+    there = images.gradients(drawn).reshape(-1, 8, 4, 4)
+    turned = images.gradients(np.rot90(drawn, -1, axes=(1, 2))).reshape(-1, 8, 4, 4)
+    np.testing.assert_allclose(turned, np.roll(np.rot90(there, -1, axes=(2, 3)), 2, axis=1), atol=1e-12)
+
+
+def test_an_empty_image_is_a_vector_of_zeros() -> None:
+    assert not images.gradients(np.full((2, SIDE, SIDE), 0.5)).any()
+
+
+def test_the_embedding_is_of_the_training_images_alone(drawn: np.ndarray) -> None:
+    embed = images.reduced(images.gradients, drawn, components=3)
+    np.testing.assert_allclose(embed(drawn)[1], embed(drawn[1:2])[0])
+
+
+def test_gradients_are_better_than_pixels_on_the_bundled_digits() -> None:
+    data = images.images_of("digits")
+    pixels, gradients = (
+        images.mean(images.once(*data, name, seed).figures() for seed in (0, 1)) for name in ("pixels", "gradients")
+    )
+    assert gradients.unknown > 0.98
+    assert gradients.known > 0.97
+    assert gradients.told == gradients.new == 5
+    assert gradients.micro_f > pixels.micro_f
+
+
+def test_the_page_on_usps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part of the page that needs the images of USPS; what the read-me says of them is there."""
+    need_data("USPS")
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text()
+    (begin, _), (_, end) = (page.index("<!-- not run: needs USPS"), 0), (0, page.index("<!-- end of USPS -->"))
+    part = page[page.index("\n", begin) : end]
+    assert Session("images.md", tmp_path).run("<!-- in a checkout -->\n" + part) == 1

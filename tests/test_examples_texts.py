@@ -1,0 +1,55 @@
+"""Texts: the corpus is what the example says, and the figures are those of its page and the read-me."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+
+from tests.examples import example
+
+texts = example("texts")
+Corpus = tuple[np.ndarray, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return texts.corpus()
+
+
+def test_examples_in_docstrings() -> None:
+    assert doctest.testmod(texts).failed == 0
+
+
+def test_each_text_is_there_once_and_is_prose(corpus: Corpus) -> None:
+    found, topics = corpus
+    assert len({text[:100] for text in found}) > 0.98 * len(found)
+    assert min(len(text.split()) for text in found) >= texts.LEAST_WORDS
+    assert not any(">>>" in text or "scipy.stats" in text or "sklearn." in text for text in found)
+    assert set(topics.tolist()) == set(texts.TOPICS)
+    assert np.unique(topics, return_counts=True)[1].min() > 30
+
+
+def test_vectors_have_length_one(corpus: Corpus) -> None:
+    found, _ = corpus
+    vectors = texts.embedding(found[:400].tolist())(found[400:500].tolist())
+    assert vectors.shape == (100, texts.COMPONENTS)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0)
+
+
+def test_the_archive_is_neither_trained_on_nor_decided(corpus: Corpus) -> None:
+    done = texts.once(*corpus, 0, **texts.VARIANTS["with the archive"])
+    assert done.scores.seen < (1 - texts.ARCHIVED + 0.05) * len(corpus[0])
+    assert done.figures().unknown > 0.93
+    assert done.figures().known > 0.93
+
+
+def test_the_archive_helps(corpus: Corpus) -> None:
+    without, within = (
+        texts.mean(texts.once(*corpus, seed, **texts.VARIANTS[name]).figures() for seed in (0, 1))
+        for name in ("length one", "with the archive")
+    )
+    assert within.micro_f > without.micro_f + 0.01
+    assert within.unknown > 0.93
+    assert within.known > 0.93
