@@ -72,6 +72,19 @@ class Held:
         self.last = number
         self.last_t = t
 
+    def join(self, other: Held) -> None:
+        """Take in the instances of another: those that are remembered are a sample of all, as before."""
+        self.row = array("q", map(sum, zip(self.row, other.row, strict=True)))
+        for track, bits in other.blocks.items():
+            self.blocks[track] = self.blocks.get(track, 0) | bits
+        sizes, samples = [self.n, other.n], [list(self.kept), list(other.kept)]
+        self.n += other.n
+        self.kept = array("q")
+        for _ in range(min(self.n, KEPT)):
+            which = int(_draw() * sum(sizes) >= sizes[0])
+            sizes[which] -= 1
+            self.kept.append(samples[which].pop(int(_draw() * len(samples[which]))))
+
 
 class Subclass(Held):
     """What is remembered of a subclass that was unknown once.

@@ -343,19 +343,13 @@ class State:
                 del track.into[next(iter(track.into))]
             goal = track.subclasses.get(into) or track.nameless.get(into)
             if source is not None and goal is not None:
-                self._join(source, goal, track)
+                goal.join(source)
+                goal.also |= {source.key, *source.also}
                 goal.size = max(goal.size, whole(event["size"], "size"))
             if source is not None:
                 track.subclasses.pop(key, None)
         elif held is not None:
             held.status = "gone"
-
-    def _join(self, source: Subclass, goal: Subclass, track: Track) -> None:
-        goal.row = array("q", map(sum, zip(goal.row, source.row, strict=True)))
-        goal.n += source.n
-        bits = goal.blocks.get(track.number, 0) | source.blocks.get(track.number, 0)
-        goal.blocks[track.number] = bits
-        goal.also |= {source.key, *source.also}
 
     def _split(self, track: Track, event: Mapping[str, Any]) -> None:
         sizes = [whole(size, "sizes") for size in event["sizes"]]

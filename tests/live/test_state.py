@@ -10,6 +10,7 @@ import pytest
 
 from stream_osr.live.acts import FileActs
 from stream_osr.live.bins import MOST
+from stream_osr.live.held import KEPT
 from stream_osr.live.shown import MOST_CARDS, MOST_KNOWN, MOST_ROWS, shown
 from stream_osr.live.state import MOST_NAMELESS, MOST_SUBCLASSES, RECENT, State
 
@@ -80,6 +81,28 @@ def test_what_has_merged_goes_on_as_one() -> None:
     state.decision(0, 20, 20, decision(20, subclass=8))
     (card,) = told(state)["inbox"]
     assert (card["id"], card["size"], sum(card["growth"])) == ("7", 21, 21)
+
+
+@pytest.mark.parametrize(("before", "into"), [(20, 20), (200, 20), (20, 200), (3, 5)])
+def test_what_is_remembered_of_merged_subclasses_is_a_sample_of_both(before: int, into: int) -> None:
+    state = State([""], events=True)
+    places = [8] * before + [7] * into
+    for seq, subclass in enumerate(places):
+        state.decision(0, seq, seq, decision(seq, subclass=subclass))
+    for key in (7, 8):
+        state.event(0, event("SubclassEmerged", 0, key))
+    state.event(0, {"type": "SubclassMerged", "seq": 0, "subclass_id": 8, "into": 7, "size": 40})
+    held = state.find("7")
+    assert held is not None
+    assert held.n == before + into
+    assert len(set(held.kept)) == min(held.n, KEPT)
+    assert set(held.kept) <= set(range(len(places)))
+    if before > KEPT or into > KEPT:
+        large = sum(places[number] == (8 if before > into else 7) for number in held.kept)
+        assert large > KEPT // 2
+    for seq in range(len(places), len(places) + 400):  # more than a sample holds
+        state.decision(0, seq, seq, decision(seq))
+    assert len(set(held.kept)) == KEPT
 
 
 def test_a_long_stream_of_ever_new_subclasses_and_classes_stays_bounded() -> None:
