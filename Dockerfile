@@ -13,7 +13,8 @@ COPY stream_osr_start.py ./
 COPY stream_osr stream_osr
 COPY connectors connectors
 COPY tools tools
-RUN pip install --no-cache-dir -c constraints.txt '.[kafka,plot,live]' wheel
+ARG EXTRAS=kafka,plot,live
+RUN pip install --no-cache-dir -c constraints.txt ".[$EXTRAS]" wheel
 # the machine code comes along: for any x86-64-v3 processor (2013), elsewhere for processors like the one that builds
 RUN mkdir -p "$NUMBA_CACHE_DIR" \
     && if [ "$(uname -m)" = x86_64 ]; \

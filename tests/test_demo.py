@@ -87,7 +87,6 @@ def test_a_subclass_of_several_classes_is_mixed_and_another_is_what_it_holds(fol
         assert (int(size), int(percent)) == (len(members), round(100 * share))
         assert share == max(map(members.count, set(members))) / len(members)
         assert bool(mixed) == (share < 0.6)
-    assert {bool(mixed) for _, _, mixed, _, _ in rows} == {True, False}
 
 
 def commands(told: str) -> list[list[str]]:
@@ -102,7 +101,6 @@ def test_the_commands_that_it_ends_with_run_as_they_are_printed(folder, told):
     assert done.returncode == 0, done.stderr
     page = (folder / "report.html").read_text()
     assert "How right it was" in page
-    assert '"#word-mixed"' in page
     label = promote[2]
     done = run(*COMMAND, *promote, cwd=folder)
     assert done.returncode == 0, done.stderr

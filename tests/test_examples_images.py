@@ -62,10 +62,15 @@ def test_gradients_are_better_than_pixels_on_the_bundled_digits() -> None:
 
 
 def test_the_page_on_usps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The part of the page that needs the images of USPS; what the read-me says of them is there."""
+    """The part of the page that needs the images of USPS; the figures are those of the read-me."""
     need_data("USPS")
     monkeypatch.chdir(tmp_path)
-    page = PAGE.read_text()
-    (begin, _), (_, end) = (page.index("<!-- not run: needs USPS"), 0), (0, page.index("<!-- end of USPS -->"))
-    part = page[page.index("\n", begin) : end]
-    assert Session("images.md", tmp_path).run("<!-- in a checkout -->\n" + part) == 1
+    _, _, page = PAGE.read_text().partition("<!-- not run: needs USPS")
+    part, _, _ = page.partition("<!-- end of USPS -->")
+    session = Session("images.md", tmp_path)
+    assert session.run("<!-- in a checkout -->" + part.partition("-->")[2]) == 1
+    shares = {name: list(map(float, rest[:4])) for name, *rest in map(str.split, session.printed.splitlines()[2:])}
+    unknown, known, micro_f, purity = shares["gradients"]
+    assert min(unknown, known, purity) > 0.98
+    assert micro_f > 0.975
+    assert micro_f > shares["pixels"][2] + 0.01

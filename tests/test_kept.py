@@ -50,6 +50,16 @@ def test_machine_code_comes_back(checkout: Path, tmp_path: Path) -> None:
     assert taken(checkout, tmp_path / "kept") == sorted(CODE)
 
 
+def test_a_copy_gets_it_for_the_sources_that_it_has(checkout: Path, tmp_path: Path) -> None:
+    """As the wheel does that is tried: it has the library, and nothing beside it."""
+    kept.keep(checkout, tmp_path / "kept")
+    (tmp_path / "copy" / "stream_osr").mkdir(parents=True)
+    assert kept.take(checkout, tmp_path / "kept", tmp_path / "copy") == 0
+    shutil.copy(checkout / "stream_osr" / "step.py", tmp_path / "copy" / "stream_osr")
+    assert kept.take(checkout, tmp_path / "kept", tmp_path / "copy") == 2
+    assert sorted(path.name for path in (tmp_path / "copy").rglob("*.nb?")) == sorted(CODE)
+
+
 def test_nothing_is_there_at_first(checkout: Path, tmp_path: Path) -> None:
     assert taken(checkout, tmp_path / "kept") == []
 

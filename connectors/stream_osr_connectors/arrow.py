@@ -68,7 +68,7 @@ class ParquetRows:
         except (OSError, pa.ArrowException) as error:
             raise ConnectorError(f"cannot open {self.name}: {why(error)}; check the path") from None
         try:
-            self._parquet = pa.parquet.ParquetFile(self._file, buffer_size=_BUFFER)
+            self._parquet = pa.parquet.ParquetFile(self._file, buffer_size=_BUFFER, pre_buffer=False)
             schema = self._parquet.schema_arrow
         except (OSError, pa.ArrowException) as error:
             self._file.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_osr.errors import ConnectorError
 
-from .base import Record
+from .base import BadRecord, Record
 from .jsonl_sink import json_text
 from .values import written
 
@@ -13,6 +13,16 @@ def row_of(record: Record, number: int) -> int:
     """Row of a record in its file, or else its number."""
     row = (record.position or {}).get("row", number)
     return row if isinstance(row, int) else number
+
+
+def reason_of(record: Record | BadRecord, reason: str) -> str:
+    """Give the reason, and before it the file, where the input is several.
+
+    >>> reason_of(Record({}, position={"file": "day2.csv", "row": 2}), "it has no label")
+    'day2.csv: it has no label'
+    """
+    file = (record.position or {}).get("file")
+    return f"{file}: {reason}" if isinstance(file, str) else reason
 
 
 def raw_of(record: Record) -> str:

@@ -141,10 +141,10 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         """Open a file, after a look at all of them."""
         if not self._files:
             raise ConnectorError(f"{self.name} is a folder without files; give one that has some")
+        if inside := [path.name for path in self._files if path.is_dir()]:
+            raise ConnectorError(f"{self.name} holds the folder {inside[0]!r}; give a folder of files only")
         first: tuple[str, Any] | None = None
         for path in self._files:
-            if path.is_dir():
-                raise ConnectorError(f"{self.name} holds the folder {path.name!r}; give a folder of files only")
             with self._open_one(path) as source:
                 found = format_of(path), frozenset(getattr(source, "feature_columns", ()))
             if first is None:

@@ -125,7 +125,7 @@ def _why(name: str, values: list[Any]) -> str:
 
 
 def _option(name: str, values: Iterable[Any]) -> Literal["--key", "--time"]:
-    if _TIMED.fullmatch(name) is None and not all(isinstance(value, str) for value in values):
+    if _TIMED.fullmatch(name) is None and any(not isinstance(each, str) or _is_number(each) for each in values):
         return "--key"
     try:
         return "--time" if all(seconds(value) is not None for value in values) else "--key"

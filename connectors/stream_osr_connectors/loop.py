@@ -21,7 +21,7 @@ from stream_osr.errors import (
 from stream_osr.unlike import check_features
 
 from .acting import Acting
-from .aside import raw_of, row_of
+from .aside import raw_of, reason_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
@@ -298,6 +298,7 @@ def take(
             if record.label is not None:
                 totals["labelled"] += 1
             return
+    reason = reason_of(record, reason)
     totals["set_aside"] += 1
     model.count_refused(counted=model.counters["bad_rows"] - bad)
     complain(row, reason)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
     from stream_osr.terminal import Terminal
 
-KNOWN = ("brickface", "cement", "grass", "path")
-NEW = ("window", "foliage", "sky")
+KNOWN = ("brickface", "cement", "foliage", "window")
+NEW = ("sky", "grass", "path")
 TRAINING_SHARE = 0.6
 
 
@@ -83,7 +83,7 @@ def make_recognizer(**arguments: Any) -> OpenSetRecognizer:
     """Make the recognizer of the demonstration: defaults, but for a batch that suits 1518 instances."""
     from stream_osr import OpenSetRecognizer
 
-    return OpenSetRecognizer(**{"batch_size": 32, **arguments})
+    return OpenSetRecognizer(**{"batch_size": 64, **arguments})
 
 
 def decide(model: OpenSetRecognizer, files: Files, n_training: int, n_stream: int, out: Terminal) -> None:

@@ -102,7 +102,7 @@ def introduce(
     """Say what is known, what will turn up, and what the program is not told."""
     out.say(
         f"Small pieces of outdoor photographs, of {_number(len(known) + len(new))} kinds (river's ImageSegments).",
-        f"  known         {', '.join(known)}: {n_training} labelled pieces to train on",
+        f"  known         {', '.join(known)}: {n_training} pieces to train on",
         f"  will turn up  {', '.join(new)}, one after another, among more of those",
         f"  not told      the labels of the {len(labels)} pieces that come, that anything new is",
         "                among them, when, and how many kinds",

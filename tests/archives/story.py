@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, SubclassEmerged
 from stream_osr_connectors import MemorySink, MemorySource
 from stream_osr_connectors.base import Record
 from stream_osr_connectors.json_fields import JsonFields
@@ -123,7 +123,7 @@ def mid_stream(**arguments: Any) -> OpenSetRecognizer:
         feed(model, [row for _, row in drawn(n, seed, names)], at)
         at += n
     events = list(model.drain_events())
-    emerged = {e.subclass_id: e.explanation.mean for e in events if type(e).__name__ == "SubclassEmerged"}
+    emerged = {e.subclass_id: e.explanation.mean for e in events if isinstance(e, SubclassEmerged)}
 
     def near(name: str) -> list[int]:
         centre = CENTRES[name]

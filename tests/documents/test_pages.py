@@ -12,9 +12,11 @@ from tests.documents.reading import PAGES, ROOT, blocks, needs_broker
 from tests.documents.running import Failed, Session
 
 NOT_RUN: dict[str, int] = {
+    "README.md": 2,  # clone, install
     "docs/kafka.md": 1,  # images from a network
     "docs/tutorials/kafka.md": 1,  # the same: an environment
     "docs/index.md": 1,  # clone
+    "docs/tutorials/images.md": 1,  # needs USPS: tests/test_examples_images.py
     "docs/installing.md": 5,  # clone, installs, images
 }
 """Blocks of a page that are shown and not run: they need a network, or something of the reader's."""

@@ -1,0 +1,366 @@
+"""Parquet in and out: rows as the file has them, positions, and a folder of parts that is cut back exactly."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import stat
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stream_osr import Decision
+from stream_osr.errors import ConnectorError
+from stream_osr_connectors import BadRecord, ParquetSink, Record, open_sink, open_source
+from stream_osr_connectors.arrow import ParquetRows
+from stream_osr_connectors.columns import columns_of, columns_of_events
+
+DECISION = {
+    "key": "a7",
+    "t": None,
+    "label": "red",
+    "first_label": "red",
+    "probability": 0.75,
+    "p_unknown": 0.25,
+    "probabilities": {"red": 0.75, "unknown": 0.25},
+    "subclass_id": None,
+    "nearest_class": "red",
+    "distance": 1.5,
+    "density_rank": 0.5,
+    "batch": 0,
+    "seq": 0,
+}
+
+
+def save(path: Path, rows: int, **options: Any) -> Path:
+    pq.write_table(pa.table({"id": list(range(rows)), "a": [i * 0.5 for i in range(rows)]}), path, **options)
+    return path
+
+
+def read(path: Path, **reading: Any) -> list[Record | BadRecord]:
+    with open_source(path, **reading) as source:
+        return list(source)
+
+
+def parts(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+# Reading
+
+
+def test_values_of_every_type(tmp_path: Path) -> None:
+    moment = datetime.datetime(2026, 3, 2, 12, tzinfo=datetime.UTC)
+    table = {
+        "whole": pa.array([1, None], pa.int16()),
+        "real": [0.5, float("nan")],
+        "exact": [Decimal("1.25"), None],
+        "half": pa.array([0.5, 1.5], pa.float16()),
+        "text": ["hot", ""],
+        "kind": pa.array(["x", "y"]).dictionary_encode(),
+        "flag": [True, False],
+        "list": [[1], [2]],
+        "at": pa.array([moment, None], pa.timestamp("ns", tz="UTC")),
+        "day": [datetime.date(1970, 1, 2), None],
+        "bytes": [b"a", b"b"],
+    }
+    pq.write_table(pa.table(table), tmp_path / "in.parquet")
+    first, second = read(tmp_path / "in.parquet", time="at")
+    assert isinstance(first, Record)
+    assert isinstance(second, Record)
+    assert first.time == moment.timestamp()
+    assert first.features == {
+        "whole": 1, "real": 0.5, "exact": 1.25, "half": 0.5, "text": "hot", "kind": "x", "flag": True
+    }  # fmt: skip
+    assert set(second.features) == {"real", "half", "text", "kind", "flag"}, "what is empty is missing"
+    assert read(tmp_path / "in.parquet", time="day")[0][2] == 86_400.0
+
+
+def test_a_column_of_named_fields_holds_the_features(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "features": [{"a": 1.0, "b": "x"}], "c": [3.0]}), tmp_path / "in.parquet")
+    (record,) = read(tmp_path / "in.parquet", key="id")
+    assert record[:2] == ({"a": 1.0, "b": "x"}, 1)
+    assert read(tmp_path / "in.parquet", features=["b"])[0][0] == {"b": "x"}
+
+
+def test_a_row_that_cannot_be_used_is_set_aside_with_what_it_holds(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": ["k", "l"], "a": [1.0, float("inf")], "y": [0.5, None]}), tmp_path / "in.parquet")
+    bad, worse = read(tmp_path / "in.parquet", key="id", label="y")
+    assert isinstance(bad, BadRecord)
+    assert isinstance(worse, BadRecord)
+    assert (bad.row, worse.row) == (1, 2)
+    assert json.loads(bad.raw) == {"id": "k", "a": 1.0, "y": 0.5}
+    assert "'y' holds 0.5: a label is text" in bad.reason
+    assert "'a' is infinite" in worse.reason
+
+
+@pytest.mark.parametrize("groups", [7, 100, 5000])
+def test_resume_in_a_newly_opened_source(tmp_path: Path, groups: int) -> None:
+    path = save(tmp_path / "in.parquet", 3000, row_group_size=groups)
+    records = read(path, key="id")
+    assert [record[1] for record in records] == list(range(3000))
+    for at in (0, 6, 1023, 1024, 2999):
+        with open_source(path, key="id") as source:
+            source.seek(json.loads(json.dumps(records[at].position)))
+            assert list(source) == records[at + 1 :]
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    position = read(save(tmp_path / "in.parquet", 10))[4].position
+    save(tmp_path / "in.parquet", 11)
+    with open_source(tmp_path / "in.parquet") as source:
+        with pytest.raises(ConnectorError, match="this is not the file that was being read"):
+            source.seek(position)
+        with pytest.raises(ConnectorError, match="is not a position in a Parquet file"):
+            source.seek({"offset": 3, "row": 1})
+        assert len(list(source)) == 11, "a refused position changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("content", "reading", "says"),
+    [
+        (None, {}, "cannot open .*No such file or directory; check the path"),
+        (b"a,b\n1,2\n", {}, "is no Parquet file that can be read"),
+        (b"PAR1" + bytes(50), {}, "was it written to its end"),
+        (3, {"key": "iD"}, "has no column 'iD'; its columns are 'id', 'a'; did you mean 'id'"),
+        (3, {"features": ["b"]}, "has no column 'b'"),
+        (3, {"follow": True}, "cannot be followed: Parquet is readable when it has been written to its end"),
+        (3, {"label": "a", "features": ["a"]}, "named both as the label and as a feature"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path: Path, content: Any, reading: dict[str, Any], says: str) -> None:
+    path = tmp_path / "in.parquet"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        save(path, content)
+    with pytest.raises(ConnectorError, match=says):
+        open_source(path, **reading)
+
+
+def test_what_is_no_feature_is_refused_by_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1]], "b": [1]}), tmp_path / "in.parquet")
+    with pytest.raises(ConnectorError, match=r"column 'a' is of type list.*numbers, text or booleans"):
+        open_source(tmp_path / "in.parquet", features=["a"])
+
+
+def test_a_damaged_file_delivers_what_stands_before(tmp_path: Path) -> None:
+    path = save(tmp_path / "in.parquet", 20_000, row_group_size=4000, compression="zstd")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 2000] = bytes(2000)
+    path.write_bytes(data)
+    records: list[Any] = []
+    with open_source(path) as source, pytest.raises(ConnectorError, match=r"reading stopped at row \d+"):
+        records.extend(source)
+    assert 0 < len(records) < 20_000
+
+
+def test_standard_input_and_gzip_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConnectorError, match="cannot be read from standard input"):
+        open_source("-", format="parquet")
+    with pytest.raises(ConnectorError, match="cannot go to standard output"):
+        open_sink("-", format="parquet")
+    with pytest.raises(ConnectorError, match=r"compressed inside; leave \.gz away"):
+        open_source(tmp_path / "in.parquet.gz")
+
+
+@pytest.mark.parametrize("groups", [10_000, 1_000_000])
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, groups: int) -> None:
+    def peak(rows: int) -> int:
+        reader = ParquetRows(save(tmp_path / f"{rows}.parquet", rows, row_group_size=groups))
+        held, most = pa.total_allocated_bytes(), 0
+        for number, _ in enumerate(reader.rows(["id", "a"])):
+            if number % 1000 == 0:
+                most = max(most, pa.total_allocated_bytes() - held)
+        reader.close()
+        return most
+
+    assert peak(600_000) < 1.3 * peak(200_000)
+
+
+# Writing
+
+
+def test_columns_have_types_that_every_reader_knows(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    with open_sink(path, columns=columns_of(Decision)) as sink:
+        sink.write(DECISION)
+        sink.flush()
+        sink.write({**DECISION, "key": 8, "t": 2, "label": 3, "subclass_id": 11, "distance": float("inf")})
+    assert sorted(parts(path)) == ["part-00000000.parquet", "part-00000001.parquet"]
+    types = {field.name: str(field.type) for field in pq.read_schema(path / "part-00000000.parquet")}
+    assert types["probabilities"].startswith("map<string, double")
+    assert (types["key"], types["t"], types["subclass_id"], types["seq"]) == ("string", "double", "int64", "int64")
+    frame = pd.read_parquet(path)
+    assert frame["key"].tolist() == ["a7", "8"]
+    assert frame["label"].tolist() == ["red", "3"]
+    assert pl.read_parquet(path)["subclass_id"].to_list() == [None, 11]
+    assert pl.read_parquet(path)["distance"].to_list() == [1.5, None]
+
+
+def test_all_events_fit_into_one_table(tmp_path: Path) -> None:
+    columns = columns_of_events()
+    assert columns["before"] == "number", "a share in one event, a count in another"
+    with ParquetSink(tmp_path / "events.parquet", columns=columns) as sink:
+        sink.write({"type": "SubclassGrew", "batch": 1, "first_seen": {"seq": 3, "t": None, "key": 7}})
+        sink.write({"type": "UnknownRateJumped", "batch": 2, "rate": 0.5, "before": 0.25})
+        sink.write({"type": "NewClassesChanged", "batch": 2, "delta": 1, "before": 0, "subclasses": (5, 6)})
+    rows = pq.read_table(tmp_path / "events.parquet").to_pylist()
+    assert [row["before"] for row in rows] == [None, 0.25, 0.0]
+    assert json.loads(rows[0]["first_seen"]) == {"seq": 3, "t": None, "key": 7}
+    assert json.loads(rows[2]["subclasses"]) == [5, 6]
+
+
+def test_a_value_that_does_not_fit_is_refused_and_not_written(tmp_path: Path) -> None:
+    with ParquetSink(tmp_path / "out.parquet", columns={"key": "whole"}) as sink:
+        sink.write({"key": 1})
+        with pytest.raises(ConnectorError, match="column 'key' holds whole numbers, and 'a7' is none"):
+            sink.write({"key": "a7"})
+        with pytest.raises(ConnectorError, match="there is no column 'label'"):
+            sink.write({"key": 2, "label": "red"})
+        sink.write({"key": 3})
+    assert pq.read_table(tmp_path / "out.parquet").column("key").to_pylist() == [1, 3]
+
+
+def test_text_that_is_no_text_is_written_as_python_shows_it(tmp_path: Path) -> None:
+    with ParquetSink(tmp_path / "out.parquet") as sink:
+        sink.write({"raw": "caf\udce9"})
+    assert pq.read_table(tmp_path / "out.parquet").column("raw").to_pylist() == ["caf\\udce9"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_truncate_in_this_process_and_after_a_crash(tmp_path: Path, again: bool) -> None:
+    path = tmp_path / "out.parquet"
+    sink = ParquetSink(path)
+    for number in range(3):
+        sink.write({"n": number})
+        sink.flush()
+        if number == 1:
+            position, before = json.loads(json.dumps(sink.position())), parts(path)
+    sink.write({"n": 99})
+    if again:
+        sink.close()
+        (path / ".part-00000009.parquet.writing").write_bytes(b"half")
+        sink = ParquetSink(path)
+    sink.check(position)
+    sink.truncate(position)
+    assert parts(path) == before
+    sink.write({"n": 2})
+    sink.close()
+    assert pq.read_table(path).column("n").to_pylist() == [0, 1, 2]
+
+
+def test_opening_replaces_parts_only_once_something_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    with ParquetSink(path) as sink:
+        sink.write({"n": 1})
+    before = parts(path)
+    ParquetSink(path).close()
+    with pytest.raises(KeyError), ParquetSink(path):
+        raise KeyError
+    assert parts(path) == before
+    with ParquetSink(path) as sink:
+        sink.write({"m": "x"})
+    assert pq.read_table(path).to_pylist() == [{"m": "x"}]
+
+
+def test_nothing_at_all_is_a_table_without_rows(tmp_path: Path) -> None:
+    with ParquetSink(tmp_path / "out.parquet", columns={"key": "text"}) as sink:
+        sink.flush()
+        position = sink.position()
+    assert pd.read_parquet(tmp_path / "out.parquet").columns.tolist() == ["key"]
+    with ParquetSink(tmp_path / "out.parquet", columns={"key": "text"}) as sink:
+        sink.truncate(position)
+        sink.write({"key": "a"})
+    assert len(pd.read_parquet(tmp_path / "out.parquet")) == 1
+
+
+def test_another_folder_is_not_cut(tmp_path: Path) -> None:
+    positions = []
+    for name in ("out", "other"):
+        with ParquetSink(tmp_path / f"{name}.parquet") as sink:
+            positions.append(sink.position())
+            for number in (name, "more"):
+                sink.write({"n": number})
+                sink.flush()
+                positions.append(sink.position())
+    empty, of_one, _, _, of_other, _ = positions
+    before = parts(tmp_path / "other.parquet")
+    sink = ParquetSink(tmp_path / "other.parquet")
+    for wrong, says in (
+        (of_one, r"another part part-00000000\.parquet"),
+        ({**of_other, "parts": 3}, "has 2 parts and cannot be cut to 3"),
+        ({**empty, "inode": 1}, "and there was an empty folder"),
+        ({"offset": 12}, "is not a position of the Parquet folder"),
+    ):
+        with pytest.raises(ConnectorError, match=says):
+            sink.truncate(wrong)
+    sink.close()
+    assert parts(tmp_path / "other.parquet") == before
+
+
+def test_a_folder_of_something_else_and_a_file_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
+    with pytest.raises(ConnectorError, match=r"holds 'cat\.jpg', which no run has written"):
+        open_sink(tmp_path / "photos", format="parquet")
+    with pytest.raises(ConnectorError, match="is a file, and Parquet goes to a folder of parts"):
+        ParquetSink(save(tmp_path / "in.parquet", 1))
+    with pytest.raises(ConnectorError, match=r"cannot open .*check the path"):
+        ParquetSink(tmp_path / "none" / "out.parquet")
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("out.parquet")
+    with ParquetSink(tmp_path / "out.parquet"):
+        for name in ("out.parquet", "link"):
+            with pytest.raises(ConnectorError, match="is being written by process"):
+                ParquetSink(tmp_path / name)
+    ParquetSink(tmp_path / "out.parquet").close()
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_rights(tmp_path: Path, private: bool) -> None:
+    before = os.umask(0o022)
+    try:
+        with ParquetSink(tmp_path / "out.parquet", private=private) as sink:
+            sink.write({"n": 1})
+    finally:
+        os.umask(before)
+    found = [stat.S_IMODE(path.stat().st_mode) for path in (sink._path_of(0), tmp_path / "out.parquet")]
+    assert found == ([0o600, 0o700] if private else [0o644, 0o755])
+
+
+def test_a_folder_that_takes_nothing_more_is_told_once_and_gone_on_from(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    sink = ParquetSink(path)
+    sink.write({"n": 1})
+    sink.flush()
+    position = sink.position()
+    sink.write({"n": 2})
+    (path / ".part-00000001.parquet.writing").mkdir()  # in its way
+    with pytest.raises(ConnectorError, match="resume from the last position"):
+        sink.flush()
+    with pytest.raises(ConnectorError, match="resume from the last position"):
+        sink.write({"n": 3})
+    (path / ".part-00000001.parquet.writing").rmdir()
+    sink.truncate(position)
+    sink.write({"n": 2})
+    sink.close()
+    assert pq.read_table(path).column("n").to_pylist() == [1, 2]
+
+
+def test_rows_of_a_long_part_do_not_wait_in_memory(tmp_path: Path) -> None:
+    with ParquetSink(tmp_path / "out.parquet") as sink:
+        for number in range(20_000):
+            sink.write({"n": number})
+        assert len(sink._rows) < 8192
+    found = pq.ParquetFile(tmp_path / "out.parquet" / "part-00000000.parquet")
+    assert (found.metadata.num_row_groups, found.metadata.num_rows) == (3, 20_000)

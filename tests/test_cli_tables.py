@@ -1,0 +1,259 @@
+"""Files of every kind through `stream-osr fit`, `run` and `report`: what can be set, what is asked back, Parquet."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr_connectors.loop import load_checkpoint
+from tests.processes import COMMAND
+from tests.test_cli import call, lines_of
+
+CENTRES = {"red": (0.0, 0.0, 0.0), "blue": (8.0, 0.0, 0.0), "green": (0.0, 8.0, 4.0)}
+
+
+def table(colours: list[str], rng: np.random.Generator) -> pd.DataFrame:
+    rows = np.array([rng.normal(CENTRES[colour]) for colour in colours])
+    ports = rng.choice([22, 80, 443], len(colours))
+    return pd.DataFrame({
+        "id": [f"i{n}" for n in range(len(colours))], "nr": range(len(colours)),
+        "a": rows[:, 0], "b": rows[:, 1], "c": rows[:, 2], "port": ports, "colour": colours,
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tables as CSV and Parquet, folders of parts of them, and a model with three chains."""
+    folder, rng = tmp_path_factory.mktemp("tables"), np.random.default_rng(5)
+    train = table(["red", "blue"] * 100, rng)
+    stream = table([str(each) for each in rng.choice(["red", "blue", "green"], 600)], rng)
+    train.to_csv(folder / "train.csv", index=False)
+    train.to_parquet(folder / "train.parquet")
+    stream.to_csv(folder / "stream.csv", index=False)
+    stream.to_parquet(folder / "stream.parquet", row_group_size=70)
+    for name in ("many-csv", "many-parquet"):
+        (folder / name).mkdir()
+    for number in range(3):
+        part = stream[number * 200 : (number + 1) * 200]
+        part.to_csv(folder / "many-csv" / f"day{number}.csv", index=False)
+        part.to_parquet(folder / "many-parquet" / f"day{number}.parquet")
+    done = call(*FIT, "--categorical", "port", "--chains", 3, "--decision-delay", 4, "--half-life", 300, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+FIT = ("fit", "train.csv", "-l", "colour", "--features", "a,b,c,port", "-o", "model.osr")
+RUN = ("run", "-m", "model.osr", "--key", "id", "--batch-size", 16, "--checkpoint-every", 100)
+
+
+@pytest.fixture
+def work(made: Path, tmp_path: Path) -> Path:
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def run(work: Path, *arguments: object) -> str:
+    done = call(*RUN, *arguments, cwd=work)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def failed(work: Path, *arguments: object) -> str:
+    done = call(*arguments, cwd=work)
+    assert done.returncode == 1, done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+# What can be set
+
+
+def test_what_fit_was_told_is_part_of_the_model(work: Path) -> None:
+    model = OpenSetRecognizer.load(work / "model.osr")
+    assert (model.decision_delay, model.half_life, model.min_probability) == (4, 300.0, 0.0)
+    assert len(model.trained.draws) == 3
+    assert set(model.trained.values["port"]) == {"22", "80", "443"}
+    call(*FIT, "--min-probability", 0.6, "--chains", 1, "-o", "other.osr", cwd=work)
+    assert OpenSetRecognizer.load(work / "other.osr").min_probability == 0.6
+    assert "min_probability is 2" in failed(work, *FIT, "--min-probability", 2)
+
+
+def test_run_changes_what_can_change(work: Path) -> None:
+    run(work, "-i", "stream.csv", "-o", "a.jsonl")
+    begun = load_checkpoint(work / "a.jsonl.checkpoint").model
+    assert (begun.decision_delay, begun.half_life, len(begun.trained.draws)) == (4, 300.0, 3)
+    changed = ("--decision-delay", 0, "--half-life", 50, "--min-probability", 0.9, "--chains", 2)
+    run(work, "-i", "stream.csv", "-o", "b.jsonl", *changed)
+    model = load_checkpoint(work / "b.jsonl.checkpoint").model
+    assert (model.decision_delay, model.half_life, model.min_probability) == (0, 50.0, 0.9)
+    assert len(model.trained.draws) == len(model.trained.references.log_density) == 2
+    decided = lines_of(work / "b.jsonl")
+    assert all(d["label"] == "unknown" or d["probability"] >= 0.9 for d in decided)
+    assert lines_of(work / "a.jsonl") != decided
+    said = failed(work, *RUN, "-i", "stream.csv", "-o", "c.jsonl", "--chains", 4)
+    assert "chains is 4: the model was trained with 3; take 1 to 3, or train with more" in said
+
+
+def test_a_category_of_a_run_has_to_be_one_of_the_model(work: Path) -> None:
+    run(work, "-i", "stream.csv", "-o", "a.jsonl", "--categorical", "port")
+    said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "a")
+    assert "--categorical a: the model was trained with it as a number" in said
+    said = failed(work, *RUN, "-i", "stream.csv", "-o", "b.jsonl", "--categorical", "nr")
+    assert "it is none of the model's features (a, b, c, port)" in said
+    assert not (work / "b.jsonl").exists()
+
+
+def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
+    first = ("-i", "stream.csv", "-o", "a.csv", "--errors", "e.csv", "--chains", 2)
+    assert "there is no a.csv.checkpoint to go on from: the run begins anew" in run(work, *first, "--resume")
+    before = {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()}
+    for option, value, begun in (
+        ("--batch-size", 32, "--batch-size 16"),
+        ("--decision-delay", 8, "--decision-delay 4"),
+        ("--half-life", 50, "--half-life 300.0"),
+        ("--max-wait", 3, "--max-wait None"),
+        ("--chains", 1, "--chains 2"),
+    ):
+        said = failed(work, *RUN, *first, "--resume", option, value)
+        assert f"{option} {value} with --resume: the run was begun with {begun}" in said
+    said = failed(work, *RUN, *first, "--resume", "--csv-raw")
+    assert "--csv-raw with --resume: the run was begun with --csv-safe" in said
+    assert {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()} == before
+    more = work / "stream.csv"
+    more.write_text(more.read_text() + more.read_text().partition("\n")[2])
+    said = run(work, *first, "--resume", "--min-probability", 0.9, "--half-life", 300)
+    assert "--min-probability is 0.9 from here on; it was 0" in said
+    assert load_checkpoint(work / "a.csv.checkpoint").model.min_probability == 0.9
+    assert "from here on" not in run(work, *first, "--resume", "--min-probability", 0.9)
+    said = failed(work, "run", "-m", "model.osr", "-i", "stream.csv", "--key", "id", "--resume")
+    assert "there is none: name it by --checkpoint" in said
+
+
+# What was forgotten
+
+
+@pytest.mark.parametrize("name", ["train.csv", "train.parquet"])
+def test_fit_refuses_a_feature_that_names_the_instances(work: Path, name: str) -> None:
+    asked = ("fit", name, "-l", "colour", "-o", "new.osr")
+    said = failed(work, *asked)
+    assert f"column 'id' of {name} looks like no feature (it is text, and no two of its 200 values" in said
+    assert "did you mean --key id?" in said
+    said = failed(work, *asked, "--key", "id")
+    assert "column 'nr'" in said
+    assert "count up by one" in said
+    assert "did you mean" not in said
+    assert not (work / "new.osr").exists()
+    assert call(*asked, "--key", "id", "--features", "nr,a,b", cwd=work).returncode == 0
+    assert "features: a, b, c, nr, port" in call(*asked, "--key", "id", "--yes", cwd=work).stderr
+
+
+def test_run_and_report_ask_for_the_key_once(work: Path) -> None:
+    no_key = [each for each in RUN if each not in ("--key", "id")]
+    told = call(*no_key, "-i", "stream.csv", "-o", "a.jsonl", cwd=work).stderr
+    assert told.count("the decisions will have no key; did you mean --key id?") == 1
+    assert "did you mean" not in call(*no_key, "-i", "stream.csv", "-o", "a.jsonl", "--resume", cwd=work).stderr
+    files = ("report", "a.jsonl", "--truth", "stream.csv", "-l", "colour", "-o", "r.html")
+    told = call(*files, cwd=work).stderr
+    assert "rows of --truth were taken in the order of the decisions; did you mean --key id?" in told
+    run(work, "-i", "stream.csv", "-o", "a.jsonl")
+    assert "did you mean" not in call(*files, "--key", "id", cwd=work).stderr
+
+
+def test_what_is_set_aside_keeps_its_line(work: Path) -> None:
+    lines = ['{"a": 1e0,  "b": "hot", "c": 1, "port": 80, "id": "x"}', '{"id": "y", "note": [1]}', "no record"]
+    good = '{"a": 1, "b": 1, "c": 1, "port": 80, "id": "z"}'
+    (work / "in.jsonl").write_text("\n".join([good, *lines]) + "\n")
+    (work / "in.csv").write_text('id,a,b,c,port\nz,1,1,1,80\n"x",,,,\n')
+    run(work, "-i", "in.jsonl", "-o", "a.jsonl", "--errors", "e.jsonl")
+    assert [each["raw"] for each in lines_of(work / "e.jsonl")] == lines
+    told = run(work, "-i", "in.csv", "-o", "b.jsonl", "--errors", "f.jsonl")
+    assert [each["raw"] for each in lines_of(work / "f.jsonl")] == ['"x",,,,']
+    assert "2 read, 1 decided, 0 events" in told
+    pd.DataFrame([{"a": 1.0, "b": 1.0, "c": 1.0, "port": 80, "id": "z"}, {"id": "x"}]).to_parquet(work / "in.parquet")
+    run(work, "-i", "in.parquet", "-o", "c.jsonl", "--errors", "g.jsonl")
+    (bad,) = lines_of(work / "g.jsonl")
+    assert json.loads(bad["raw"])["id"] == "x"
+
+
+def test_one_of_a_thing_is_told_as_one(work: Path) -> None:
+    (work / "one.csv").write_text("id,a,b,c,port\nz,1,1,1,\n")
+    told = run(work, "-i", "one.csv", "-o", "a.jsonl")
+    assert "1 missing value: " in told
+    assert "1 instance of the stream decided; " in call("inspect", "a.jsonl.checkpoint", cwd=work).stdout
+    assert "resuming after 1 record\n" in run(work, "-i", "one.csv", "-o", "a.jsonl", "--resume")
+
+
+# Parquet and folders
+
+
+def test_every_kind_of_input_gives_the_same_decisions(work: Path) -> None:
+    outputs = []
+    for number, name in enumerate(("stream.csv", "stream.parquet", "many-csv", "many-parquet")):
+        run(work, "-i", name, "-o", f"{number}.jsonl", "-e", f"{number}-events.jsonl")
+        outputs.append([(work / f"{number}{part}.jsonl").read_text() for part in ("", "-events")])
+    assert outputs[0] == outputs[1] == outputs[2] == outputs[3]
+    call(*FIT, "--categorical", "port", "--chains", 3, "-o", "csv.osr", cwd=work)
+    call("fit", "train.parquet", *FIT[2:], "--categorical", "port", "--chains", 3, "-o", "parquet.osr", cwd=work)
+    one, other = (OpenSetRecognizer.load(work / f"{name}.osr").trained.fingerprint for name in ("csv", "parquet"))
+    assert one == other
+
+
+def test_a_row_of_a_folder_is_set_aside_with_its_file(work: Path) -> None:
+    (work / "many-csv" / "day2.csv").write_text("id,nr,a,b,c,port,colour\nx,0,hot,1,1,80,red\n")
+    run(work, "-i", "many-csv", "-o", "a.jsonl", "--errors", "e.jsonl")
+    (bad,) = lines_of(work / "e.jsonl")
+    assert (bad["row"], bad["raw"]) == (2, "x,0,hot,1,1,80,red")
+    assert bad["reason"].startswith("day2.csv: column 'a' holds 'hot'")
+
+
+def contents(work: Path, *names: str) -> dict[str, bytes]:
+    return {str(path.relative_to(work)): path.read_bytes() for name in names for path in (work / name).iterdir()}
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_run_that_was_killed_leaves_the_same_parquet(work: Path, parts: int) -> None:
+    outputs = ("o.parquet", "e.parquet", "bad.parquet")
+    arguments = ("-i", "many-parquet", "-o", outputs[0], "-e", outputs[1], "--errors", outputs[2])
+    run(work, *arguments)
+    whole = contents(work, *outputs)
+    assert len([name for name in whole if name.startswith("o.parquet")]) == 7, "one for each checkpoint, and the rest"
+    for name in outputs:
+        shutil.rmtree(work / name)
+    (work / "o.parquet.checkpoint").unlink()
+    command = [sys.executable, *COMMAND, *map(str, (*RUN, *arguments))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+    assert contents(work, *outputs) != whole
+    assert "resuming after " in run(work, *arguments, "--resume")
+    assert contents(work, *outputs) == whole
+
+
+def test_a_report_of_parquet_is_that_of_json_lines(work: Path) -> None:
+    pages = []
+    for kind in ("jsonl", "parquet"):
+        names = [f"{name}.{kind}" for name in ("decisions", "events")]
+        run(work, "-i", "stream.parquet", "-o", names[0], "-e", names[1], "--checkpoint", "c.checkpoint")
+        more = ("--truth", "stream.parquet", "-l", "colour", "--key", "id", "--input", "stream.parquet")
+        done = call("report", "c.checkpoint", *names, *more, "-o", "page.html", cwd=work)
+        assert done.returncode == 0, done.stderr
+        page = (work / "page.html").read_text()
+        assert "green" in page
+        pages.append(sorted(re.split(r"[<>,]\s*", page)))  # what is told of an event is in the order of its columns
+    assert pages[0] == pages[1]
