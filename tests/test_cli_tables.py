@@ -127,6 +127,14 @@ def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
     ):
         said = failed(work, *RUN, *first, "--resume", option, value)
         assert f"{option} {value} with --resume: the run was begun with {begun}" in said
+    keyless = [each for each in RUN if each not in ("--key", "id")]
+    for run_of, more, says in (
+        (keyless, (), "no --key with --resume: the run was begun with --key id"),
+        (keyless, ("--key", "nr"), "--key nr with --resume: the run was begun with --key id"),
+        (RUN, ("--time", "nr"), "--time nr with --resume: the run was begun with no --time"),
+        (RUN, ("--features", "a,b"), "--features a,b with --resume: the run was begun with --features a,b,c,port"),
+    ):
+        assert says in failed(work, *run_of, *first, "--resume", *more)
     said = failed(work, *RUN, *first, "--resume", "--csv-raw")
     assert "--csv-raw with --resume: the run was begun with --csv-safe" in said
     assert {path.name: path.read_bytes() for path in work.iterdir() if path.is_file()} == before

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.archive import check_content, read_archive, write_archive
@@ -31,22 +32,30 @@ class Checkpoint(NamedTuple):
     totals
         Records ``read``, ``decided``, ``labelled``, ``set_aside``, and ``events``, so far; ``asked``: number of the
         last thing that was asked of the stream and is part of it.
+    reading
+        How the input is read, in words of whoever runs it (names of columns, say), to be compared when it goes on;
+        ``None``: nobody has said.
     """
 
     model: OpenSetRecognizer
     source: Position | None
     sinks: tuple[Position | None, ...]
     totals: Counter[str]
+    reading: Mapping[str, Any] | None = None
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint, whole or not at all."""
     state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
-    write_archive(path, "checkpoint", {**checkpoint._asdict(), **state})
+    content = {**checkpoint._asdict(), **state}
+    if checkpoint.reading is None:
+        del content["reading"]
+    write_archive(path, "checkpoint", content)
 
 
 _PLACE = maybe(mapping(text(), anything))
-_CONTENT = fields(model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+_READING = {"reading": mapping(text(), anything)}
+_CONTENT = fields(_READING, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -60,7 +69,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     content = read_archive(path, "checkpoint")
     check_content(content, _CONTENT, f"the checkpoint {path}")
     model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
-    return Checkpoint(model, content["source"], content["sinks"], Counter(content["totals"]))
+    totals = Counter(content["totals"])
+    return Checkpoint(model, content["source"], content["sinks"], totals, content.get("reading"))
 
 
 def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:

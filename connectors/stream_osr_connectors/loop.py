@@ -6,9 +6,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.errors import (
@@ -98,6 +98,7 @@ def run(
     progress: Callable[[int], None] = lambda read: None,
     complain: Callable[[int, str], None] = lambda row, reason: None,
     position: Position | None = None,
+    reading: Mapping[str, Any] | None = None,
     tell: Callable[[Act, Outcome], None] = lambda act, outcome: None,
 ) -> Counter[str]:
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
@@ -132,6 +133,8 @@ def run(
         Told row and reason of each record that is set aside.
     position
         Where the source stands, if it goes on.
+    reading
+        How the input is read, to be found in the checkpoint.
     tell
         Told of what was asked, and what came of it.
 
@@ -166,7 +169,7 @@ def run(
     log = None if checkpoint is None else AskLog(checkpoint)
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
         acting = None if log is None else Acting(log, totals, begins=begins)
-        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position)
+        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading)
 
         def wait() -> None:
             kept.look()
@@ -223,10 +226,11 @@ class _Kept:
         acting: Acting | None,
         tell: Callable[[Act, Outcome], None],
         position: Position | None,
+        reading: Mapping[str, Any] | None,
     ) -> None:
         self._model, self._sinks, self._totals = model, sinks, totals
         self._checkpoint, self._acting, self._tell = checkpoint, acting, tell
-        self._position, self._changed = position, False
+        self._position, self._reading, self._changed = position, reading, False
         self.unsaved = 0
         self._shown, self._show_at = self._written(), 0.0
 
@@ -251,7 +255,8 @@ class _Kept:
         if self._checkpoint is not None and self._changed:
             self._flush()
             places = tuple(None if sink is None else sink.position() for sink in self._sinks)
-            save_checkpoint(self._checkpoint, Checkpoint(self._model, self._position, places, self._totals))
+            now = Checkpoint(self._model, self._position, places, self._totals, self._reading)
+            save_checkpoint(self._checkpoint, now)
 
     def try_to_save(self) -> None:
         """Write a checkpoint, or say why one that could not be read again is left out."""

@@ -91,21 +91,19 @@ def run(
         half_life=half_life,
         chains=chains,
     )
-    if started is None:
-        recognizer = settings.begin(model, changes)
-    else:
-        console.say(*settings.go_on(model, started, changes, csv_safe))
-        recognizer = started.model
+    recognizer = settings.begin(model, changes) if started is None else started.model
     settings.check_categories(recognizer, options.feature_list(categorical) or ())
-    halted = _until_told_to_stop()
     names = options.feature_list(features)
     if names is None and all(isinstance(name, str) for name in recognizer.trained.names):
         names = [str(name) for name in recognizer.trained.names]
+    reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
+    if started is not None:
+        console.say(*settings.go_on(model, started, changes, reading, csv_safe))
+    halted = _until_told_to_stop()
     with ExitStack() as stack:
-        reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
-        reading["follow"] = follow or is_piped(input)
         categories = [str(name) for name in recognizer.trained.values]
-        source = open_source(input, format=cast(Any, format), categorical=categories, **reading)
+        waits: dict[str, Any] = {"follow": follow or is_piped(input)}
+        source = open_source(input, format=cast(Any, format), categorical=categories, **reading, **waits)
         stack.enter_context(source)
         sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
         if started is not None and checkpoint is not None:
@@ -128,6 +126,7 @@ def run(
             progress=lambda read: bar.update(task, completed=read),
             complain=telling.complainer(console),
             position=None if started is None else started.source,
+            reading=reading,
             tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
         )
     _tell(console, totals, recognizer)

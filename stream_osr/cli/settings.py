@@ -38,7 +38,9 @@ def begin(path: Path, changes: Mapping[str, Any]) -> OpenSetRecognizer:
     return OpenSetRecognizer.from_trained(trained, **{**loaded.arguments, **changes})
 
 
-def go_on(path: Path, started: Checkpoint, changes: Mapping[str, Any], csv_safe: bool | None) -> list[str]:
+def go_on(
+    path: Path, started: Checkpoint, changes: Mapping[str, Any], reading: Mapping[str, Any], csv_safe: bool | None
+) -> list[str]:
     """Let a run go on as it was begun, but for what may change on the way.
 
     Parameters
@@ -49,6 +51,8 @@ def go_on(path: Path, started: Checkpoint, changes: Mapping[str, Any], csv_safe:
         The checkpoint.
     changes
         As for :func:`begin`.
+    reading
+        Names of the columns, by the options that name them.
     csv_safe
         Whether tables are to be safe for spreadsheets; ``None``: nothing was said.
 
@@ -72,6 +76,10 @@ def go_on(path: Path, started: Checkpoint, changes: Mapping[str, Any], csv_safe:
     for name, value in other.items():
         if name not in SETTABLE:
             raise ConnectorError(_as_begun(f"{_option(name)} {value:g}", f"{_option(name)} {begun[name]}"))
+    for name, was in (started.reading or {}).items():
+        asked, read = _said(name, reading.get(name)), _said(name, was)
+        if asked != read:
+            raise ConnectorError(_as_begun(asked, read))
     for position in started.sinks if csv_safe is not None else ():
         if position is not None and position.get("safe", csv_safe) != csv_safe:
             names = ("--csv-raw", "--csv-safe")
@@ -106,8 +114,14 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def _said(name: str, value: Any) -> str:
+    """Say what names columns, or that nothing does."""
+    names = ",".join(value) if isinstance(value, list | tuple) else value
+    return f"no {_option(name)}" if value is None else f"{_option(name)} {names}"
+
+
 def _as_begun(asked: str, begun: str) -> str:
     return (
         f"{asked} with --resume: the run was begun with {begun}, and that holds for the whole of it; "
-        "leave the option out, or begin anew without --resume"
+        "resume as it was, or begin anew without --resume"
     )
