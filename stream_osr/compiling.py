@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from numba.core import event
-
-from stream_osr.model.shipped import why_not
 
 logger = logging.getLogger("stream_osr")
 
@@ -29,6 +28,10 @@ class _Notice(event.Listener):
     latest = 0.0
     under_way: ClassVar[list[str]] = []
 
+    def __init__(self, why_not: Callable[[], str | None]) -> None:
+        super().__init__()
+        self._why_not = why_not
+
     def on_start(self, event: Any) -> None:
         _Notice.latest = time.monotonic()
         dispatcher = event.data["dispatcher"]
@@ -37,7 +40,7 @@ class _Notice(event.Listener):
         if self.said or others or dispatcher.targetoptions.get("no_cpython_wrapper"):  # that is part of another
             return
         self.said = True
-        reason = why_not()
+        reason = self._why_not()
         notice = EVERY_TIME if dispatcher.stats.cache_path is None else ONCE
         logger.warning(f"{reason}; {notice}" if reason else notice)
 
@@ -57,9 +60,15 @@ def being_compiled() -> str:
     return under_way[-1] if under_way else ""
 
 
-def give_notice() -> None:
-    """Have compiling announced, once in the life of the process."""
-    event.register("numba:compile", _Notice())  # type: ignore[no-untyped-call]  # numba leaves it untyped
+def give_notice(why_not: Callable[[], str | None]) -> None:
+    """Have compiling announced, once in the life of the process; who has kernels says so when it is imported.
+
+    Parameters
+    ----------
+    why_not
+        Says why machine code that came along is of no use here, if some did.
+    """
+    event.register("numba:compile", _Notice(why_not))  # type: ignore[no-untyped-call]  # numba leaves it untyped
 
 
 def last_compiled() -> float:

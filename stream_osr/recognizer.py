@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from river.base import MiniBatchClassifier
 
-from stream_osr.compiling import give_notice
 from stream_osr.config import Label, documented, parameters
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
@@ -24,8 +23,6 @@ from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
 from stream_osr.trained import TrainedModel
 from stream_osr.training_report import TrainingReport
-
-give_notice()
 
 
 @documented

@@ -12,10 +12,9 @@ ROOT = Path(__file__).parents[1]
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "errors showing limits config decision features kinds missing stamps labels atomic memory parallel terminal "
-        "glossary moved version",
+        "glossary moved version compiling",
     ),
     ("model",),
-    ("compiling",),
     ("trust",),
     ("discovery",),
     ("coordinates trained training_set training_report unlike",),

@@ -9,11 +9,14 @@ from typing import Any, TypeVar
 
 from numba.core.registry import CPUDispatcher
 
+from stream_osr.compiling import give_notice
 from stream_osr.model import shipped
 from stream_osr.model.cache import KernelCache
 from stream_osr.model.within import within
 
 F = TypeVar("F", bound=Callable[..., object])
+
+give_notice(shipped.why_not)
 
 
 def kernel(function: F) -> F:
