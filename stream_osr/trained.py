@@ -182,6 +182,21 @@ class TrainedModel:
         ------
         InvalidParameter
             If there are not so many.
+
+        Examples
+        --------
+        >>> from stream_osr import OpenSetRecognizer
+        >>> model = OpenSetRecognizer(chains=3)
+        >>> for i in range(40):
+        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
+        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
+        >>> report = model.freeze()
+        >>> len(model.trained.draws), len(model.trained.with_chains(2).draws)
+        (3, 2)
+        >>> model.trained.with_chains(4)
+        Traceback (most recent call last):
+            ...
+        stream_osr.errors.InvalidParameter: chains is 4: the model was trained with 3; take 1 to 3, or train with more
         """
         there = len(self.draws)
         if not 1 <= count <= there:

@@ -168,6 +168,9 @@ def test_run_and_report_ask_for_the_key_once(work: Path) -> None:
     assert "rows of --truth were taken in the order of the decisions; did you mean --key id?" in told
     run(work, "-i", "stream.csv", "-o", "a.jsonl")
     assert "did you mean" not in call(*files, "--key", "id", cwd=work).stderr
+    pd.read_csv(work / "stream.csv").to_csv(work / "indexed.csv")  # a column without a name is no obstacle to a run
+    done = call(*no_key, "-i", "indexed.csv", "-o", "b.jsonl", cwd=work)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_set_aside_keeps_its_line(work: Path) -> None:
@@ -215,6 +218,12 @@ def test_a_row_of_a_folder_is_set_aside_with_its_file(work: Path) -> None:
     (bad,) = lines_of(work / "e.jsonl")
     assert (bad["row"], bad["raw"]) == (2, "x,0,hot,1,1,80,red")
     assert bad["reason"].startswith("day2.csv: column 'a' holds 'hot'")
+
+
+def test_nothing_is_written_into_the_folder_that_is_read(work: Path) -> None:
+    said = failed(work, *RUN, "-i", "many-csv", "-o", "many-csv/day3.csv")
+    assert "--output many-csv/day3.csv is in the folder that is read" in said
+    assert len(list((work / "many-csv").iterdir())) == 3
 
 
 def contents(work: Path, *names: str) -> dict[str, bytes]:

@@ -62,6 +62,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         self._names = [each.name for each in self._files]
         self._open_one = open_one
         self.categorical: frozenset[str] | None = None
+        self.whole_keys = True  # as of Parquet; found out by the look at all files
         self._at, self._source = 0, self._opened(0, format_of)
 
     def __next__(self) -> Record | BadRecord:
@@ -75,11 +76,6 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
                 self._go_to(self._at + 1)
         position = {**(record.position or {}), "file": self._names[self._at], "before": self._before}
         return record._replace(position=position)
-
-    @property
-    def whole_keys(self) -> bool:
-        """Whether keys are whole numbers, all of them."""
-        return bool(getattr(self._source, "whole_keys", False))
 
     @property
     def feature_columns(self) -> Sequence[str]:
@@ -147,6 +143,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         for path in self._files:
             with self._open_one(path) as source:
                 found = format_of(path), frozenset(getattr(source, "feature_columns", ()))
+                self.whole_keys &= bool(getattr(source, "whole_keys", False))
             if first is None:
                 first = found
             elif found[0] != first[0]:

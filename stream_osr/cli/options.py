@@ -69,7 +69,7 @@ def feature_list(features: str | None) -> list[str] | None:
 
 
 def check_distinct(**paths: str | Path | None) -> None:
-    """Refuse to write over something that is read, or to write two things to one file.
+    """Refuse to write over something that is read, or into a folder that is, or to write two things to one file.
 
     Raises
     ------
@@ -85,6 +85,13 @@ def check_distinct(**paths: str | Path | None) -> None:
             if place in seen:
                 raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
         seen |= dict.fromkeys(places, name)
+    folder = paths.get("input")
+    if folder is not None and Path(folder).is_dir():
+        for name, path in paths.items():
+            if path is not None and Path(os.path.realpath(path)).parent == Path(os.path.realpath(folder)):
+                raise ConnectorError(
+                    f"--{name} {path} is in the folder that is read, and would be read as well; put it elsewhere"
+                )
 
 
 def _places(path: str | Path) -> Iterator[object]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stream_osr.errors import ConnectorError
 from stream_osr.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ def suggest_key(console: Terminal, path: str | Path, format: Any, but: Collectio
     """Say which column looks like the key that was not given, if one does, and what it is like without."""
     from stream_osr_connectors.likely_key import find_key
 
-    found = find_key(path, format, but)
+    found = None
+    with suppress(ConnectorError):  # what is wrong with the other columns is not asked
+        found = find_key(path, format, but)
     if found is not None and found.option == "--key":
         console.say(f"{without}; did you mean --key {found.name}? ({found.why})")
 

@@ -86,8 +86,8 @@ def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances) 
                 found[place] = features
     if not keyed and count != len(pool.seq):
         raise ConnectorError(
-            f"found {counted(len(pool.seq), 'decision')} and {counted(count, 'record')} of --input; say --key COLUMN, "
-            "so that each record is found by the key of its decision"
+            f"found {counted(len(pool.seq), 'decision')} and {counted(count, 'record')} of --input; "
+            "say --key COLUMN, so that each record is found by the key of its decision"
         )
     for text, own in by_key.items():
         if keyed and seen[text] != len(own):  # some were not decided, and nobody knows which

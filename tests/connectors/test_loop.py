@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import OpenSetRecognizer, TrainedModel
@@ -184,3 +185,33 @@ def test_a_checkpoint_that_could_not_be_read_again_leaves_the_one_before(
     assert totals["checkpoints_refused"] == 2
     assert len([line for line in caplog.messages if "checkpoint is not written" in line]) == 2
     assert load_checkpoint(path).totals["read"] == 10
+
+
+def test_an_interrupted_run_into_parquet_has_the_same_rows(trained: TrainedModel, tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    lines = [json.dumps(x) for x in around([0.0, 0.0, 0.0], 60, rng, NAMES)]
+    path, checkpoint = write(tmp_path / "in.jsonl", lines), tmp_path / "c.checkpoint"
+
+    def go(name: str, until: int, *, resume: bool = False) -> None:
+        seen = Counter[str]()
+        with open_source(path) as source, open_sink(tmp_path / name) as out:
+            started = load_checkpoint(checkpoint) if resume else None
+            if started is not None:
+                go_on(started, source, Sinks(out))
+            run(
+                streaming(trained) if started is None else started.model,
+                source,
+                Sinks(out),
+                totals=None if started is None else started.totals,
+                checkpoint=checkpoint,
+                checkpoint_every=25,
+                progress=lambda read: seen.update(["read"]),
+                stop=lambda: seen["read"] >= until,
+            )
+
+    go("whole.parquet", 99)
+    for stop in (1, 2, 30, 99):
+        go("parts.parquet", stop, resume=stop > 1)
+    whole, parts = (pq.read_table(tmp_path / f"{name}.parquet").to_pylist() for name in ("whole", "parts"))
+    assert len(whole) == 60
+    assert parts == whole

@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import stat
+import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr import Decision
-from stream_osr.errors import ConnectorError
+from stream_osr.errors import ConnectorError, MissingExtra
 from stream_osr_connectors import BadRecord, ParquetSink, Record, open_sink, open_source
 from stream_osr_connectors.arrow import ParquetRows
 from stream_osr_connectors.columns import columns_of, columns_of_events
@@ -169,6 +170,22 @@ def test_standard_input_and_gzip_are_refused(tmp_path: Path) -> None:
         open_sink("-", format="parquet")
     with pytest.raises(ConnectorError, match=r"compressed inside; leave \.gz away"):
         open_source(tmp_path / "in.parquet.gz")
+
+
+def test_a_file_without_rows(tmp_path: Path) -> None:
+    with open_source(save(tmp_path / "in.parquet", 0)) as source:
+        assert list(source) == []
+        source.seek(None)
+        assert list(source) == []
+
+
+def test_without_pyarrow_it_is_said_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "in.parquet", 3)
+    monkeypatch.setitem(sys.modules, "pyarrow.compute", None)
+    for open_it in (open_source, open_sink):
+        with pytest.raises(MissingExtra, match=r"Parquet needs pyarrow.*pip install 'stream-osr\[parquet\]'"):
+            open_it(path)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("groups", [10_000, 1_000_000])

@@ -49,6 +49,10 @@ class Inputs:
             raise ConnectorError(
                 f"{path} is compressed, and nothing can be looked up in it; give --input a plain file"
             )
+        if path.suffix.lower() in (".parquet", ".pq") or path.is_dir():
+            raise ConnectorError(
+                f"{path} is no table of lines, and features are looked up in such; give --input CSV or JSON Lines"
+            )
         self._path, self._key = path, key
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, dict[str, Any] | None] = OrderedDict()
