@@ -126,12 +126,13 @@ def main() -> None:
         images, digits = images_of(arguments.data)
     except DatasetNotFoundError as error:
         sys.exit(f"error: {error}")
-    print(HEADINGS)
     if arguments.seeds is None:
         done = once(images, digits, arguments.embedding, arguments.seed)
+        print(HEADINGS)
         print(row(arguments.embedding, done.figures()))
         print(done.candidates())
         return
+    print(HEADINGS)
     for embedding in EMBEDDINGS:
         seeds = range(arguments.seed, arguments.seed + arguments.seeds)
         print(row(embedding, mean(once(images, digits, embedding, seed).figures() for seed in seeds)))

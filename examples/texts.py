@@ -145,13 +145,14 @@ def main() -> None:
     arguments = parser.parse_args()
     texts, topics = corpus()
     print(f"{len(texts)} texts of {len(TOPICS)} topics")
-    print(HEADINGS)
     if arguments.seeds is None:
         name, variant = list(VARIANTS.items())[-1]
         done = once(texts, topics, arguments.seed, **variant)
+        print(HEADINGS)
         print(row(name, done.figures()))
         print(done.candidates())
         return
+    print(HEADINGS)
     for name, variant in VARIANTS.items():
         seeds = range(arguments.seed, arguments.seed + arguments.seeds)
         print(row(name, mean(once(texts, topics, seed, **variant).figures() for seed in seeds)))

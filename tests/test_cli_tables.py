@@ -234,7 +234,7 @@ def test_a_run_that_was_killed_leaves_the_same_parquet(work: Path, parts: int) -
     command = [sys.executable, *COMMAND, *map(str, (*RUN, *arguments))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, cwd=work, env=environment, stderr=subprocess.DEVNULL) as process:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 400
         while len(list(work.glob("o.parquet/part-*"))) < parts or not (work / "o.parquet.checkpoint").exists():
             assert process.poll() is None
             assert time.monotonic() < until

@@ -6,13 +6,16 @@ import csv
 import os
 import re
 import shlex
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from stream_osr.cli import demo
 from stream_osr.cli.strip import ARROW, BLOCKS
 from stream_osr_connectors.loop import load_checkpoint
+from tests.live.watching import watching
 from tests.processes import COMMAND, run
 from tests.test_cli import lines_of
 
@@ -98,12 +101,22 @@ def test_the_commands_that_it_ends_with_run_as_they_are_printed(folder, told):
     assert done.returncode == 0, done.stderr
     page = (folder / "report.html").read_text()
     assert "How right it was" in page
-    assert (folder / watch[1]).exists()
     label = promote[2]
     done = run(*COMMAND, *promote, cwd=folder)
     assert done.returncode == 0, done.stderr
     output = folder / "demo-output"
     assert label in load_checkpoint(output / "decisions.jsonl.checkpoint").model.value.running[1].labels
+
+
+def test_the_live_page_shows_all_of_it(folder, told):
+    watch = commands(told)[1]
+    assert (folder / watch[1]).samefile(folder / "demo-output" / "decisions.jsonl")
+    with watching(folder / "demo-output") as address:
+        decided, until = 0, time.monotonic() + 60
+        while decided < 1518 and time.monotonic() < until:
+            decided = httpx.get(f"{address}/api/state", timeout=30).json()["stream"]["decided"]
+            time.sleep(0.1)
+        assert decided == 1518
 
 
 def test_its_run_goes_on_and_what_was_named_is_called_so(folder, told):

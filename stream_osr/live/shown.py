@@ -116,7 +116,8 @@ def notes(state: State, others: Iterable[str]) -> list[str]:
     """Say what could not be read, counted."""
     out = []
     for kind, count in state.unusable.items():
-        out.append(f"{count} lines are no {kind}s and were passed over; the first: {text(state.why[kind])}")
+        are = f"1 line is no {kind} and was" if count == 1 else f"{count} lines are no {kind}s and were"
+        out.append(f"{are} passed over; the first: {text(state.why[kind])}")
     if state.forgotten:
         out.append(f"{state.forgotten} classes or subclasses are not shown: there are too many.")
     return [*out, *(text(each) for each in others)]

@@ -14,6 +14,7 @@ from stream_osr.discovery.values import values_of
 from stream_osr.engine import Stream
 from stream_osr.errors import ConnectorError
 from stream_osr.report.pool import Pool
+from stream_osr.showing import counted
 from stream_osr.trained import TrainedModel
 
 Instances: TypeAlias = Iterable[tuple[Any, Mapping[Any, Any]]]
@@ -85,8 +86,8 @@ def from_instances(pool: Pool, wanted: NDArray[np.int64], instances: Instances) 
                 found[place] = features
     if not keyed and count != len(pool.seq):
         raise ConnectorError(
-            f"there are {len(pool.seq)} decisions and {count} records of --input; say --key COLUMN, so that each "
-            "record is found by the key of its decision"
+            f"found {counted(len(pool.seq), 'decision')} and {counted(count, 'record')} of --input; say --key COLUMN, "
+            "so that each record is found by the key of its decision"
         )
     for text, own in by_key.items():
         if keyed and seen[text] != len(own):  # some were not decided, and nobody knows which

@@ -11,6 +11,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.candidates import in_python
 from stream_osr.report.records import Read, read_records
+from stream_osr.showing import counted
 from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.loop import load_checkpoint, load_model
 
@@ -159,7 +160,7 @@ class Truth(NamedTuple):
             yield decision
         if self.rows is not None and number != self.rows:
             raise ConnectorError(
-                f"there are {number} decisions and {self.rows} rows of true labels; "
+                f"found {counted(number, 'decision')} and {counted(self.rows, 'row')} of true labels; "
                 "say --key COLUMN, so that each label is found by the key of its decision"
             )
 

@@ -96,6 +96,18 @@ def test_features_are_found_by_key_behind_rows_that_were_set_aside(tmp_path: Pat
     assert Inputs(path, None).find({"seq": 7, "key": None}) == {"a": 7.0, "b": 3.5, "id": "k7"}
 
 
+def test_keys_that_look_like_numbers_are_found(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("key,a\n0,1.5\n1,2.5\n007,3.5\n")
+    inputs = Inputs(path, "key")
+    assert [inputs.find({"seq": n, "key": key}) for n, key in enumerate(("0", "1", "007"))] == [
+        {"a": 1.5},
+        {"a": 2.5},
+        {"a": 3.5},
+    ]
+
+
+
 def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("key,label\n")
     for path, why in (

@@ -158,3 +158,17 @@ def test_what_was_summed_up_is_said_and_shown(run):
     rows = json.dumps(page.specs["arrivals"])
     assert f'"S{key}"' in rows
     assert f'"S{key}"' not in json.dumps(silent.specs["arrivals"])
+
+
+def test_a_subclass_of_several_true_classes_is_mixed(run):
+    def halved(key, number):
+        return f"{run.labels[number]} {'ab'[number % 2]}"
+
+    mixed = Page(report_page(run.model, run.decisions, run.events, halved))
+    assert ("a", "#word-mixed") in {(tag, attrs.get("href")) for tag, attrs in mixed.tags}
+    assert re.search(r"Truly\s+mixed: second [ab] \d+ %, second [ab] \d+ %", mixed.text)
+
+
+def test_a_subclass_of_one_true_class_is_that(page):
+    assert "#word-mixed" not in {attrs.get("href") for _, attrs in page.tags}
+    assert re.search(r"Truly\s+second 100 %", page.text)

@@ -164,7 +164,7 @@ class FileFeed:
 
 
 def _check(path: Path) -> None:
-    if path.suffix.lower() in (".gz", ".csv", ".tsv"):
+    if path.suffix.lower() in (".gz", ".csv", ".tsv", ".parquet", ".pq"):
         raise ConnectorError(
             f"{path} is followed as JSON Lines, and by its name it is something else; "
             "give the run --output decisions.jsonl --events events.jsonl"

@@ -162,7 +162,9 @@ class Inputs:
         cells = next(csv.reader([text.decode(errors="replace")], delimiter=self._delimiter), [])
         if len(cells) != len(self._header):
             return None
-        return {name: _number(cell) for name, cell in zip(self._header, cells, strict=True)}
+        # a key is text, as the run has read it
+        named = zip(self._header, cells, strict=True)
+        return {name: cell if name == self._key else _number(cell) for name, cell in named}
 
     def notes(self) -> list[str]:
         """Say how many instances were not found."""
