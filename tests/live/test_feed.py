@@ -107,7 +107,6 @@ def test_keys_that_look_like_numbers_are_found(tmp_path):
     ]
 
 
-
 def test_what_cannot_be_followed_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text("key,label\n")
     for path, why in (
