@@ -336,7 +336,7 @@ def train_model(
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
-        subclasses=dict(zip(labels, (draws_of[-1].seated > 0).sum(axis=1).tolist(), strict=True)),
+        subclasses=dict(zip(labels, (draws_of[0].seated > 0).sum(axis=1).tolist(), strict=True)),
         known_recall=promised.recall,
         recall_interval=(promised.low, promised.high),
         references=0 if references is None else len(references.group),

@@ -25,7 +25,7 @@ class TrainingReport:
     instances
         Training instances of each class.
     subclasses
-        Subclasses kept of each class.
+        Subclasses kept of each class, in the first of the chains, whose ids are told.
     known_recall
         Share of known instances that get their own label in a stream, as promised by the training instances, each
         judged by densities made without it, all models averaged, at the shares of the training set.

@@ -701,3 +701,17 @@ def test_the_menu_counts_what_the_summary_lists(trained, instances):
     assert model.menu.active == sum(emerged for _, _, emerged in summary.emerging) == 1
     assert model.menu.alpha0 not in (0, before)
     assert model.menu.gamma > 0
+
+
+def test_the_report_counts_the_subclasses_whose_ids_are_told() -> None:
+    rng = np.random.default_rng(3)
+    model = OpenSetRecognizer(seed=3)
+    for number in range(300):  # classes of several scattered centres: chains differ in how they part them
+        for label in ("a", "b"):
+            centre = 6.0 * (number % 5) * np.array([1.0, label == "a"])
+            model.learn_one(
+                dict(zip("xyz", [*(centre + rng.standard_t(3, size=2)).tolist(), rng.normal()], strict=True)), label
+            )
+    report = model.freeze()
+    assert len({tuple((known.seated > 0).sum(axis=1)) for known in model.trained.draws}) > 1
+    assert report.subclasses == {group.name: len(group.subclasses) for group in model.summary().known}

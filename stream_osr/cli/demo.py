@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -52,8 +53,10 @@ def demo(
     demo_told.what_next(out, found, model, files)
 
 
-def split(seed: int) -> tuple[list[Segment], list[Segment]]:
-    """Make the training part and the stream.
+def split(
+    seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW
+) -> tuple[list[Segment], list[Segment]]:
+    """Make the training part and the stream, of these known and these new classes.
 
     60 % of each known class train. The rest of the known classes runs through the whole stream in random order; the
     new classes switch on one after the other, after a quarter, a half and three quarters of the known instances,
@@ -67,13 +70,13 @@ def split(seed: int) -> tuple[list[Segment], list[Segment]]:
         of_class.setdefault(y, []).append(Segment(x, y))
     training: list[Segment] = []
     timed: list[tuple[float, Segment]] = []
-    for label in KNOWN:
+    for label in known:
         rng.shuffle(of_class[label])
         cut = int(TRAINING_SHARE * len(of_class[label]))
         training += of_class[label][:cut]
         timed += [(rng.random(), segment) for segment in of_class[label][cut:]]
-    for number, label in enumerate(NEW):
-        begin = (number + 1) / (len(NEW) + 1)
+    for number, label in enumerate(new):
+        begin = (number + 1) / (len(new) + 1)
         timed += [(rng.uniform(begin, 1.0), segment) for segment in of_class[label]]
     rng.shuffle(training)
     return training, [segment for _, segment in sorted(timed, key=lambda pair: pair[0])]
