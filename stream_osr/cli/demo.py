@@ -53,9 +53,7 @@ def demo(
     demo_told.what_next(out, found, model, files)
 
 
-def split(
-    seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW
-) -> tuple[list[Segment], list[Segment]]:
+def split(seed: int, known: Sequence[str] = KNOWN, new: Sequence[str] = NEW) -> tuple[list[Segment], list[Segment]]:
     """Make the training part and the stream, of these known and these new classes.
 
     60 % of each known class train. The rest of the known classes runs through the whole stream in random order; the
