@@ -166,6 +166,18 @@ def test_fit_refuses_a_feature_that_names_the_instances(work: Path, name: str) -
     assert "features: a, b, c, nr, port" in call(*asked, "--key", "id", "--yes", cwd=work).stderr
 
 
+def test_a_table_comes_from_standard_input_as_from_a_file(work: Path) -> None:
+    for name, suffix in (("train.csv", "csv"), ("train.tsv", "tsv")):
+        text = (work / "train.csv").read_text().replace(",", "," if suffix == "csv" else "\t")
+        done = call("fit", "-", "--format", suffix, *FIT[2:], "-o", f"{name}.osr", input=text, cwd=work)
+        assert done.returncode == 0, done.stderr
+    call(*FIT, "-o", "file.osr", cwd=work)
+    models = [OpenSetRecognizer.load(work / f"{name}.osr") for name in ("file", "train.csv", "train.tsv")]
+    assert len({model.trained.fingerprint for model in models}) == 1
+    done = call("fit", "-", "--format", "csv", "-l", "colour", "-o", "x.osr", input=text.replace("\t", ","), cwd=work)
+    assert "column 'id' of standard input looks like no feature" in done.stderr
+
+
 def test_run_and_report_ask_for_the_key_once(work: Path) -> None:
     no_key = [each for each in RUN if each not in ("--key", "id")]
     told = call(*no_key, "-i", "stream.csv", "-o", "a.jsonl", cwd=work).stderr

@@ -129,14 +129,10 @@ def _source(
     Standard input can be read only once: a table goes to a temporary file first.
     """
     chosen = cast(Any, format)
+    said = "standard input" if is_standard(file) else file
+    if is_standard(file) and chosen in ("csv", "tsv"):
+        file = _kept(stack, chosen)
     source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
-    if is_standard(file) and isinstance(source, CsvSource):
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        path = Path(folder, f"standard-input.{chosen}")
-        with path.open("wb") as copy:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-        source = stack.enter_context(open_source(path, categorical=categorical, **reading))
-        file = str(path)
     if isinstance(source, CsvSource | FolderSource):
         source.find_categories()
     columns = getattr(source, "feature_columns", ())
@@ -145,6 +141,7 @@ def _source(
     if not keys and reading["features"] is None:
         _refuse_key(
             file,
+            said,
             chosen,
             categorical=categorical,
             key=reading["key"],
@@ -154,7 +151,15 @@ def _source(
     return source
 
 
-def _refuse_key(file: str, format: Any, **known: Any) -> None:
+def _kept(stack: ExitStack, format: str) -> str:
+    """Keep standard input in a file, for as long as it is needed."""
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory()), f"standard-input.{format}")
+    with path.open("wb") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+    return str(path)
+
+
+def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
     """Refuse a column that names the instances as a feature: by it, no instance of the stream is like these.
 
     Raises
@@ -167,7 +172,7 @@ def _refuse_key(file: str, format: Any, **known: Any) -> None:
         free = known[found.option.strip("-")] is None
         meant = f"did you mean {found.option} {found.name}? If not, name" if free else "name"
         raise ConnectorError(
-            f"column {found.name!r} of {file} looks like no feature ({found.why}), and would spoil the model: "
+            f"column {found.name!r} of {said} looks like no feature ({found.why}), and would spoil the model: "
             f"{meant} the features by --features, or say --yes to train with it all the same"
         )
 
