@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -127,6 +128,14 @@ def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
     inherited = {"clone", "mutate"}  # river's
     wanted = {name for name in dir(cls) if not name.startswith("_") and name not in fields} - inherited
     assert {name for name in wanted if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
+
+
+def test_every_page_has_a_title_of_its_own(site: Path) -> None:
+    pages = [path.read_text() for path in site.rglob("index.html")]
+    titles = [re.search(r"<title>(.*?)</title>", page, re.DOTALL) for page in pages]
+    count = Counter(title[1].strip() for title in titles if title)
+    assert "Open-set recognition for streams - stream-osr" in count
+    assert [title for title, n in count.items() if n > 1] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:
