@@ -3,6 +3,7 @@
 import sys
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidParameter
 from stream_osr.evaluation import (
     KNOWN_CLASSES,
     PCA_DIMENSIONS,
@@ -18,7 +19,7 @@ name = sys.argv[1] if len(sys.argv) > 1 else "PENDIGITS"
 seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 try:
     data = load(name)
-except DatasetNotFoundError as error:
+except (DatasetNotFoundError, InvalidParameter) as error:
     sys.exit(f"error: {error}")
 part = split(data.X, data.y, KNOWN_CLASSES[name], UNKNOWN_CLASSES[name][1], seed)
 

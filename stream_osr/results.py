@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any
 
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine.table import lines
 from stream_osr.engine.views import Views
+from stream_osr.errors import MissingExtra
 from stream_osr.frames import Library, decisions_frame, subclasses_frame
 
 
@@ -77,11 +78,15 @@ class Results(Views):
         """The figures of the report (:class:`stream_osr.plot.Figures`), as Altair charts: extra ``plot``.
 
         ``plot.timeline(decisions, events)``, ``plot.plane()``, ``plot.emerged()``, ``plot.calibration(decisions,
-        labels)``. They stand above the recognizer, which knows the name of their module and nothing else.
+        labels)``. They stand above the recognizer, which finds them by their entry point (group
+        ``stream_osr.figures``), and knows nothing else of them.
 
         Raises
         ------
         MissingExtra
             If the extra ``plot`` is not installed.
         """
-        return import_module("stream_osr.plot").Figures(self)
+        found = next(iter(entry_points(group="stream_osr.figures")), None)
+        if found is None:
+            raise MissingExtra("the installation names no figures; pip install 'stream-osr[plot]' mends it")
+        return found.load()(self)

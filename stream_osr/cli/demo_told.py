@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import sys
 from bisect import bisect
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -28,6 +31,7 @@ KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
 """Blue is known, orange is new, as in the report."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 UNKNOWN = "unknown"
+COMMAND = "stream-osr"
 
 
 class Announced(NamedTuple):
@@ -206,28 +210,39 @@ def what_next(out: Terminal, found: Found, model: OpenSetRecognizer, files: File
     from stream_osr.evaluation.composition import main_class
 
     named = {name: shlex.quote(str(path)) for name, path in files._asdict().items()}
-    of = files.decisions.parent
+    of, program = files.decisions.parent, shlex.quote(_program())
     out.say(
         f"All decisions and events, the model and the tables it read are in {of}.",
         "What next:",
         "",
         "# a page of pictures, report.html: what is new, and how right it was",
-        f"stream-osr report {named['checkpoint']} \\",
+        f"{program} report {named['checkpoint']} \\",
         f"    {named['decisions']} {named['events']} \\",
         f"    --truth {named['truth']} --key key --label label -o report.html",
         "# the same on a live page; Ctrl-C ends it",
-        f"stream-osr watch {named['decisions']}",
+        f"{program} watch {named['decisions']}",
     )
     for candidate in model.new_classes().candidates:
         made_of: Counter[str] = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter())
         if (name := main_class(made_of)) is not None:
             ids = ",".join(map(str, candidate.subclasses))
+            what = f"S{candidate.subclasses[0]}" + (
+                ", and what belongs to it," if len(candidate.subclasses) > 1 else ""
+            )
             out.say(
-                f"# S{candidate.subclasses[0]} is {name}: from now on a known class",
-                f"stream-osr promote {ids} {name} \\",
+                f"# {what} is {name}: from now on a known class",
+                f"{program} promote {ids} {name} \\",
                 f"    --checkpoint {named['checkpoint']}",
             )
             break
+
+
+def _program() -> str:
+    """Name the command as a shell finds it: by its path, if its environment is not active."""
+    begun = Path(sys.argv[0])
+    if begun.name != COMMAND or shutil.which(COMMAND) == str(begun.absolute()):
+        return COMMAND
+    return os.path.relpath(begun)
 
 
 def _number(n: int) -> str:

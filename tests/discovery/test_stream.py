@@ -21,6 +21,7 @@ from stream_osr import (
 )
 from stream_osr.discovery.lifecycle import estimate_new_classes
 from stream_osr.ensemble.past import written
+from stream_osr.showing import counted
 from tests.blobs import KNOWN, NEW, check_stream, fitted, members
 
 APPEARS, LENGTH = 300, 1500
@@ -149,7 +150,10 @@ def test_summary_agrees_with_a_recount(watched):
     assert {key for key, _, announced in summary.emerging if announced} == emerged
     text = str(summary)
     assert "left" in text
-    assert f"{LENGTH} instances of the stream decided; {len(emerged)} new subclasses emerged" in text
+    assert (
+        f"{LENGTH} instances of the stream decided; {counted(len(emerged), 'new subclass', 'new subclasses')} emerged"
+        in text
+    )
     assert f"{100 * summary.unknown_share:.2f} %" in text
     found = model.new_classes()
     assert summary.new_classes == (found.number, found.low, found.high)

@@ -125,7 +125,9 @@ def test_a_command_that_is_there_is_not(line: str) -> None:
 
 
 def test_help_lists_what_can_be_made() -> None:
-    told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony is not None
     listed = {line.split()[0] for line in told.splitlines()}
