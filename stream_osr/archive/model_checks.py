@@ -16,7 +16,7 @@ def _location(form: Form) -> None:
     if form["freedom"] == 0.0:
         need(not len(mean), "Location.mean", f"of {len(mean)}", "nothing: freedom is 0")
     else:
-        need(len(mean), "Location.mean", "empty", "a centre: freedom is not 0")
+        need(len(mean) == len(factor), "Location.mean", f"of {len(mean)}", f"{len(factor)}, as Location.factor")
     need((np.diag(factor) > 0.0).all(), "Location.factor", "without a positive diagonal", "a Cholesky factor")
     need(not np.triu(factor, 1).any(), "Location.factor", "not lower triangular", "a Cholesky factor")
 
