@@ -78,7 +78,8 @@ def _known(form: Form) -> None:
         need(right, f"Known.broad[{j}].values", f"of {places}", f"{len(prior.pseudo)}: Prior.pseudo")
     need(form["location"]["values"] is None, "Known.location.values", "there", "nothing: they are the base measure's")
     width = len(form["location"]["mean"])
-    need(width in (0, prior.n_features), "Known.location.mean", f"of {width}", f"{prior.n_features}")
+    expected = prior.n_features if form["location"]["freedom"] else 0
+    need(width == expected, "Known.location.mean", f"of {width}", f"{expected}")
     unknown = set(form["named"]) - set(form["ids"].tolist())
     need(not unknown, "Known.named", sorted(unknown), "identities of its subclasses")
 
