@@ -304,6 +304,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         """
         if self.value.training is not None:
             self.value = trainer.freeze(self.value, progress)
+            self._measured = None  # of a provisional model
         return self.trained.report
 
     @classmethod
