@@ -286,3 +286,31 @@ def test_a_report_of_parquet_is_that_of_json_lines(work: Path) -> None:
         assert "green" in page
         pages.append(sorted(re.split(r"[<>,]\s*", page)))  # what is told of an event is in the order of its columns
     assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv", "jsonl", "parquet"])
+def test_every_output_takes_every_format(work: Path, kind: str) -> None:
+    """Events of several types are one table, and so is a file with nothing in it."""
+    frame = pd.read_csv(work / "stream.csv")
+    frame = pd.concat([frame[frame["colour"] != "green"], frame[frame["colour"] == "green"]]).astype({"a": object})
+    frame.loc[3, "a"] = "seven"
+    frame.to_csv(work / "odd.csv", index=False)
+    names = [f"{name}.{kind}" for name in ("decisions", "events", "errors")]
+    outputs = (part for pair in zip(("-o", "-e", "--errors"), names, strict=True) for part in pair)
+    done = call(*RUN, "--features", "a,b,c,port", "-i", "odd.csv", *outputs, cwd=work)
+    assert done.returncode == 0, done.stderr
+    decisions, events, errors = (read_table(work / name) for name in names)
+    assert len(decisions) == 599
+    assert len(errors) == 1
+    assert "seven" in errors["reason"][0]
+    assert events["type"].nunique() >= 2
+    told = call("report", *names[:2], "-o", "report.html", cwd=work)
+    assert told.returncode == 0, told.stderr
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".jsonl":
+        return pd.read_json(path, lines=True)
+    return pd.read_csv(path, sep="\t" if path.suffix == ".tsv" else ",")

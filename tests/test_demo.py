@@ -6,6 +6,7 @@ import csv
 import os
 import re
 import shlex
+import shutil
 import time
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import httpx
 import pytest
 
 from stream_osr.cli import demo
+from stream_osr.cli.demo_files import Files
 from stream_osr.cli.strip import ARROW, BLOCKS
+from stream_osr.errors import ConnectorError
 from stream_osr_connectors.loop import load_checkpoint
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
@@ -143,3 +146,26 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     done = run(*COMMAND, "demo", "-o", "taken", cwd=tmp_path)
     assert done.returncode == 1
     assert "error: cannot write into taken: File exists; give another --output" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["labelled.csv", "stream.csv", "truth.csv", "model.osr", "decisions.jsonl"])
+def test_what_a_person_has_is_not_overwritten(tmp_path, name):
+    (tmp_path / "notes.txt").write_text("of no concern")
+    (tmp_path / name).write_text("a,b,label\n1,2,mine\n")
+    done = run(*COMMAND, "demo", "-o", ".", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"error: . holds {name}, which is not the demonstration's; give another --output\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["notes.txt", name])
+    assert (tmp_path / name).read_text() == "a,b,label\n1,2,mine\n"
+
+
+def test_its_own_folder_is_written_anew_unless_a_table_is_a_persons_now(folder, told, tmp_path):
+    output = tmp_path / "demo-output"
+    shutil.copytree(folder / "demo-output", output)
+    files, (training, stream) = Files.within(output), demo.split(3)
+    files.write(training, stream)
+    assert len((output / "truth.csv").read_text().splitlines()) == 1 + len(stream)
+    (output / "truth.csv").write_text("id,kind\n0,mine\n")
+    with pytest.raises(ConnectorError, match=r"demo-output holds truth\.csv, which is not"):
+        files.write(training, stream)
+    assert (output / "truth.csv").read_text() == "id,kind\n0,mine\n"

@@ -118,7 +118,8 @@ def open_sink(
     private
         Whether a file that is made is its owner's alone, as befits what holds rows; one that exists keeps its rights.
     columns
-        What stands in the columns of Parquet (`ParquetSink`); other formats need nothing of the kind.
+        Names of the columns, and what stands in each: the header of a table (`CsvSink`), the types of Parquet
+        (`ParquetSink`). If not given, those of the first record; JSON Lines needs nothing of the kind.
 
     Raises
     ------
@@ -143,7 +144,8 @@ def open_sink(
         return JsonLinesSink(path, private=private)
     if chosen == "parquet":
         return ParquetSink(path, columns=columns, private=private)
-    return CsvSink(path, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, private=private)
+    fields = None if columns is None else list(columns)
+    return CsvSink(path, fields=fields, delimiter="\t" if chosen == "tsv" else ",", safe=csv_safe, private=private)
 
 
 def _format(path: str | os.PathLike[str], format: Format | None, standard: Format | None) -> Format:

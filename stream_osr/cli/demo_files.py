@@ -47,17 +47,37 @@ class Files(NamedTuple):
         Raises
         ------
         ConnectorError
-            If that is not possible.
+            If that is not possible, or would replace a file of somebody else's; nothing is written then.
         """
-        names = list(training[0][0])
+        names, where = list(training[0][0]), self.labelled.parent
+        headings = {self.labelled: [*names, LABEL], self.stream: [KEY, *names], self.truth: [KEY, LABEL]}
+        if (other := self._of_others(headings)) is not None:
+            raise ConnectorError(
+                f"{where} holds {other.name}, which is not the demonstration's; give another --output"
+            )
         try:
-            self.labelled.parent.mkdir(parents=True, exist_ok=True)
-            _table(self.labelled, [*names, LABEL], ([*x.values(), y] for x, y in training))
-            _table(self.stream, [KEY, *names], ([seq, *x.values()] for seq, (x, _) in enumerate(stream)))
-            _table(self.truth, [KEY, LABEL], ([seq, y] for seq, (_, y) in enumerate(stream)))
+            where.mkdir(parents=True, exist_ok=True)
+            _table(self.labelled, headings[self.labelled], ([*x.values(), y] for x, y in training))
+            _table(self.stream, headings[self.stream], ([n, *x.values()] for n, (x, _) in enumerate(stream)))
+            _table(self.truth, headings[self.truth], ([n, y] for n, (_, y) in enumerate(stream)))
+        except ConnectorError:
+            raise
         except OSError as error:
-            where = self.labelled.parent
             raise ConnectorError(f"cannot write into {where}: {error.strerror}; give another --output") from None
+
+    def _of_others(self, headings: Mapping[Path, Sequence[str]]) -> Path | None:
+        """Find a file that a demonstration has not left here: it begins with its tables, the labelled one first."""
+        there = [path for path in self if path.exists()]
+        begun = self.labelled in there
+        return next((path for path in there if not (begun and _begins(path, headings.get(path)))), None)
+
+
+def _begins(path: Path, heading: Sequence[str] | None) -> bool:
+    """Say whether a table has this heading, or nothing at all yet."""
+    if heading is None:
+        return True
+    with path.open("rb") as file:
+        return file.readline(1 << 16).rstrip() in (b"", ",".join(heading).encode())
 
 
 def _table(path: Path, heading: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -153,7 +153,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def _parquet(path: Path) -> Iterator[Read]:
-    """Read the parts in their order; what an event has nothing of, is left out."""
+    """Read the parts in their order."""
     parts = sorted(each for each in path.iterdir() if not each.name.startswith(".")) if path.is_dir() else [path]
     for part in parts:
         rows = ParquetRows(part)
@@ -162,9 +162,7 @@ def _parquet(path: Path) -> Iterator[Read]:
                 place = f"{part}, row {number}"
                 cells = row.items()
                 record = {name: _cell(name, its, place) if isinstance(its, str) else its for name, its in cells}
-                if "type" in record:
-                    record = {name: value for name, value in record.items() if value is not None}
-                yield Read(record, place)
+                yield Read(_of_its_type(record), place)
         finally:
             rows.close()
 
@@ -229,7 +227,12 @@ def _rows(lines: LineReader, path: Path, notes: list[str]) -> Iterator[Read]:
             raise ConnectorError(f"{place} has {len(row)} fields, the header {len(header)}; give what a run wrote")
         else:
             cells = zip(header, row, strict=True)
-            yield Read({name: _cell(name, text, place) for name, text in cells}, place)
+            yield Read(_of_its_type({name: _cell(name, text, place) for name, text in cells}), place)
+
+
+def _of_its_type(record: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the columns of a table of events that those of its type have nothing of."""
+    return {name: its for name, its in record.items() if its is not None} if "type" in record else record
 
 
 def _ends_open(rest: Sequence[Line]) -> bool:

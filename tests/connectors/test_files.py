@@ -67,3 +67,19 @@ def test_formats_that_are_not_known(tmp_path: Path) -> None:
 def test_standard_input_needs_a_format() -> None:
     with pytest.raises(ConnectorError, match="standard input has no suffix; say its format"):
         open_source("-")
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_table_of_an_earlier_release_goes_on_under_its_own_header(tmp_path: Path, wrote: bool) -> None:
+    """Earlier releases took the columns from the first record, and had none before it."""
+    path = tmp_path / "events.csv"
+    with CsvSink(path) as sink:
+        if wrote:
+            sink.write({"type": "first", "seq": 1})
+        sink.flush()
+        position = sink.position()
+    with open_sink(path, columns={"type": "text", "batch": "whole", "seq": "whole"}) as sink:
+        sink.truncate(position)
+        sink.write({"type": "second", "seq": 2})
+    rows = ["type,seq", "first,1", "second,2"] if wrote else ["type,batch,seq", "second,,2"]
+    assert path.read_text().splitlines() == rows
