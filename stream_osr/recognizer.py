@@ -301,6 +301,8 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         ------
         NotTrained
             If no labelled instance came before.
+        InvalidParameter
+            If a name in ``categorical`` is none of their features.
         """
         if self.value.training is not None:
             self.value = trainer.freeze(self.value, progress)
