@@ -148,6 +148,36 @@ def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
     assert "there is none: name it by --checkpoint" in said
 
 
+def test_a_run_that_begins_anew_says_what_it_replaces(work: Path) -> None:
+    first = ("-i", "stream.csv", "-o", "a.jsonl", "-e", "e.jsonl")
+    assert "replaced" not in run(work, *first)
+    assert "a.jsonl and its checkpoint (600 records) are replaced; --resume would have gone on" in run(work, *first)
+    (found,) = load_checkpoint(work / "a.jsonl.checkpoint").model.new_classes().candidates
+    ids = ",".join(map(str, found.subclasses))
+    assert call("promote", ids, "green", "--checkpoint", "a.jsonl.checkpoint", cwd=work).returncode == 0
+    assert "replaced" not in run(work, *first, "--resume")
+    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced; " in run(work, *first)
+    other = ("-i", "stream.csv", "-o", "b.jsonl", "--checkpoint", "a.jsonl.checkpoint")
+    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced; " in run(work, *other)
+    (work / "a.jsonl.checkpoint").write_text("no checkpoint")
+    assert "replaced" not in run(work, *first)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_run_that_cannot_go_on_makes_no_files(work: Path, kind: str) -> None:
+    first = ("-i", "stream.csv", "-o", f"a.{kind}", "--checkpoint", "c")
+    run(work, *first, "-e", f"e.{kind}")
+    (work / f"e.{kind}").rename(work / f"moved.{kind}")
+    before = sorted(path.name for path in work.iterdir())
+    said = failed(work, *RUN, *first, "-e", f"e.{kind}", "--resume")
+    assert f"e.{kind} is not there; the checkpoint expects it, with " in said
+    assert " of events: give the name that the run was begun with" in said
+    said = failed(work, *RUN, *first, "-e", f"moved.{kind}", "--errors", f"bad.{kind}", "--resume")
+    assert "errors was not given when the checkpoint was written and is given here" in said
+    assert sorted(path.name for path in work.iterdir()) == before
+    run(work, *first, "-e", f"moved.{kind}", "--resume")
+
+
 # What was forgotten
 
 

@@ -105,6 +105,10 @@ def run(
         waits: dict[str, Any] = {"follow": follow or is_piped(input)}
         source = open_source(input, format=cast(Any, format), categorical=categories, **reading, **waits)
         stack.enter_context(source)
+        if started is not None:
+            loop.check_outputs(started, (output, events, errors))
+        elif checkpoint is not None and checkpoint.exists():
+            console.say(*settings.replaced(output, checkpoint))
         sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
