@@ -250,6 +250,28 @@ def test_one_of_a_thing_is_told_as_one(work: Path) -> None:
 # Parquet and folders
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_fit_says_which_columns_of_parquet_are_no_features(work: Path, many: bool) -> None:
+    train = pd.read_csv(work / "train.csv").drop(columns=["id", "nr"])
+    train["f1"] = pd.to_timedelta(train["a"], unit="s")
+    train["when"] = pd.Timestamp("2026-01-01")
+    name = Path("typed") / "day.parquet" if many else Path("typed.parquet")
+    (work / name).parent.mkdir(exist_ok=True)
+    train.to_parquet(work / name)
+    done = call("fit", name.parts[0], "-l", "colour", "-o", "typed.osr", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert "left out: 'f1' (duration), 'when' (timestamp)\n" in done.stderr
+    assert "features: a, b, c, port\n" in done.stderr
+
+
+def test_an_embedding_in_one_column_is_refused_before_it_is_read(work: Path) -> None:
+    frame = pd.DataFrame({"emb": [[0.5, 1.5]] * 40, "colour": ["red", "blue"] * 20})
+    frame.to_parquet(work / "emb.parquet")
+    said = failed(work, "fit", "emb.parquet", "-l", "colour", "-o", "emb.osr")
+    assert "'emb' is list<double>: give one column for each number, or a struct column 'features'" in said
+    assert not (work / "emb.osr").exists()
+
+
 def test_every_kind_of_input_gives_the_same_decisions(work: Path) -> None:
     outputs = []
     for number, name in enumerate(("stream.csv", "stream.parquet", "many-csv", "many-parquet")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,12 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
     def feature_columns(self) -> Sequence[str]:
         """Names of the features, where the files are tables."""
         named: Sequence[str] = getattr(self._source, "feature_columns", ())
+        return named
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Columns that are no features by their types, where the files are Parquet."""
+        named: Mapping[str, str] = getattr(self._source, "left_out", {})
         return named
 
     def find_categories(self) -> frozenset[str] | None:
