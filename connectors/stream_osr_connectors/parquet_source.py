@@ -21,8 +21,9 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
     """Records from the rows of a Parquet file, which says itself what is a number and what is text.
 
     Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
-    booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with their
-    types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the features, as in JSON Lines.
+    booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with
+    their types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the
+    features, as in JSON Lines.
 
     Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
     "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
