@@ -148,6 +148,36 @@ def test_what_differs_on_resuming_is_refused_or_told(work: Path) -> None:
     assert "there is none: name it by --checkpoint" in said
 
 
+def test_a_run_that_begins_anew_says_what_it_replaces(work: Path) -> None:
+    first = ("-i", "stream.csv", "-o", "a.jsonl", "-e", "e.jsonl")
+    assert "replaced" not in run(work, *first)
+    assert "a.jsonl and its checkpoint (600 records) are replaced; --resume would have gone on" in run(work, *first)
+    (found,) = load_checkpoint(work / "a.jsonl.checkpoint").model.new_classes().candidates
+    ids = ",".join(map(str, found.subclasses))
+    assert call("promote", ids, "green", "--checkpoint", "a.jsonl.checkpoint", cwd=work).returncode == 0
+    assert "replaced" not in run(work, *first, "--resume")
+    assert "a.jsonl and its checkpoint (600 records, 1 name given) are replaced; " in run(work, *first)
+    other = ("-i", "stream.csv", "-o", "b.jsonl", "--checkpoint", "a.jsonl.checkpoint")
+    assert "the checkpoint a.jsonl.checkpoint (600 records) is replaced; " in run(work, *other)
+    (work / "a.jsonl.checkpoint").write_text("no checkpoint")
+    assert "replaced" not in run(work, *first)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_run_that_cannot_go_on_makes_no_files(work: Path, kind: str) -> None:
+    first = ("-i", "stream.csv", "-o", f"a.{kind}", "--checkpoint", "c")
+    run(work, *first, "-e", f"e.{kind}")
+    (work / f"e.{kind}").rename(work / f"moved.{kind}")
+    before = sorted(path.name for path in work.iterdir())
+    said = failed(work, *RUN, *first, "-e", f"e.{kind}", "--resume")
+    assert f"e.{kind} is not there; the checkpoint expects it, with " in said
+    assert " of events: give the name that the run was begun with" in said
+    said = failed(work, *RUN, *first, "-e", f"moved.{kind}", "--errors", f"bad.{kind}", "--resume")
+    assert "errors was not given when the checkpoint was written and is given here" in said
+    assert sorted(path.name for path in work.iterdir()) == before
+    run(work, *first, "-e", f"moved.{kind}", "--resume")
+
+
 # What was forgotten
 
 
@@ -218,6 +248,28 @@ def test_one_of_a_thing_is_told_as_one(work: Path) -> None:
 
 
 # Parquet and folders
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_fit_says_which_columns_of_parquet_are_no_features(work: Path, many: bool) -> None:
+    train = pd.read_csv(work / "train.csv").drop(columns=["id", "nr"])
+    train["f1"] = pd.to_timedelta(train["a"], unit="s")
+    train["when"] = pd.Timestamp("2026-01-01")
+    name = Path("typed") / "day.parquet" if many else Path("typed.parquet")
+    (work / name).parent.mkdir(exist_ok=True)
+    train.to_parquet(work / name)
+    done = call("fit", name.parts[0], "-l", "colour", "-o", "typed.osr", cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert "left out: 'f1' (duration), 'when' (timestamp)\n" in done.stderr
+    assert "features: a, b, c, port\n" in done.stderr
+
+
+def test_an_embedding_in_one_column_is_refused_before_it_is_read(work: Path) -> None:
+    frame = pd.DataFrame({"emb": [[0.5, 1.5]] * 40, "colour": ["red", "blue"] * 20})
+    frame.to_parquet(work / "emb.parquet")
+    said = failed(work, "fit", "emb.parquet", "-l", "colour", "-o", "emb.osr")
+    assert "'emb' is list<double>: give one column for each number, or a struct column 'features'" in said
+    assert not (work / "emb.osr").exists()
 
 
 def test_every_kind_of_input_gives_the_same_decisions(work: Path) -> None:

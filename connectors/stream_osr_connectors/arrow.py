@@ -132,6 +132,19 @@ def is_text(kind: Any) -> bool:
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_string_view))
 
 
+def type_in_words(kind: Any) -> str:
+    """Say what an Arrow type is, without its units and names.
+
+    >>> pa = arrow()
+    >>> type_in_words(pa.list_(pa.float64())), type_in_words(pa.timestamp("us")), type_in_words(pa.binary())
+    ('list<double>', 'timestamp', 'binary')
+    """
+    types = arrow().types
+    if any(each(kind) for each in (types.is_list, types.is_large_list, types.is_fixed_size_list)):
+        return f"list<{type_in_words(kind.value_type)}>"
+    return str(kind).partition("[")[0]
+
+
 def _plain(pa: Any, column: Any) -> list[Any]:
     """Turn a column into plain values."""
     kind, types = column.type, pa.types

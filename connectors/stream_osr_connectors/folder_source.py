@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record, Source
 from .csv_source import CsvSource, categories_of
+from .identity import identity_at
 
 
 class FolderSource(Closing, Iterator[Record | BadRecord]):
@@ -22,7 +23,8 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
     out. Which files there are is looked up when it is opened: later ones come with the next run that goes on.
 
     Delivery: every record once and in order, replayable across the files. A position is that in its file, with
-    ``"file"``, its name, and ``"before"``, the hash of the names before it.
+    ``"file"``, its name, ``"before"``, the hash of the names before it, and ``"read"``, that of what tells those
+    files from others (`identity`).
 
     Parameters
     ----------
@@ -73,14 +75,21 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
             except StopIteration:
                 if self._at + 1 >= len(self._files):
                     raise
-                self._go_to(self._at + 1)
-        position = {**(record.position or {}), "file": self._names[self._at], "before": self._before}
+                self._go_to(self._at + 1, [*self._identities, _identity(self._files[self._at])])
+        its = {"file": self._names[self._at], "before": self._before, "read": self._read}
+        position = {**(record.position or {}), **its}
         return record._replace(position=position)
 
     @property
     def feature_columns(self) -> Sequence[str]:
         """Names of the features, where the files are tables."""
         named: Sequence[str] = getattr(self._source, "feature_columns", ())
+        return named
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Columns that are no features by their types, where the files are Parquet."""
+        named: Mapping[str, str] = getattr(self._source, "left_out", {})
         return named
 
     def find_categories(self) -> frozenset[str] | None:
@@ -107,7 +116,8 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         Raises
         ------
         ConnectorError
-            If its file is not there, or others come before it now, or as the source of the file.
+            If its file is not there, or others come before it now, or one before it has changed (which positions of
+            earlier releases do not tell), or as the source of the file.
         """
         if position is None:
             self._go_to(0)
@@ -126,8 +136,14 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
                 f"{self.name}: the files before {file!r} are not those that were read; a file that comes later has "
                 "to have a name that comes later, too"
             )
-        self._go_to(at)
-        self._source.seek({name: value for name, value in position.items() if name not in ("file", "before")})
+        identities = [_identity(path) for path in self._files[:at]]
+        if position.get("read", read := _digest(identities)) != read:
+            raise ConnectorError(
+                f"{self.name}: a file before {file!r} is not the one that was read (its size, or its first or last "
+                "bytes, differ); give the files that were read, or start without a position (without --resume)"
+            )
+        self._go_to(at, identities)
+        self._source.seek({name: value for name, value in position.items() if name not in ("file", "before", "read")})
 
     def close(self) -> None:
         """Close the file that is open; a second call does nothing."""
@@ -158,15 +174,25 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
                     f"{self.name}: {has!r} has a column {name!r} and {lacks!r} has none; give files with the same "
                     "columns, or name the features"
                 )
-        self._before = _digest(())
+        self._identities: list[str] = []
+        self._before = self._read = _digest(())
         return self._open_one(self._files[at])
 
-    def _go_to(self, at: int) -> None:
+    def _go_to(self, at: int, identities: list[str] | None = None) -> None:
+        """Open a file, after others that can be told by their identities."""
         self._source.close()
         self._at, self._source = at, self._open_one(self._files[at])
-        self._before = _digest(self._names[:at])
+        self._identities = identities or []
+        self._before, self._read = _digest(self._names[:at]), _digest(self._identities)
         if self.categorical is not None and isinstance(self._source, CsvSource):
             self._source.categorical = self.categorical
+
+
+def _identity(path: Path) -> str:
+    """Say what tells a file from others, all of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        return f"{size} {identity_at(file, size)['sha256'] if size else ''}"
 
 
 def _digest(names: Sequence[str]) -> str:

@@ -6,8 +6,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
@@ -60,6 +61,34 @@ class Sinks(NamedTuple):
                 sink.flush()
 
 
+def check_outputs(checkpoint: Checkpoint, paths: Sequence[str | os.PathLike[str] | None]) -> None:
+    """Look for the outputs of a checkpoint, in the order of `Sinks`, before opening them would make new ones.
+
+    Raises
+    ------
+    ConnectorError
+        If one is not there that has to go on, or is given now and was not then, or the other way round.
+    """
+    _check_given(checkpoint, paths)
+    for name, path, position in zip(Sinks._fields, paths, checkpoint.sinks, strict=True):
+        held = {} if position is None else position
+        if path is not None and (held.get("offset") or held.get("parts")) and not Path(path).exists():
+            size = f"{held['parts']} parts" if "parts" in held else f"{held['offset']} bytes"
+            raise ConnectorError(
+                f"{os.fspath(path)} is not there; the checkpoint expects it, with {size} of {name}: give the name "
+                "that the run was begun with, put the file back, or begin anew without --resume"
+            )
+
+
+def _check_given(checkpoint: Checkpoint, given: Sequence[object]) -> None:
+    for name, each, position in zip(Sinks._fields, given, checkpoint.sinks, strict=True):
+        if (each is None) != (position is None):
+            was, now = ("not given", "given") if position is None else ("given", "not given")
+            raise ConnectorError(
+                f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
+            )
+
+
 def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
     """Put source and sinks where the checkpoint left them: what was written after it is taken back.
 
@@ -71,12 +100,7 @@ def go_on(checkpoint: Checkpoint, source: Source, sinks: Sinks) -> None:
         If one of them cannot go on from there, is not the one of the checkpoint, or a sink is there now that was not
         then.
     """
-    for name, sink, position in zip(Sinks._fields, sinks, checkpoint.sinks, strict=True):
-        if (sink is None) != (position is None):
-            was, now = ("not given", "given") if position is None else ("given", "not given")
-            raise ConnectorError(
-                f"{name} was {was} when the checkpoint was written and is {now} here; resume as it was"
-            )
+    _check_given(checkpoint, sinks)
     given = [(sink, position) for sink, position in zip(sinks, checkpoint.sinks, strict=True) if sink is not None]
     for sink, position in given:
         if isinstance(sink, CheckedSink):

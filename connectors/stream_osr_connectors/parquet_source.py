@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from stream_osr.errors import ConnectorError
 
-from .arrow import ParquetRows, arrow, is_feature
+from .arrow import ParquetRows, arrow, is_feature, type_in_words
 from .base import BadRecord, Closing, Position, Record
 from .identity import identity_at
 from .jsonl_sink import json_text
@@ -21,8 +21,9 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
     """Records from the rows of a Parquet file, which says itself what is a number and what is text.
 
     Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
-    booleans are categories. Columns of other types (lists, times, bytes) are none. An empty value is a missing one,
-    and so is NaN. A column ``"features"`` of named fields holds the features, as in JSON Lines.
+    booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with
+    their types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the
+    features, as in JSON Lines.
 
     Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
     "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
@@ -41,7 +42,8 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
     Raises
     ------
     ConnectorError
-        When opening: the file cannot be read, is no Parquet file, or lacks a named column. While iterating: it cannot
+        When opening: the file cannot be read, is no Parquet file, lacks a named column, or has columns of
+        which none can be a feature. While iterating: it cannot
         be read on; everything before that was delivered.
     MissingExtra
         If pyarrow is not installed.
@@ -68,6 +70,7 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
             )
         self._parquet = ParquetRows(path)
         self.name = self._parquet.name
+        self.left_out: dict[str, str] = {}
         try:
             self._columns = self._place_columns()
             size = Path(path).stat().st_size
@@ -132,8 +135,15 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
             there, held = types, []
         self.feature_columns = fields.features
         if self.feature_columns is None:
-            self.feature_columns = [name for name, kind in there.items() if is_feature(kind)]
-            self.feature_columns = [name for name in self.feature_columns if held or name not in named]
+            free = {name: kind for name, kind in there.items() if held or name not in named}
+            self.feature_columns = [name for name, kind in free.items() if is_feature(kind)]
+            self.left_out = {name: type_in_words(kind) for name, kind in free.items() if not is_feature(kind)}
+            if self.left_out and not self.feature_columns:
+                its = ", ".join(f"{name!r} is {kind}" for name, kind in self.left_out.items())
+                raise ConnectorError(
+                    f"{self.name} has no feature, which is numbers, text or booleans: {its}: give one column for "
+                    "each number, or a struct column 'features' of them"
+                )
         for name, among in (*((name, types) for name in named), *((name, there) for name in self.feature_columns)):
             if name not in among:
                 raise ConnectorError(f"{self.name} has no column {name!r}; {what_there_is(name, list(among))}")

@@ -94,6 +94,8 @@ def fit(
         stack.enter_context(sole_writer(output))
         reading = {"key": key, "time": time, "label": label, "features": names}
         source = _source(stack, file, format, model.categorical or (), keys=yes, **reading)
+        if left_out := getattr(source, "left_out", None):
+            console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
         dead = None
         if errors is not None:
             opened = open_sink(errors, csv_safe=csv_safe is not False, private=True, columns=SET_ASIDE)

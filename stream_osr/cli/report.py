@@ -56,7 +56,7 @@ def report(
     decisions, truths = inputs.decisions, None
     if truth is not None and label is not None and decisions is not None:
         labels = read_truth(truth, label, key, cast(Any, format))
-        decisions, truths = labels.beside(decisions), labels.of
+        decisions, truths = labels.beside(decisions, inputs.notes), labels.of
     instances = None if input is None else read_instances(input, inputs.notes, key, cast(Any, format))
     command = naming(inputs.checkpoint)
     page = report_page(inputs.model, decisions, inputs.events, truths, title, inputs.notes, instances, command)

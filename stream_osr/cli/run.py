@@ -105,11 +105,16 @@ def run(
         waits: dict[str, Any] = {"follow": follow or is_piped(input)}
         source = open_source(input, format=cast(Any, format), categorical=categories, **reading, **waits)
         stack.enter_context(source)
+        if started is not None:
+            loop.check_outputs(started, (output, events, errors))
         sinks = _open_sinks(stack, source, csv_safe is not False, output, events, errors)
         if started is not None and checkpoint is not None:
             with sole_writer(checkpoint):
                 loop.go_on(started, source, sinks)
             console.say(f"resuming after {counted(started.totals['read'], 'record')}")
+        elif checkpoint is not None and checkpoint.exists():
+            with sole_writer(checkpoint):  # what others write is not replaced
+                console.say(*settings.replaced(output, checkpoint))
         if key is None and started is None:
             known = [time, label, *map(str, recognizer.trained.names)]
             telling.suggest_key(console, input, format, known, "the decisions will have no key")

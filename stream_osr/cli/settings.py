@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.errors import ConnectorError
-from stream_osr_connectors.loop import Checkpoint
+from stream_osr.errors import ConnectorError, StreamOSRError
+from stream_osr.showing import counted
+from stream_osr_connectors.loop import Checkpoint, load_checkpoint
 
 SETTABLE = ("min_probability",)
 """What may change while a stream runs; all else is for its whole length."""
@@ -88,6 +89,22 @@ def go_on(
     if "min_probability" in other:
         model.set_min_probability(other["min_probability"])
     return told
+
+
+def replaced(output: str, checkpoint: Path) -> list[str]:
+    """Say what a run that begins anew takes the place of: one that has a checkpoint, in a line; or nothing."""
+    try:
+        before = load_checkpoint(checkpoint)
+    except (StreamOSRError, OSError, ValueError):  # whatever it is, nobody has asked to go on from it
+        return []
+    if not before.totals["read"]:
+        return []
+    held, stream = counted(before.totals["read"], "record"), before.model.value.stream
+    named = 0 if stream is None else len(stream.labels) - len(before.model.trained.labels)
+    held += f", {counted(named, 'name')} given" if named else ""
+    if str(checkpoint) == f"{output}.checkpoint":
+        return [f"{output} and its checkpoint ({held}) are replaced; --resume would have gone on"]
+    return [f"the checkpoint {checkpoint} ({held}) is replaced; --resume would have gone on"]
 
 
 def check_categories(model: OpenSetRecognizer, named: Collection[str]) -> None:

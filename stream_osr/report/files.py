@@ -11,7 +11,7 @@ from stream_osr.errors import ConnectorError, PersistenceError
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.candidates import in_python
 from stream_osr.report.records import Read, read_records
-from stream_osr.showing import counted
+from stream_osr.showing import counted, shown
 from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Format, open_source
 from stream_osr_connectors.loop import load_checkpoint, load_model
 
@@ -148,16 +148,33 @@ class Truth(NamedTuple):
         Gives the true label, or ``None``, from the key of a decision and its number.
     rows
         How many decisions they belong to, one by one; ``None``: they are found by key.
+    name
+        Of their file.
+    key
+        One of their keys, if they have some.
     """
 
     of: Callable[[Any, int], str | None]
     rows: int | None
+    name: str
+    key: str | int | None = None
 
-    def beside(self, decisions: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass decisions on, and fail if there are more or fewer of them than rows."""
-        number = 0
-        for number, decision in enumerate(decisions, start=1):  # noqa: B007  # counted
+    def beside(self, decisions: Iterator[dict[str, Any]], notes: list[str]) -> Iterator[dict[str, Any]]:
+        """Pass decisions on, and fail if there are more or fewer of them than rows.
+
+        The notes take a sentence if not all of them have a label.
+        """
+        number = labelled = 0
+        key: Any = None
+        for number, decision in enumerate(decisions, start=1):
             yield decision
+            key = decision.get("key") if number == 1 else key
+            labelled += self.of(decision.get("key"), number - 1) is not None
+        if number and not labelled:
+            keys = "" if self.rows is not None else f" (keys there {shown(self.key)}, here {shown(key)})"
+            notes.append(f"none of the {counted(number, 'decision')} has a label in {self.name}{keys}")
+        elif labelled < number and self.rows is None:
+            notes.append(f"{labelled} of {counted(number, 'decision')} have a label in {self.name}")
         if self.rows is not None and number != self.rows:
             raise ConnectorError(
                 f"found {counted(number, 'decision')} and {counted(self.rows, 'row')} of true labels; "
@@ -183,6 +200,7 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
         If the file cannot be read, has no labels, or a key has two of them.
     """
     by_key: dict[str, str] = {}
+    first: str | int | None = None
     in_order: list[str | None] = []
     with open_source(path, format=format, key=key, label=label, features=[]) as source:
         for record in source:
@@ -190,6 +208,7 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
                 raise ConnectorError(f"{path}, row {record.row}: {record.reason}")
             text = None if record.label is None else str(record.label)
             in_order.append(text)
+            first = record.key if first is None else first
             if record.key is not None and text is not None and by_key.setdefault(str(record.key), text) != text:
                 raise ConnectorError(
                     f"{path}: key {record.key!r} has the labels {by_key[str(record.key)]!r} and {text!r}; "
@@ -198,5 +217,6 @@ def read_truth(path: Path, label: str, key: str | None = None, format: Format | 
     if not any(text is not None for text in in_order):
         raise ConnectorError(f"{path} holds no label in column {label!r}; name the column that has them")
     if key is not None:
-        return Truth(lambda name, number: by_key.get(str(name)), None)
-    return Truth(lambda name, number: in_order[number] if number < len(in_order) else None, len(in_order))
+        return Truth(lambda name, number: by_key.get(str(name)), None, str(path), first)
+    rows = len(in_order)
+    return Truth(lambda name, number: in_order[number] if number < rows else None, rows, str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -62,9 +63,25 @@ def test_true_labels_by_key_and_in_order(run, files):
     for number, d in enumerate(run.decisions):
         assert by_key.of(d["key"], 0) == in_order.of(None, number) == run.labels[number]
     assert by_key.of("nobody", 0) is None
-    assert list(by_key.beside(iter(run.decisions[:5]))) == run.decisions[:5]
+    assert list(by_key.beside(iter(run.decisions[:5]), [])) == run.decisions[:5]
     with pytest.raises(ConnectorError, match="5 decisions and 600 rows"):
-        list(in_order.beside(iter(run.decisions[:5])))
+        list(in_order.beside(iter(run.decisions[:5]), []))
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (("r0", "r1"), "none of the 3 decisions has a label in truth.csv (keys there 'r0', here 'r1000')"),
+        (("r0", "r1001"), "1 of 3 decisions have a label in truth.csv"),
+        (("r1000", "r1001", "r1002"), None),
+    ],
+)
+def test_decisions_without_a_true_label_are_told(tmp_path, monkeypatch, ids, said):
+    monkeypatch.chdir(tmp_path)
+    Path("truth.csv").write_text("".join(f"{line}\n" for line in ("id,y", *(f"{each},a" for each in ids))))
+    notes: list[str] = []
+    list(read_truth(Path("truth.csv"), "y", "id").beside(({"key": f"r{n}"} for n in range(1000, 1003)), notes))
+    assert notes == ([] if said is None else [said])
 
 
 def test_labels_that_cannot_be_meant_are_refused(tmp_path):
