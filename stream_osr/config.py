@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 from dataclasses import dataclass, fields
-from inspect import cleandoc
+from difflib import get_close_matches
+from functools import wraps
+from inspect import cleandoc, signature
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import numpy as np
@@ -36,6 +38,32 @@ TOGETHER = 256
 """Instances that are re-seated together: the batch's, and those of the window (``docs/results/experiments.md``)."""
 
 
+def refusing(cls: type[T]) -> type[T]:
+    """Let a class say, of an argument that it has not, which class it is and what may have been meant.
+
+    >>> from stream_osr import OpenSetRecognizer
+    >>> OpenSetRecognizer(min_probabilty=0.9)
+    Traceback (most recent call last):
+        ...
+    TypeError: OpenSetRecognizer has no parameter 'min_probabilty'; did you mean 'min_probability'?
+    """
+    plain: Any = cls.__init__
+    names = [*signature(plain).parameters][1:]
+
+    @wraps(plain)
+    def construct(self: Any, *values: Any, **given: Any) -> None:
+        strange = [name for name in given if name not in names]
+        if strange:
+            near = get_close_matches(strange[0], names, 1)
+            meant = f"did you mean {near[0]!r}?" if near else "stream_osr.config.Arguments says which there are"
+            raise TypeError(f"{type(self).__name__} has no parameter {strange[0]!r}; {meant}")
+        plain(self, *values, **given)
+
+    type.__setattr__(cls, "__init__", construct)
+    return cls
+
+
+@refusing
 @dataclass(eq=False, repr=False)
 class Arguments:
     """Arguments of :class:`stream_osr.OpenSetRecognizer`, with their bounds.

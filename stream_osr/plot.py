@@ -6,6 +6,7 @@ A notebook shows a chart as it is; ``chart.save("figure.svg")`` (or .png, .html)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from stream_osr.decision import Decision
@@ -15,12 +16,6 @@ from stream_osr.evaluation.calibration import reliability_curve
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.content import Content, collect
 from stream_osr.report.timeline import subclass_name
-
-try:
-    from stream_osr.report.charts import plane, shifts, stream, truth
-    from stream_osr.report.charts.alone import alone, together
-except ModuleNotFoundError as error:
-    raise MissingExtra(f"figures need {error.name}; pip install 'stream-osr[plot]' brings it") from error
 
 __all__ = ["Figures"]
 
@@ -76,8 +71,9 @@ class Figures:
         timeline = self._collect(decisions, events, labels).timeline
         if timeline is None:
             raise InvalidParameter("there is nothing to draw: there are no decisions; give those that were drained")
+        stream = _charts("stream")
         parts = [("called unknown", stream.unknown_share(timeline)), ("arrivals", stream.arrivals(timeline))]
-        return together(parts, WIDTH, columns=1)
+        return _charts("alone").together(parts, WIDTH, columns=1)
 
     def plane(self, axes: Literal["all", "known"] = "all") -> Any:
         """Draw subclasses as ellipses on the two axes on which classes lie furthest apart.
@@ -92,7 +88,8 @@ class Figures:
         planes = self._collect().planes
         if not planes:
             raise InvalidParameter("there is nothing to draw: a plane needs a model with two numeric features")
-        return alone(plane.plane(planes[-1] if axes == "all" else planes[0]), WIDTH)
+        chosen = planes[-1] if axes == "all" else planes[0]
+        return _charts("alone").alone(_charts("plane").plane(chosen), WIDTH)
 
     def emerged(self, events: Records = ()) -> Any:
         """Draw of the largest subclasses that have emerged which features moved most from the nearest known one.
@@ -105,11 +102,12 @@ class Figures:
         found = [each for each in self._collect(events=events).emerged if each.shifts][:DRAWN]
         if not found:
             raise InvalidParameter("there is nothing to draw: no subclass with numeric features has emerged")
+        shifts = _charts("shifts")
         parts = [
             (f"{subclass_name(each.id)}: {each.size:,} instances, nearest {each.nearest}", shifts.shifts(each.shifts))
             for each in found
         ]
-        return together(parts, WIDTH // 2, columns=2)
+        return _charts("alone").together(parts, WIDTH // 2, columns=2)
 
     def calibration(self, decisions: Records, labels: Labels) -> Any:
         """Draw probabilities of being unknown against true labels.
@@ -125,19 +123,33 @@ class Figures:
             raise InvalidParameter(
                 "there is nothing to draw: no decision has a label; give them by the keys of decisions"
             )
+        truth = _charts("truth")
         p, unknown = decided.p_unknown[judged], decided.truly_unknown[judged]
         parts = [
             ("observed against predicted", truth.calibration(reliability_curve(p, unknown))),
             ("predicted, for known and new classes", truth.spread(p, unknown)),
         ]
-        return together(parts, WIDTH // 2, columns=2)
+        return _charts("alone").together(parts, WIDTH // 2, columns=2)
 
     def _collect(self, decisions: Records = (), events: Records = (), labels: Labels | None = None) -> Content:
         told = None if labels is None else _truth(labels)
         return collect(self._model, _records(decisions, "decisions"), _records(events, "events"), told)
 
 
+def _charts(name: str) -> Any:
+    """Import what draws when there is something to draw: nobody else needs Altair."""
+    try:
+        return import_module(f"stream_osr.report.charts.{name}")
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"figures need {error.name}; pip install 'stream-osr[plot]' brings it") from error
+
+
 def _truth(labels: Labels) -> Callable[[Any, int], str | None]:
+    if not isinstance(labels, Mapping) and not callable(labels):
+        raise InvalidParameter(
+            f"labels is a {type(labels).__name__}; give a mapping from the key of a decision to its label "
+            "(dict(zip(keys, labels))), or a function"
+        )
     look = labels.get if isinstance(labels, Mapping) else labels
 
     def told(key: Any, number: int) -> str | None:

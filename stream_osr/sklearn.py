@@ -10,7 +10,7 @@ from river.utils.dataframe import into_frame
 
 from stream_osr.config import Arguments, Label, documented
 from stream_osr.decision import Decision
-from stream_osr.errors import InvalidLabel, MissingExtra
+from stream_osr.errors import InvalidInstance, InvalidLabel, MissingExtra
 from stream_osr.labels import clean_label, label_array
 from stream_osr.missing import is_missing
 from stream_osr.recognizer import OpenSetRecognizer
@@ -233,7 +233,15 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
             if reset or {*into_frame(X).columns} == {*self.recognizer_.value.features}:
                 return X
         missing = True if self.on_missing == "error" else "allow-nan"
-        rows = validate_data(self, X, reset=reset, ensure_all_finite=missing)
+        try:
+            rows = validate_data(self, X, reset=reset, ensure_all_finite=missing)
+        except ValueError as error:
+            if not str(error).startswith("could not convert string"):
+                raise
+            raise InvalidInstance(
+                f"X is an array with text in it: {error}; give a data frame, in which text is a category (from a "
+                "ColumnTransformer: set_output(transform='pandas'))"
+            ) from None
         names = getattr(self, "feature_names_in_", None)
         return rows if names is None else _named(rows, names)
 

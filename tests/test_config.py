@@ -12,6 +12,7 @@ import pytest
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Parameters, parameters
 from stream_osr.errors import InvalidParameter
+from stream_osr.sklearn import OpenSetClassifier
 
 
 def test_defaults_are_those_of_the_constructor():
@@ -75,6 +76,15 @@ def test_refusals(arguments, message):
 def test_a_misspelt_parameter_is_named():
     with pytest.raises(InvalidParameter, match="batchsize is 3: extra inputs are not permitted"):
         parameters(batchsize=3)
+
+
+@pytest.mark.parametrize("cls", [OpenSetRecognizer, OpenSetClassifier])
+def test_an_argument_that_there_is_not_is_told_by_the_class_that_was_called(cls):
+    name = cls.__name__
+    with pytest.raises(TypeError, match=f"^{name} has no parameter 'n_estimators'; .* says which there are"):
+        cls(n_estimators=0)
+    with pytest.raises(TypeError, match=f"^{name} has no parameter 'batchsize'; did you mean 'batch_size'"):
+        cls(batchsize=3)
 
 
 def test_the_earlier_name_of_an_ensemble_means_the_present_one():

@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from stream_osr.cli import demo
+from stream_osr.cli import demo, demo_told
 from stream_osr.cli.demo_files import Files
 from stream_osr.cli.strip import ARROW, BLOCKS
 from stream_osr.errors import ConnectorError
+from stream_osr.terminal import Terminal
 from stream_osr_connectors.loop import load_checkpoint
 from tests.live.watching import watching
 from tests.processes import COMMAND, run
@@ -63,6 +64,19 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(told):
     assert max(map(len, told.splitlines())) <= 80
     assert "\x1b" not in told
     assert "…" not in told
+
+
+def test_a_narrow_terminal_cuts_no_table() -> None:
+    for width in (40, 80):
+        table = demo_told._table("What each was called", "truth", *["brickface"] * 6, right=range(1, 7))
+        table.add_row("foliage (new)", *["1234"] * 6)
+        out = Terminal()
+        out.width = width
+        with out.capture() as said:
+            demo_told._show(out, table)
+        assert said.get().count("brickface") == 6
+        assert said.get().count("1234") == 6
+        assert "foliage (new)" in said.get()
 
 
 def test_a_row_begins_where_its_class_does_and_an_arrow_points_at_its_announcement(told, truth):

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -305,6 +306,17 @@ def test_missing_values_are_taken_if_the_parameter_says_so(data: Any) -> None:
     assert OpenSetClassifier(training_sweeps=3).fit(holes, y).predict(holes[:6]).tolist() == ["left"] * 6
     with pytest.raises(ValueError, match="NaN"):
         OpenSetClassifier(on_missing="error").fit(holes, y)
+
+
+def test_text_in_an_array_is_refused_and_in_a_frame_a_category() -> None:
+    frame = pd.DataFrame({"size": ["small", "large"] * 20, "x": np.arange(40.0)})
+    y = frame["size"].to_numpy()
+    passing = ColumnTransformer([("all", "passthrough", ["size", "x"])])
+    with pytest.raises(InvalidInstance, match=r"convert string to float: 'small'; give a data frame.*set_output"):
+        make_pipeline(passing, OpenSetClassifier(training_sweeps=3)).fit(frame, y)
+    passing.set_output(transform="pandas")
+    model = make_pipeline(passing, OpenSetClassifier(training_sweeps=3)).fit(frame, y)
+    assert model.score(frame, y) > 0.9
 
 
 def test_sparse_matrices_are_refused(data: Any) -> None:

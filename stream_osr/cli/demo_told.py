@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.box import SIMPLE_HEAD
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 """Columns that are written, at most."""
+MOST_WIDTH = 1000
+"""Columns that a table may have."""
 KNOWN_STYLE, NEW_STYLE = "blue", "dark_orange"
 """Blue is known, orange is new, as in the report."""
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -179,7 +182,7 @@ def _subclasses(out: Terminal, found: Found) -> None:
         made_of = found.made_of.get(each.id, Counter[str]())
         size, truly = str(made_of.total()), in_words(made_of, most=1)
         table.add_row(str(each.seq), f"S{each.id}", size, truly, each.nearest, f"{each.feature} {each.shift:+.0f} sd")
-    out.print(table)
+    _show(out, table)
 
 
 def _how_many(out: Terminal, model: OpenSetRecognizer, truly: int) -> None:
@@ -195,7 +198,7 @@ def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
     for truth in (*found.known, *new):
         name = f"{truth} (new)" if truth in new else truth
         table.add_row(name, *(str(found.counts[truth, label] or ".") for label in columns))
-    out.print(table)
+    _show(out, table)
     report = found.report
     out.say(
         f"micro-F over the known classes  {report.micro_f:.3f}",
@@ -255,3 +258,9 @@ def _table(title: str, *headings: str, right: Collection[int]) -> Table:
         justify: Literal["left", "right"] = "right" if number in right else "left"
         table.add_column(heading, justify=justify, no_wrap=True, min_width=4)
     return table
+
+
+def _show(out: Terminal, table: Table) -> None:
+    """Print a table as wide as it is: on a narrow terminal lines go on below, and nothing is cut."""
+    table.width = Measurement.get(out, out.options.update(max_width=MOST_WIDTH), table).maximum
+    out.print(table)

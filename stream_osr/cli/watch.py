@@ -85,6 +85,8 @@ def watch(
         console.say(
             f"everybody who reaches {host} can look at the page; see docs/live.md on what should stand before it"
         )
+    if decisions is not None and not decisions.exists():
+        console.say(f"{decisions} is not there yet: waiting for it")
     said = "" if known is not None else "; to look at only (--allow-commands lets people act)"
 
     def ready(address: str) -> None:

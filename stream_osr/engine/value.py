@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.config import Arguments, Label, Parameters, parameters
+from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
@@ -119,6 +119,7 @@ class Outcome(NamedTuple):
     counts: Mapping[str, int] = MappingProxyType({})
 
 
+@refusing
 @dataclass(eq=False, repr=False)
 class Holder(Arguments):
     """Who has arguments and a value, and puts the next one in its place.

@@ -212,3 +212,20 @@ def test_a_replay_keeps_its_pace(tmp_path: Path) -> None:
         wait_for_decided(page, 150)
         assert time.monotonic() - begun > 1.0
         assert page.state()["stream"]["decided"] < 400
+
+
+def test_decisions_that_are_not_there_yet_are_waited_for_and_it_is_said_once(tmp_path: Path) -> None:
+    with (tmp_path / "said").open("w") as said:
+        process = Process(
+            [*COMMAND, "watch", "nope.jsonl", "--port", "0"], cwd=tmp_path, stdout=said.fileno(), stderr=said.fileno()
+        )
+        try:
+            until = time.monotonic() + 60
+            while "http://" not in (tmp_path / "said").read_text():
+                assert time.monotonic() < until
+                assert process.poll() is None, (tmp_path / "said").read_text()
+                time.sleep(0.1)
+        finally:
+            process.terminate()
+            process.wait(30)
+    assert (tmp_path / "said").read_text().count("nope.jsonl is not there yet: waiting for it\n") == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import re
 import sys
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 import pytest
 import vl_convert
 
@@ -111,6 +113,10 @@ def test_what_cannot_be_drawn_is_said(run: Run) -> None:
         (lambda: plot.plane("both"), "axes is 'both'"),
         (lambda: Figures().emerged(), "no subclass"),
         (lambda: plot.calibration(run.decisions, {}), "no decision has a label"),
+        (
+            lambda: plot.calibration(run.decisions, np.array(["a"])),
+            "labels is a ndarray; give a mapping from the key",
+        ),
         (lambda: plot.timeline(["label"]), "decisions has a str in it"),
     ):
         with pytest.raises(InvalidParameter, match=why):
@@ -129,6 +135,8 @@ def test_without_altair_the_extra_is_named(run: Run, monkeypatch: pytest.MonkeyP
     for name in [n for n in sys.modules if n.startswith(("altair", "stream_osr.report.charts", "stream_osr.plot"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
+    assert hasattr(run.model, "plot")  # who looks at a recognizer draws nothing
+    assert dict(inspect.getmembers(run.model))["plot"] is not None
     with pytest.raises(MissingExtra, match=r"figures need altair; pip install 'stream-osr\[plot\]'"):
         run.model.plot.plane()
     monkeypatch.undo()
