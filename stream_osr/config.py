@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Set
 from dataclasses import dataclass, fields
 from inspect import cleandoc
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -132,7 +133,7 @@ class Arguments:
         ``"auto"``: the first unlabelled instance ends training. ``"manual"``: before :meth:`freeze` it is an error.
     categorical
         Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
-        by themselves.
+        by themselves. A name that training never sees is an error when it ends.
     on_missing
         Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
         decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
@@ -175,7 +176,7 @@ class Arguments:
     drift_interval: Annotated[float, Field(ge=1e3)] | None = 1e6
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
-    categorical: tuple[FeatureName, ...] | None = None
+    categorical: Collection[FeatureName] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
     seed: Annotated[int, Field(ge=0)] = 0
 
@@ -183,7 +184,14 @@ class Arguments:
     def arguments(self) -> dict[str, Any]:
         """All of them by name, as they were given."""
         given = {field.name: getattr(self, field.name) for field in fields(Arguments)}
-        return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        return {**given, "categorical": _in_order(given["categorical"])}
+
+
+def _in_order(value: Any) -> Any:
+    """Put names into a tuple, those of a set in one order; all else stays."""
+    if isinstance(value, Set):
+        return tuple(sorted(value, key=repr))
+    return tuple(value) if isinstance(value, Collection) and not isinstance(value, str | bytes) else value
 
 
 def documented(cls: type[T]) -> type[T]:
@@ -208,6 +216,8 @@ class Parameters(BaseModel, Arguments):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    categorical: tuple[FeatureName, ...] | None = None
 
     @field_validator("ensemble", mode="before")
     @classmethod
@@ -267,6 +277,8 @@ def parameters(**values: object) -> Parameters:
         if not first["loc"]:
             raise InvalidParameter(message) from None
         name = first["loc"][0]
+        if name == "categorical":
+            raise InvalidParameter(f"categorical is {values[name]!r}: give a list of names of features") from None
         choices = [str(e["loc"][1]) for e in errors if len(e["loc"]) > 1 and e["loc"][0] == name]
         if choices:  # none of the types that it may have
             message = f"input should be of type {' or '.join(choices)}"

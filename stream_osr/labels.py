@@ -86,9 +86,11 @@ def check_label(y: object, known: Sequence[Label], given: Label | None) -> Label
     Raises
     ------
     InvalidLabel
-        If it equals the unknown label, or mixes strings with numbers.
+        If it equals the unknown label, is blank, or mixes strings with numbers.
     """
     label = clean_label(y)
+    if isinstance(label, str) and not label.strip():
+        raise InvalidLabel(f"label is {label!r}, which is blank; give the class a name")
     others = known or [label]
     unknown = unknown_label(given, others)
     if label == unknown and isinstance(label, str) == isinstance(unknown, str):

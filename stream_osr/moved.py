@@ -1,6 +1,6 @@
 """Modules under the names that they had in the release before: they go on being imported, with a warning.
 
-A name here is dropped with the release after the next.
+The release that moves a module warns, the next one (a step of the middle number) drops the earlier name.
 """
 
 from __future__ import annotations

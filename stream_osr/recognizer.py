@@ -301,9 +301,12 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         ------
         NotTrained
             If no labelled instance came before.
+        InvalidParameter
+            If a name in ``categorical`` is none of their features.
         """
         if self.value.training is not None:
             self.value = trainer.freeze(self.value, progress)
+            self._measured = None  # of a provisional model
         return self.trained.report
 
     @classmethod

@@ -48,8 +48,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
     classes_
         The known classes, sorted, shape (J,). The label of unknown instances is not among them.
     unknown_
-        That label: ``unknown``, or where it is ``None`` ``"unknown"`` beside text and -1 beside numbers (the next
-        number below that is no class, if -1 is one).
+        That label: ``unknown``, or where it is ``None`` ``"unknown"`` beside text and booleans, and -1 beside numbers
+        (the next number below that is no class, if -1 is one).
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
     recognizer_
@@ -98,6 +98,10 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         Training ends with :meth:`fit` or the first :meth:`decide`; until then predictions are provisional. A class
         that was not there before is one from now on. Rows without a label teach nothing: give them to :meth:`decide`.
 
+        Labels do not turn a subclass that has emerged into their class: its instances keep their seats beside the few
+        that have a label, and rows like them are called unknown as before. To name it, promote it:
+        ``recognizer_.promote(subclasses, name)``.
+
         Parameters
         ----------
         X, y
@@ -139,13 +143,34 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         return list(self.recognizer_.drain())
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict a known class or the unknown label for each row, shape (n,); nothing changes."""
+        """Predict a known class or the unknown label for each row, shape (n,); nothing changes.
+
+        Where the classes are booleans these are objects: there is a third answer, so that they are no mask.
+        """
         rows = self._read(X)
         labels = np.asarray(self.recognizer_.predict_many(rows))
         kinds = self.classes_, label_array([self.unknown_])
+        if kinds[0].dtype.kind == "b":
+            unknown = self.unknown_
+            return np.array([unknown if each == unknown else bool(each) for each in labels.tolist()], dtype=object)
         if {each.dtype.kind for each in kinds} <= {"U"} or {each.dtype.kind for each in kinds} <= set("iub"):
             return labels.astype(np.result_type(*kinds))
         return labels.astype(object)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the share of right answers; what is called unknown is right where ``y`` says so, too.
+
+        Parameters
+        ----------
+        X, y
+            As in :meth:`fit`; true labels may be the unknown one.
+        sample_weight
+            Weights of the rows, or ``None``.
+        """
+        if self.classes_.dtype.kind != "b":
+            return float(super().score(X, y, sample_weight))
+        right = self.predict(X) == column_or_1d(y)  # scikit-learn compares no booleans with a third answer
+        return float(np.average(right, weights=sample_weight))
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict the probability of each class in ``classes_`` and, in a last column, of *unknown*.
@@ -183,7 +208,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
         unknown: Any = self.unknown
         if unknown is None:
             unknown = "unknown"
-            if not any(isinstance(label, str) for label in labels):
+            if not all(isinstance(label, str | bool) for label in labels):
                 unknown = next(-number for number in range(1, len(labels) + 2) if -number not in labels)
         return OpenSetRecognizer(**{**self.arguments, "unknown": unknown})
 

@@ -113,6 +113,14 @@ def test_a_run_says_how_many_events_were_summed_up(work, whole):
     assert lines_of(work / "whole.jsonl") == whole
 
 
+def test_a_class_of_the_table_is_no_label_of_the_unknown(work):
+    done = call("fit", "train.csv", "-l", "colour", "--features", "a,b", "--unknown", "red", "-o", "no.osr", cwd=work)
+    assert done.returncode == 1
+    assert done.stderr.count("red") == 1
+    assert "--unknown red is a class of the table; give unknown instances another name" in done.stderr
+    assert not (work / "no.osr").exists()
+
+
 def test_a_label_of_the_unknown_that_is_only_like_a_number_is_text(work):
     done = call("fit", "train.csv", "-l", "colour", "--features", "a,b", "--unknown", "²", "-o", "two.osr", cwd=work)
     assert done.returncode == 0, done.stderr

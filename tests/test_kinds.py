@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 from stream_osr import OpenSetRecognizer, SubclassEmerged
-from stream_osr.errors import InvalidFeature
+from stream_osr.errors import InvalidFeature, InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import OTHER, Kinds, category_of, commonest
 from stream_osr.limits import MOST_CATEGORY_BYTES
@@ -150,8 +151,22 @@ def test_a_saved_recognizer_goes_on(tmp_path: Any) -> None:
 
 def test_arguments_are_checked_and_kept() -> None:
     assert OpenSetRecognizer(categorical=["a"]).arguments["categorical"] == ("a",)
-    with pytest.raises(Exception, match="categorical"):
-        OpenSetRecognizer(categorical="ab")  # type: ignore[arg-type]
+    assert OpenSetRecognizer(categorical={"b", "a"}).value.parameters.categorical == ("a", "b")
+    for wrong in ("ab", 3, [1.5]):
+        with pytest.raises(InvalidParameter, match=r"categorical is .*: give a list of names of features"):
+            OpenSetRecognizer(categorical=wrong)  # type: ignore[arg-type]
+
+
+def test_a_category_that_training_never_saw_is_no_typing_error_that_passes() -> None:
+    model = OpenSetRecognizer(categorical=["port", "prot"])
+    for number in range(20):
+        model.learn_one({"port": number % 3, "size": number}, "ab"[number % 2])
+    expected = "categorical has 'prot', which is none of the features of the training instances; did you mean 'port'?"
+    for ends in (model.freeze, lambda: model.learn_one({"port": 1, "size": 3})):
+        with pytest.raises(InvalidParameter, match=re.escape(expected)):
+            ends()
+    model.learn_one({"prot": 1, "port": 1, "size": 3}, "a")
+    assert model.freeze().instances == {"a": 11, "b": 10}
 
 
 def streamed(model: OpenSetRecognizer, seed: int, n: int = 200, new: str = "sctp") -> OpenSetRecognizer:

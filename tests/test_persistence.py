@@ -660,3 +660,30 @@ def test_a_copy_goes_on_alone():
 def feed(model, n, seed=0):
     for x, _ in stream_part(n, seed):
         model.learn_one(x)
+
+
+@pytest.mark.parametrize("constants", [(), ("k", "l")], ids=["text alone", "constants beside"])
+def test_a_model_without_a_number_that_varies_is_saved_and_goes_on(constants, tmp_path) -> None:
+    rng = np.random.default_rng(0)
+
+    def row(kind: str) -> dict[str, Any]:
+        shape = rng.choice(["round", "oval", "flat"], p={"a": (0.8, 0.1, 0.1), "b": (0.1, 0.1, 0.8)}[kind])
+        colour = {"a": "red", "b": "blue"}[kind] if rng.random() < 0.9 else "grey"
+        return {"shape": str(shape), "colour": colour} | dict.fromkeys(constants, 1.0)
+
+    model = OpenSetRecognizer(batch_size=16, seed=1)
+    for _ in range(80):
+        for kind in "ab":
+            model.learn_one(row(kind), kind)
+    model.freeze()
+    path = tmp_path / "model.osr"
+    model.save(path)
+    other = OpenSetRecognizer.load(path)
+    stream = [row("ab"[number % 2]) for number in range(40)]
+    for each in (model, other):
+        for x in stream:
+            each.learn_one(x)
+        each.flush()
+    first, second = list(model.drain()), list(other.drain())
+    assert [d.as_dict() for d in first] == [d.as_dict() for d in second]
+    assert sum(d.label == "ab"[number % 2] for number, d in enumerate(first)) > 25

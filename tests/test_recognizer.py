@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_osr import OpenSetRecognizer, TrainedModel
-from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.errors import InvalidLabel, InvalidParameter, NotTrained
 from tests.blobs import KNOWN, NEW, check_stream, fitted, learn_all, members, stream_part, told, training_part
 
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table.from_pylist}
@@ -715,3 +715,34 @@ def test_the_report_counts_the_subclasses_whose_ids_are_told() -> None:
     report = model.freeze()
     assert len({tuple((known.seated > 0).sum(axis=1)) for known in model.trained.draws}) > 1
     assert report.subclasses == {group.name: len(group.subclasses) for group in model.summary().known}
+
+
+@pytest.mark.parametrize("arguments", [{}, {"chains": 1}, {"ensemble": "drawn"}])
+def test_looking_before_training_has_ended_leaves_nothing_behind(arguments) -> None:
+    model = OpenSetRecognizer(batch_size=32, seed=1, **arguments)
+    rng = np.random.default_rng(0)
+    for a, b in rng.normal(size=(60, 2)):
+        model.learn_one({"a": a, "b": b}, "left")
+        model.learn_one({"a": a + 20, "b": b}, "right")
+    model.summary()
+    model.new_classes()
+    model.freeze()
+    for a, b in rng.normal([10, 20], size=(64, 2)):
+        model.learn_one({"a": a, "b": b})
+    assert model.new_classes().number == 1
+    assert len(model.summary().emerging) >= 1
+
+
+def test_a_label_that_is_blank_is_refused() -> None:
+    model = OpenSetRecognizer(batch_size=16)
+    for label in ("", "  "):
+        with pytest.raises(InvalidLabel, match="blank"):
+            model.learn_one({"a": 1.0, "b": 2.0}, label)
+    for a in range(40):
+        model.learn_one({"a": float(a % 7), "b": float(a % 5)}, "left")
+        model.learn_one({"a": 20.0 + a % 7, "b": float(a % 5)}, "right")
+    model.freeze()
+    with pytest.raises(InvalidLabel, match="blank"):
+        model.learn_label("some", " ")
+    with pytest.raises(InvalidLabel, match="blank"):
+        model.promote([99], "")

@@ -128,7 +128,7 @@ def test_it_is_the_recognizer(data: Any) -> None:
         ((0, 1), -1, "i"),
         ((-1, 1), -2, "i"),
         (("a", "b"), "unknown", "U"),
-        ((False, True), -1, "i"),
+        ((False, True), "unknown", "O"),
         ((1.0, 2.0), -1, "i"),
     ],
 )
@@ -149,6 +149,29 @@ def test_a_label_of_unknown_that_is_given(data: Any) -> None:
         OpenSetClassifier(unknown="left").fit(X, y)
 
 
+def test_answers_beside_booleans_are_no_numbers(data: Any) -> None:
+    X, y, new = data
+    classifier = OpenSetClassifier(training_sweeps=3).fit(X, y == "left")
+    assert classifier.classes_.dtype == bool
+    known = classifier.predict(X[[0, -1]])
+    assert known.dtype == object
+    assert [type(answer) for answer in known.tolist()] == [bool, bool]
+    with pytest.raises(IndexError):  # as numbers they would choose rows 0, 1 and the last one
+        X[classifier.predict(np.concatenate([X[:1], new[:1]]))]
+    given = OpenSetClassifier(training_sweeps=3, unknown=-1).fit(X, y == "left").predict([X[0], new[0]])
+    assert [*map(repr, given.tolist())] == ["True", "-1"]
+
+
+def test_score_beside_booleans(data: Any) -> None:
+    X, y, new = data
+    classifier = OpenSetClassifier(training_sweeps=3).fit(X, y == "left")
+    rows, truth = np.concatenate([X, new]), np.array([*(y == "left"), *["unknown"] * len(new)], dtype=object)
+    assert classifier.score(X, y == "left") > 0.95
+    assert classifier.score(rows, truth) > 0.95
+    assert classifier.score(rows, truth, sample_weight=np.arange(len(rows)) >= 200) == 1.0
+    assert cross_val_score(OpenSetClassifier(training_sweeps=3), X, y == "left", cv=2).min() > 0.95
+
+
 # Learning piece by piece
 
 
@@ -165,6 +188,16 @@ def test_labels_teach_in_training_and_beside_the_stream(data: Any) -> None:
     assert (classifier.predict(new[40:]) == "above").mean() > 0.9
     assert classifier.predict_proba(X).shape == (200, 4)
     assert classifier.score(X, y) > 0.95
+
+
+def test_labels_leave_an_emerged_subclass_its_seats_and_promoting_does_not(data: Any) -> None:
+    X, y, new = data
+    classifier = OpenSetClassifier().fit(X, y)
+    classifier.decide(new)
+    classifier.partial_fit(new[:40], ["above"] * 40)
+    assert set(classifier.predict(new)) == {"unknown"}  # as the documentation says
+    classifier.recognizer_.promote(classifier.recognizer_.new_classes().candidates[0].subclasses, "above")
+    assert set(classifier.predict(new)) == {"above"}
 
 
 def test_fitting_forgets(data: Any) -> None:

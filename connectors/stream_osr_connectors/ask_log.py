@@ -39,6 +39,7 @@ from .values import DecodeError, key_of
 logger = logging.getLogger("stream_osr")
 
 Action: TypeAlias = Literal["promote", "mute", "undo", "label"]
+"""What can be asked; :class:`Asked` says what each is."""
 Result: TypeAlias = Literal["done", "refused", "left"]
 """Done, impossible, or asked of an earlier run and no longer of interest."""
 

@@ -22,8 +22,13 @@ LOOKED_AT = 5000
 LEAST = 20
 """Fewer records say nothing of a column whose values all differ."""
 
-_NAMED = re.compile(r"(?:.*[ _\-.])?(?:id|key|uuid|guid)|index|row|unnamed: 0", re.IGNORECASE)
-"""How keys are called."""
+FLAWS = 0.01
+"""Share of the values that may be missing, or be there before: keys of real tables are not without."""
+
+_NAMED = re.compile(
+    r"(?i:(?:.*[ _\-.])?(?:id|[pu]id|key|uuid|guid|no|nr|num|number)|index|row|unnamed: 0)|.*[a-z](?:Id|ID|No|Nr|Key)"
+)
+"""How keys are called: ``id``, ``account_number``, ``CustomerId``."""
 
 _TIMED = re.compile(r"(?:.*[ _\-.])?(?:t|at|ts|time|date|datetime|timestamp|when)", re.IGNORECASE)
 """How times are called."""
@@ -81,8 +86,9 @@ def find_key(
 def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = ()) -> LikelyKey | None:
     """Look for a key among the columns of some rows.
 
-    A key is a column of which no two values are the same, if it is text, or whole numbers that count up by one, or
-    whole numbers under a name such as ``id``. Measurements that all differ are none.
+    A key is a column of which hardly two values are the same, if it is text, or whole numbers that count up or down
+    by one, or whole numbers under a name such as ``id``. Measurements that all differ are none. Whole numbers that
+    only rise, or only fall, under a name such as ``ts`` are times.
 
     Examples
     --------
@@ -93,34 +99,52 @@ def key_among(rows: Iterable[Mapping[str, Any]], but: Collection[str | None] = (
     >>> key_among({"when": f"2026-03-{day:02d}"} for day in range(1, 31)).option
     '--time'
     """
-    columns: dict[str, dict[Any, None]] = {}
+    columns: dict[str, _Column] = {}
     count = 0
     for count, row in enumerate(rows, start=1):
         for name in row if count == 1 else list(columns):
             if name not in but:
-                values = columns.setdefault(name, {})
-                value = row.get(name)
-                values[value] = None
-                if value is None or len(values) < count:
+                column = columns.setdefault(name, _Column())
+                if column.take(row.get(name)) > FLAWS * LOOKED_AT:
                     del columns[name]
     if count < LEAST:
         return None
-    found = [(name, _why(name, list(values))) for name, values in columns.items()]
-    likely = [LikelyKey(name, why, _option(name, columns[name])) for name, why in found if why]
+    whys = {name: _why(name, each) for name, each in columns.items() if each.flaws <= FLAWS * count}
+    likely = [LikelyKey(name, why, _option(name, columns[name].values)) for name, why in whys.items() if why]
     return min(likely, key=lambda each: not _NAMED.fullmatch(each.name), default=None)
 
 
-def _why(name: str, values: list[Any]) -> str:
+class _Column:
+    """The values of a column, as they came, and how many are missing or were there before."""
+
+    def __init__(self) -> None:
+        self.values: dict[Any, None] = {}
+        self.flaws = 0
+
+    def take(self, value: Any) -> int:
+        """Take the next value; returns the flaws so far."""
+        self.flaws += value is None or value in self.values
+        if value is not None:
+            self.values[value] = None
+        return self.flaws
+
+
+def _why(name: str, column: _Column) -> str:
     """Say what makes a column of distinct values a key; empty: nothing does."""
+    values = list(column.values)
+    some = "no two of its" if not column.flaws else "hardly two of its"
     numbers = [_whole(value) for value in values]
     whole = [number for number in numbers if number is not None]
     if len(whole) == len(values):
-        if all(after - before == 1 for before, after in pairwise(whole)):
-            return f"its {len(values)} values count up by one"
+        steps = {after - before for before, after in pairwise(whole)}
+        if not column.flaws and steps in ({1}, {-1}):
+            return f"its {len(values)} values count {'up' if 1 in steps else 'down'} by one"
+        if _TIMED.fullmatch(name) and (min(steps) > 0 or max(steps) < 0):
+            return f"its name says so, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
         if _NAMED.fullmatch(name):
-            return f"its name says so, and no two of its {len(values)} values are the same"
+            return f"its name says so, and {some} {len(values)} values are the same"
     elif all(isinstance(value, str) and not _is_number(value) for value in values):
-        return f"it is text, and no two of its {len(values)} values are the same"
+        return f"it is text, and {some} {len(values)} values are the same"
     return ""
 
 

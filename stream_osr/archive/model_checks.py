@@ -16,7 +16,7 @@ def _location(form: Form) -> None:
     if form["freedom"] == 0.0:
         need(not len(mean), "Location.mean", f"of {len(mean)}", "nothing: freedom is 0")
     else:
-        need(len(mean), "Location.mean", "empty", "a centre: freedom is not 0")
+        need(len(mean) == len(factor), "Location.mean", f"of {len(mean)}", f"{len(factor)}, as Location.factor")
     need((np.diag(factor) > 0.0).all(), "Location.factor", "without a positive diagonal", "a Cholesky factor")
     need(not np.triu(factor, 1).any(), "Location.factor", "not lower triangular", "a Cholesky factor")
 
@@ -78,7 +78,8 @@ def _known(form: Form) -> None:
         need(right, f"Known.broad[{j}].values", f"of {places}", f"{len(prior.pseudo)}: Prior.pseudo")
     need(form["location"]["values"] is None, "Known.location.values", "there", "nothing: they are the base measure's")
     width = len(form["location"]["mean"])
-    need(width in (0, prior.n_features), "Known.location.mean", f"of {width}", f"{prior.n_features}")
+    expected = prior.n_features if form["location"]["freedom"] else 0
+    need(width == expected, "Known.location.mean", f"of {width}", f"{expected}")
     unknown = set(form["named"]) - set(form["ids"].tolist())
     need(not unknown, "Known.named", sorted(unknown), "identities of its subclasses")
 

@@ -105,6 +105,7 @@ def fit(
         for record in source:
             counts["read"] += 1
             bar.advance(task)
+            _refuse_unknown(record, model.unknown)
             labels.update([getattr(record, "label", None)])
             take(model, _for_training(record, counts["read"], label), dead, counts, complain)
         bar.remove_task(task)
@@ -177,6 +178,12 @@ def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
             f"column {found.name!r} of {said} looks like no feature ({found.why}), and would spoil the model: "
             f"{meant} the features by --features, or say --yes to train with it all the same"
         )
+
+
+def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
+    """Refuse a class that has the name that was given to unknown instances."""
+    if unknown is not None and getattr(record, "label", None) == unknown:
+        raise ConnectorError(f"--unknown {unknown} is a class of the table; give unknown instances another name")
 
 
 def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:

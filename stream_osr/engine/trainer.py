@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
+from difflib import get_close_matches
 
 import numpy as np
 
-from stream_osr.config import Label, Parameters
+from stream_osr.config import FeatureName, Label, Parameters
 from stream_osr.engine import Evidence, expect_known, open_stream
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidParameter, NotTrained
 from stream_osr.features import Features
+from stream_osr.kinds import Name
 from stream_osr.labels import check_label
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
@@ -68,16 +70,29 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     ------
     NotTrained
         If there are none.
+    InvalidParameter
+        If a feature that is named as a category was never among theirs.
     """
     training, chosen = value.training, value.parameters
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances; learn some first")
+    _check_categories(chosen.categorical or (), training.features.names)
     features, X, group = training.matrix()
     if chosen.select == "validation":
         from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
 
         chosen = select_by_validation(features, X, group, chosen)
     return over(value, train_model(features, X, group, tuple(training.labels), chosen, progress=progress))
+
+
+def _check_categories(declared: Collection[FeatureName], names: Collection[Name]) -> None:
+    strange = [name for name in declared if name not in names]
+    if strange:
+        near = get_close_matches(str(strange[0]), [str(name) for name in names], 1)
+        meant = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(map(repr, [*names][:12]))}"
+        raise InvalidParameter(
+            f"categorical has {strange[0]!r}, which is none of the features of the training instances; {meant}"
+        )
 
 
 def over(value: Value, trained: TrainedModel) -> Value:

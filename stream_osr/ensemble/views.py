@@ -129,8 +129,8 @@ def find_classes(
     chains: Chains, past: Past, labels: Sequence[Label], before: Sequence[Measured] | None = None
 ) -> tuple[NewClasses, tuple[Measured, ...]]:
     """Find candidate new classes by what all chains say, with the distances in each (``before``: earlier ones)."""
-    known = repeat(None) if before is None else before
-    measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=False))
+    known = repeat(None, len(chains)) if before is None else before
+    measured = tuple(measure_subclasses(c.known, c.state, old) for c, old in zip(chains, known, strict=True))
     views = [Emerging(c.known, c.frozen, c.state, c.life) for c in chains]
     return find_new_classes(views, measured, past.subclass, labels), measured
 

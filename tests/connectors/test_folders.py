@@ -162,6 +162,17 @@ def read_plain(path: Path) -> list[Record | BadRecord]:
         ([i * 0.37 for i in range(30)], "id", None),
         ([*range(29), None], "id", None),
         (list(range(19)), "id", None),
+        ([3 * i % 301 for i in range(30)], "customerId", "--key"),
+        ([3 * i % 301 for i in range(30)], "account_number", "--key"),
+        ([3 * i % 301 for i in range(30)], "humidId", "--key"),
+        ([3 * i % 301 for i in range(30)], "paid", None),
+        ([f"n{min(i, 298)}" for i in range(300)], "sensor", "--key"),
+        ([*(f"n{i}" for i in range(299)), None], "sensor", "--key"),
+        ([f"n{i % 290}" for i in range(300)], "sensor", None),
+        ([1_700_000_000 + 60 * i for i in range(30)], "ts", "--time"),
+        ([1_700_000_000 + i * i for i in range(30)], "ts", "--time"),
+        ([(7 * i) % 30 for i in range(30)], "time", None),
+        (list(range(30, 0, -1)), "x", "--key"),
     ],
 )
 def test_columns_that_look_like_keys(values: list[Any], name: str, found: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.documents.comparing import Alike, occurs
 from tests.documents.reading import ROOT, Block, blocks, in_checkout
 
 OF_THE_CHECKOUT = ("examples", "docs", "connectors", "benchmarks", "tests", "stream_osr", "tools", "Makefile")
+STAYS_ELSEWHERE = re.compile(r"(?:^|[;&|{]|\bthen\b|\bdo\b)\s*(?:cd|pushd)\b", re.MULTILINE)
 PATIENCE = 120.0
 """Seconds that a command may take to print what the page shows of it, or to end when it is told to."""
 
@@ -93,6 +95,8 @@ class Session:
         return not block.why_not and not block.title
 
     def _command(self, block: Block) -> None:
+        if moves(block.text):
+            raise Failed(f"{self.name}:{block.line}: cd would last for the reader's next block; put it in ( )")
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block.text],
             cwd=self.folder,
@@ -164,6 +168,17 @@ class Session:
                 trouble.append(f"{self.name}:{block.line}: ended {ended}\n{log.read_text()}")
         if trouble and sys.exception() is None:
             raise Failed("\n".join(trouble))
+
+
+def moves(command: str) -> bool:
+    """Tell whether a reader's shell is in another folder after a block; what is in parentheses ends with them.
+
+    >>> moves("mkdir a && cd a"), moves("mkdir a\\n(cd a && ls)"), moves("ls cd")
+    (True, False, False)
+    """
+    while (inner := re.sub(r"\([^()]*\)", "", command)) != command:
+        command = inner
+    return STAYS_ELSEWHERE.search(command) is not None
 
 
 def _stopped(process: subprocess.Popen[bytes]) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import doctest
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.documents import running
 from tests.documents.brokers import usual_broker
 from tests.documents.reading import PAGES, ROOT, blocks, needs_broker
 from tests.documents.running import Failed, Session
@@ -51,6 +53,7 @@ def test_what_is_not_run_is_listed() -> None:
         "```bash\necho one\n```\n\nprints\n\n```text\ntwo\n```\n",
         "```python\n>>> 1 + 1\n7\n```\n",
         "    ls\n",
+        "```bash\nmkdir a && cd a\n```\n",
         "<!-- meanwhile -->\n```bash\nexit 3\n```\n\n```bash\nsleep 1\n```\n",
         "<!-- meanwhile -->\n```bash\ntrap 'exit 3' INT; echo up; sleep 60\n```\n\n```text\nup\n```\n\n"
         "<!-- after Ctrl-C -->\n```bash\ntrue\n```\n",
@@ -66,9 +69,13 @@ def test_a_page_that_is_right_passes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     page = (
         '```csv title="a.csv"\nx\n1\n```\n\n<!-- meanwhile -->\n```bash\necho up; sleep 60\n```\n\n'
-        "```text\nup\n```\n\n```bash\ncat a.csv\n```\n\n```text\nx\n1\n```\n\n"
+        "```text\nup\n```\n\n```bash\n(cd . && cat a.csv)\n```\n\n```text\nx\n1\n```\n\n"
         "<!-- meanwhile -->\n```bash\ntrap 'echo down; exit' INT; echo on; sleep 60\n```\n\n```text\non\n```\n\n"
         "<!-- after Ctrl-C -->\n```text\ndown\n```\n\n"
         "```python\nx = 2\nprint(x)\n```\n\n```text\n2\n```\n\n```python\n>>> x + 1\n3\n```\n"
     )
     assert Session("page", tmp_path).run(page) == 5
+
+
+def test_a_page_leaves_its_reader_where_they_are() -> None:
+    assert doctest.testmod(running).failed == 0

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 import stream_osr
 import stream_osr_connectors
 import stream_osr_kafka
-from stream_osr import evaluation
+from stream_osr import Event, evaluation
 from stream_osr.glossary import TERMS, WORDS
 from stream_osr_connectors import asking, loop
 from tests.documents.reading import ROOT
@@ -88,6 +89,38 @@ def test_every_name_that_people_use_is_in_the_reference(site: Path) -> None:
             assert there & {f"{module.__name__}.{name}", f"{home}.{name}"}, f"{module.__name__}.{name}"
 
 
+def test_no_entry_of_the_reference_is_empty(site: Path) -> None:
+    """One that says nothing follows its heading by nothing, or by what belongs to it."""
+    heading = re.compile(
+        r'id="([^"]+)" class="doc doc-heading"(?:(?!class="doc doc-heading").)*?doc-contents[^>]*>', re.DOTALL
+    )
+    entries = [
+        (match[1], page[match.end() :].lstrip()) for page in _reference(site) for match in heading.finditer(page)
+    ]
+    assert len(entries) > 150
+    assert [name for name, text in entries if re.match(r'</div>|<div class="doc doc-children">', text)] == []
+
+
+def test_the_reference_shows_no_private_name(site: Path) -> None:
+    names = [name for page in _reference(site) for name in re.findall(r'id="([^"]+)" class="doc doc-heading"', page)]
+    assert [name for name in names if re.search(r"\._", name)] == []
+
+
+def _reference(site: Path) -> list[str]:
+    return [path.read_text() for path in sorted((site / "api").rglob("*.html"))]
+
+
+def test_the_page_of_events_names_each() -> None:
+    told = {name for name in stream_osr.__all__ if _is_event(getattr(stream_osr, name))}
+    table = "".join(line for line in (ROOT / "docs/subclasses.md").read_text().splitlines() if line.startswith("| `"))
+    assert len(told) > 10
+    assert told - set(re.findall(r"`(\w+)`", table)) == set()
+
+
+def _is_event(what: object) -> bool:
+    return isinstance(what, type) and issubclass(what, Event) and what is not Event
+
+
 def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
     there = Page(site / "api" / "recognizer" / "index.html").anchors
     cls = stream_osr.OpenSetRecognizer
@@ -95,6 +128,14 @@ def test_every_method_of_the_recognizer_is_in_the_reference(site: Path) -> None:
     inherited = {"clone", "mutate"}  # river's
     wanted = {name for name in dir(cls) if not name.startswith("_") and name not in fields} - inherited
     assert {name for name in wanted if f"stream_osr.OpenSetRecognizer.{name}" not in there} == set()
+
+
+def test_every_page_has_a_title_of_its_own(site: Path) -> None:
+    pages = [path.read_text() for path in site.rglob("index.html")]
+    titles = [re.search(r"<title>(.*?)</title>", page, re.DOTALL) for page in pages]
+    count = Counter(title[1].strip() for title in titles if title)
+    assert "Open-set recognition for streams - stream-osr" in count
+    assert [title for title, n in count.items() if n > 1] == []
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -1,0 +1,87 @@
+"""The copy button of a session: what it copies can be pasted into Python."""
+
+from __future__ import annotations
+
+from codeop import CommandCompiler
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.documents.reading import ROOT, blocks
+from tests.documents.test_site import built
+from tests.report.browser import open_browser
+
+pytestmark = pytest.mark.xdist_group("site")
+
+
+SESSIONS = ".highlight:has(.gp) [data-clipboard-target]"
+"""Copy buttons."""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    site = built(tmp_path_factory.mktemp("site"), ROOT / "mkdocs.yml")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def page(address: str) -> Iterator[Page]:
+    with open_browser() as browser:
+        context = browser.new_context(base_url=address, permissions=["clipboard-read", "clipboard-write"])
+        yield context.new_page()
+
+
+def copied(page: Page, place: str) -> list[str]:
+    page.goto(place)
+    page.locator(SESSIONS).last.wait_for(state="attached", timeout=10_000)
+    page.evaluate("navigator.clipboard.writeText('nothing')")
+    found = []
+    for button in page.locator(SESSIONS).all():
+        button.dispatch_event("click")
+        found.append(page.evaluate("navigator.clipboard.readText()"))
+    return found
+
+
+def typed(session: str) -> None:
+    """Type lines as at a prompt: each compiles or waits for more, and at the end nothing waits."""
+    compiler, waiting = CommandCompiler(), list[str]()
+    for line in session.splitlines():
+        waiting.append(line)
+        if compiler("\n".join(waiting), "<session>", "single") is not None:
+            waiting = []
+    assert not "".join(waiting).strip(), waiting
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index.md", "tutorials/river.md", "tutorials/naming.md", "python.md", "signals.md", "files.md", "upgrade.md"],
+)
+def test_what_is_copied_can_be_pasted(page: Page, name: str) -> None:
+    place = "/" if name == "index.md" else f"/{Path(name).with_suffix('')}/"
+    got = copied(page, place)
+    text = (ROOT / "docs" / name).read_text()
+    assert len(got) == sum(block.text.startswith(">>> ") for block in blocks(text) if block.language == "python")
+    for session in got:
+        typed(session)
+    typed("".join(got))
+
+
+def test_only_what_was_typed_is_copied(page: Page) -> None:
+    train = copied(page, "/tutorials/river/")[1]
+    assert ">>>" not in train
+    assert "('brickface', 'brickface')" not in train
+    assert "for x, y in training[:300]:\n    model.learn_one(x, y)\n\nx, y = training[300]\n" in train
+    assert train.endswith("    model.learn_one(x, y)\n\n")  # a block at the end is closed
