@@ -225,7 +225,7 @@ def _close_class(trained: TrainedModel, stream: Stream, label: Label) -> Stream:
     if j < len(trained.labels) or not naming.is_empty(stream.chains, j):
         return stream
     probabilities, waiting = stream.waiting.probabilities.copy(), stream.waiting
-    probabilities[:, -1] += probabilities[:, j]
+    probabilities[:, -1] = np.minimum(probabilities[:, -1] + probabilities[:, j], 1.0)
     probabilities[:, j] = 0.0
     stream = stream._replace(waiting=waiting._replace(probabilities=probabilities))
     if stream.decided[j] or any(label in (d.label, d.first_label) for d in waiting.decisions):

@@ -136,7 +136,7 @@ def average(seated: Sequence[Seated], rows: np.ndarray) -> Judged:
         nearby(one.before.known, one.result.log_density, one.result.responsible, rows if not number else rows[:0])
         for number, one in enumerate(seated)
     ]
-    raw = mean_of([one.result.probabilities for one in seated])
+    raw = shares_of([one.result.probabilities for one in seated])
     return Judged(rows, raw, raw, mean_of([one.rank for one in found]), *found[0], seated)
 
 
@@ -151,9 +151,19 @@ def mean_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return total
 
 
+def shares_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Average probabilities of several chains: sums of shares round to the last bit above 1, and are 1.
+
+    >>> shares_of([np.array([1.0 + 2e-16, 0.0]), np.array([1.0 + 2e-16, 0.0])]).tolist()
+    [1.0, 0.0]
+    """
+    shares: np.ndarray = np.minimum(mean_of(arrays), 1.0)
+    return shares
+
+
 def window_together(judged: Judged) -> np.ndarray:
     """Average what the chains say now of the window's instances, shape (w, J + 1)."""
-    return mean_of([one.result.window_probabilities for one in judged.seated])
+    return shares_of([one.result.window_probabilities for one in judged.seated])
 
 
 def settle(judged: Judged, past: Past, batch: Decided, horizon: int) -> tuple[Chains, Past]:
