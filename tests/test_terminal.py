@@ -67,10 +67,9 @@ def test_the_table_of_a_model_has_a_line_for_each_class(model: Path) -> None:
 def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path, tmp_path: Path) -> None:
     name = EVIL.replace("/", "|")
     (tmp_path / name).write_text(json.dumps({EVIL: "high", "y": "a"}) + "\n" + json.dumps({"y": EVIL}) + "\n")
-    trained = ("fit", name, "--format", "jsonl", "--label", "y", "-o", "m.osr")  # on a text and a bad row
+    trained = [("fit", name, "--format", "jsonl", "--label", label, "-o", "m.osr") for label in ("y", EVIL)]
     for arguments in (
-        trained,
-        ("fit", name, "--format", "jsonl", "--label", EVIL, "-o", "m.osr"),
+        *trained,  # on a text and a bad row
         ("fit", "--label", "y", "-o", "m.osr", "--format", EVIL, name),
         ("run", "-m", model, "-i", name, "--format", "jsonl", "-o", "out.jsonl"),
         ("run", "-m", model, "-i", "missing" + name),
@@ -85,7 +84,7 @@ def test_names_of_columns_files_and_labels_in_training_and_deciding(model: Path,
         ("topics", "--input", "a", "--group", "g", "--brokers", "127.0.0.1:1", "--batch-size", EVIL),
     ):
         done = call(*arguments, cwd=tmp_path)
-        assert (done.returncode == 0) == (arguments == trained), arguments
+        assert (done.returncode == 0) == (arguments in trained), arguments
         assert not any(line.startswith("error: a forged") for line in lines(done.stderr)[:1]), arguments
         assert done.stdout == ""
         assert "Traceback" not in done.stderr
