@@ -124,6 +124,10 @@ class Arguments:
     min_probability
         Call an instance unknown when no known class has this probability. It may be set on a trained recognizer:
         ``model.set_min_probability(0.9)``.
+    order
+        ``"arrival"``: neighbouring instances may resemble each other, in training and in the stream. Training tests
+        whether they do, class by class. Where they do, known classes predict in order of arrival, and what training
+        promises comes from blocks of arrival. ``"shuffled"``: the order carries no information, and nothing is tested.
     max_training
         Training instances kept of each class (a uniform sample beyond it).
     max_classes
@@ -193,6 +197,7 @@ class Arguments:
     half_life: Positive = 200.0
     decision_delay: NotNegative = 0
     min_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
+    order: Literal["arrival", "shuffled"] = "arrival"
     max_training: AtLeastOne = 5000
     max_classes: AtLeastOne = 1000
     max_subclasses: AtLeastOne = 200

@@ -67,8 +67,10 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
     return Modelled(features, X, flags, places)
 
 
-def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters) -> Coordinates:
-    """Choose the coordinates, given the class of each row, shape (n,), and complete the rows.
+def fit_coordinates(
+    rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
+) -> Coordinates:
+    """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters) -> Coordin
     pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
     powers = find_powers(X, group, places == 0) if p.chooses_coordinates else NO_POWERS
     bent = bend(powers, X)
-    plan = choose(bent, group, places) if p.chooses_coordinates else None
+    plan = choose(bent, group, places, order) if p.chooses_coordinates else None
     if p.covariance == "full":
         X = unbend(powers, fill_mixed(bent, group, places, p.seed))
     return Coordinates(X, plan, fit_mixed(X, group, places, flags=rows.flags, powers=powers, plan=plan, **pca))

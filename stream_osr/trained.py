@@ -21,10 +21,12 @@ from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
+from stream_osr.model.dependence import Order, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
 from stream_osr.model.moves.base_measure import Grid, make_grid
+from stream_osr.model.ordered import training_in_order
 from stream_osr.model.prior import Prior, homogeneous, make_prior
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST, Plan
@@ -99,6 +101,9 @@ class TrainedModel:
     categories
         Values of each feature that is a category, in the order of these among the names, then what the values of
         flags are called.
+    order
+        How strongly neighbouring training instances resemble each other; ``None``: the order carries no information,
+        or the model is of a release that did not test it.
     """
 
     names: tuple[Name, ...]
@@ -109,6 +114,7 @@ class TrainedModel:
     references: References | None = None
     background: Background | None = None
     categories: tuple[tuple[str, ...], ...] = ()
+    order: Order | None = None
 
     @property
     def known(self) -> Known:
@@ -147,6 +153,11 @@ class TrainedModel:
     def densities(self) -> tuple[Densities, ...]:
         """Frozen densities of the known classes, in each draw."""
         return tuple(densities(known) for known in self.draws)
+
+    @property
+    def is_dependent(self) -> bool:
+        """Whether neighbouring training instances of a class depend on each other."""
+        return self.order is not None and self.order.process is not None
 
     @cached_property
     def noise(self) -> Noise | None:
@@ -225,7 +236,8 @@ class TrainedModel:
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
-        for part in _leaves((self.space, self.draws, self.references, self.background)):
+        order = self.order if self.is_dependent else None
+        for part in _leaves((self.space, self.draws, self.references, self.background, order)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -249,6 +261,7 @@ def train_model(
     labels: tuple[Label, ...],
     parameters: Parameters,
     *,
+    order: np.ndarray | None = None,
     sweeps: int | None = None,
     draws: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -267,6 +280,8 @@ def train_model(
         Label of each class number.
     parameters
         Hyperparameters and seed.
+    order
+        Position of each row in the order of arrival, shape (n,); ``None``: the order carries no information.
     sweeps
         Overrides ``parameters.training_sweeps``.
     draws
@@ -293,7 +308,7 @@ def train_model(
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
     missing = int(np.isnan(X).sum())
     with one_thread():
-        X, plan, space = fit_coordinates(modelled, group, p)
+        X, plan, space = fit_coordinates(modelled, group, p, order)
         rows = whiten(space, X)
         swept = partial(train, rows, group, space, sweeps=sweeps, exclusive=p.exclusive)
         done = itertools.count(1)
@@ -326,11 +341,18 @@ def train_model(
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
-        references = None
+        references, found_order = None, None
         if draws is None:  # a provisional model guards nothing
-            log_density = unseen_densities(X, group, p, space, trainings, log_density, plan)
+            final = trainings[0].seating.guests.rows[:, len(space.places) : -1]
+            found_order = find_order(final, group, order)
+            blocks = order if found_order is not None and found_order.process is not None else None
+            log_density = unseen_densities(X, group, p, space, trainings, log_density, plan, blocks)
+            gain = None
+            if blocks is not None and found_order is not None and found_order.process is not None:
+                ordered = found_order.process, found_order.residuals, trainings[0].seating.guests.rows, blocks
+                gain = training_in_order(*ordered, np.mean(log_density, axis=0), draws_of[0])
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p)
+            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain)
         space = trainings[0].space
         promised = promise(log_density, group)
     counts = np.bincount(group, minlength=len(labels))
@@ -353,7 +375,7 @@ def train_model(
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
     return TrainedModel(
-        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories)
+        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories), found_order
     )
 
 
@@ -364,6 +386,7 @@ def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
     return {
         "usual_features": tuple(names[a] for a in plan.rare),
         "repeated_features": tuple(names[a] for a in plan.copies),
+        "clock_features": tuple(names[a] for a in plan.clocks),
         "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
     }
 

@@ -58,6 +58,8 @@ class TrainingReport:
         Numbers of which one is set in each instance: the features of one category each.
     one_valued_features
         Constant numbers beside categories: another value is a new one, however large.
+    clock_features
+        Features that rise or fall with the order of arrival in every class (a date, a counter): they are left out.
     bent_features
         Skewed features that are taken to a power, or by their logarithm, before anything else.
     """
@@ -79,6 +81,7 @@ class TrainingReport:
     one_hot_features: tuple[tuple[Name, ...], ...] = ()
     one_valued_features: tuple[Name, ...] = ()
     bent_features: tuple[Name, ...] = ()
+    clock_features: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -112,6 +115,8 @@ class TrainingReport:
             )
         if self.repeated_features:
             lines.append(f"say what another feature says, and are left out: {_listed(self.repeated_features)}")
+        if self.clock_features:
+            lines.append(f"rise or fall with the order of arrival, and are left out: {_listed(self.clock_features)}")
         if self.usual_features:
             lines.append(f"nearly always the same, and added up in one coordinate: {_listed(self.usual_features)}")
         if self.two_valued_features:

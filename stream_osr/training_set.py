@@ -30,11 +30,13 @@ class TrainingSet:
         self.labels: list[Label] = []
         self.seen: list[int] = []
         self.rows: list[list[np.ndarray]] = []
+        self.arrived: list[list[int]] = []
 
     def __copy__(self) -> TrainingSet:
         out = TrainingSet(self.capacity, self.seed)
         out.features, out.places = self.features, dict(self.places)
         out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
+        out.arrived = [list(each) for each in self.arrived]
         return out
 
     def __len__(self) -> int:
@@ -53,14 +55,16 @@ class TrainingSet:
             self.labels.append(label)
             self.seen.append(0)
             self.rows.append([])
-        j = self.labels.index(label)
+            self.arrived.append([])
+        j, position = self.labels.index(label), sum(self.seen)
         self.seen[j] += 1
         if len(self.rows[j]) < self.capacity:
             self.rows[j].append(row)
+            self.arrived[j].append(position)
             return
         at = int(np.random.default_rng([self.seed, j, self.seen[j]]).integers(self.seen[j]))
         if at < self.capacity:
-            self.rows[j][at] = row
+            self.rows[j][at], self.arrived[j][at] = row, position
 
     def as_state(self) -> tuple[Any, ...]:
         """Return everything as plain values and one array for each class, for :meth:`from_state`."""
@@ -69,29 +73,42 @@ class TrainingSet:
             np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
             for rows in self.rows
         )
-        state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
         values, undecided = self.features.kinds
-        if not values and not undecided:
-            return state
-        return *state, tuple(() if name in undecided else values.get(name) for name in self.places)
+        kinds = tuple(() if name in undecided else values.get(name) for name in self.places)
+        arrived = tuple(np.array(each, np.int64) for each in self.arrived)
+        state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
+        return *state, kinds, arrived
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
         """Build the training set that :meth:`as_state` described."""
         capacity, seed, names, labels, seen, arrays, *more = state
-        out, own = cls(capacity, seed), dict(zip(names, *more, strict=True)) if more else {}
+        kinds, arrived = (*more, *(None, None)[len(more) :])
+        out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True)) if kinds else {}
         values = {name: its for name, its in own.items() if its}
         kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
+        if arrived is None:  # of a release that did not keep the order: class by class, the order within is that of arrival
+            begin = np.cumsum([0, *map(len, out.rows)]).tolist()
+            out.arrived = [[first + at for at in range(len(own))] for first, own in zip(begin, out.rows, strict=False)]
+        else:
+            out.arrived = [array.tolist() for array in arrived]
         return out
 
-    def matrix(self) -> tuple[Features, np.ndarray, np.ndarray]:
-        """Return features, rows with NaN for what is missing, shape (n, p), and class numbers, shape (n,)."""
+    def matrix(self) -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the training set class by class.
+
+        Returns
+        -------
+        Features, rows with NaN for what is missing, shape (n, p), class numbers, shape (n,), and the position of each
+        row in the order of arrival, shape (n,).
+        """
         features = self.features
         order = [self.places[name] for name in features.names]
         wide = np.full((len(self), len(self.places)), np.nan)
         for i, row in enumerate(row for rows in self.rows for row in rows):
             wide[i, : len(row)] = row
         group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])
-        return features, wide[:, order], group
+        arrived = np.array([position for own in self.arrived for position in own], np.int64)
+        return features, wide[:, order], group, arrived

@@ -19,7 +19,7 @@ from stream_osr.model.prior import width_of
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
 
-CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes", "categorical"}
+CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes", "categorical", "order"}
 """Arguments that an archive may lack: it is of a release that had them not."""
 
 _PARTS = tuple(ROWS["training"].rules.values())
@@ -28,7 +28,7 @@ _PARTS = tuple(ROWS["training"].rules.values())
 def _training(value: Any, where: str, scope: rules.Scope) -> None:
     """Expect a training set; it has no kinds of features in a file where all of them are numbers."""
     count = len(value) if isinstance(value, tuple) else 0
-    rules.tuple_of(*_PARTS[: max(count, len(_PARTS) - 1)])(value, where, scope)
+    rules.tuple_of(*_PARTS[: max(count, 6)])(value, where, scope)
 
 
 _TRAINING = rules.maybe(_training)

@@ -18,10 +18,11 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.state import Arrived, Stream
 from stream_osr.engine.watch import follow_known, follow_recall, follow_unknown, references_of, tally
 from stream_osr.ensemble import guard, lives, step
+from stream_osr.ensemble.arrival import Arrival, follow_order
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.gaps import Gaps
+from stream_osr.model.gaps import NOTHING, Gaps
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
@@ -118,10 +119,10 @@ def _go_through(
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
     rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
-    seated = seat(trained, stream, rows, parameters, arrived.gaps)
+    seated, arrival = seat(trained, stream, rows, parameters, arrived.gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
     decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
-    after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
+    after, batch = settle_identities(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
     after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
     after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
@@ -130,15 +131,31 @@ def _go_through(
 
 def seat(
     trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None
-) -> list[Seated]:
-    """Let every chain seat the batch; references are asked beside it, and what is promised is kept."""
-    seated = step.seat(stream.chains, rows, parameters, gaps)
-    references = references_of(trained, stream)
-    if references is None:
-        return seated
+) -> tuple[list[Seated], Arrival | None]:
+    """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
+
+    Returns
+    -------
+    What became of the chains, and where the known classes are in order of arrival after the batch.
+    """
+    references, arrival, gain = references_of(trained, stream), stream.arrival, None
     shifts = class_shifts(stream) if parameters.follow_drift else None
-    seated = guard.ask_references(seated, references, rows, parameters, shifts)
-    return guard.keep_promise(seated, references, parameters.max_false_unknown)
+    if arrival is not None and trained.order is not None and references is not None:
+        residuals = trained.order.residuals
+        if shifts is not None:
+            moved = shifts[: len(residuals.mean), -residuals.mean.shape[1] :]
+            residuals = residuals._replace(mean=residuals.mean + moved)
+        incomplete = None if gaps is None else gaps.pattern != NOTHING
+        kept = parameters.window_after(len(rows))
+        arrival, gain = follow_order(
+            arrival, residuals, stream.chains, references, rows, incomplete, kept
+        )
+    seated = step.seat(stream.chains, rows, parameters, gaps, gain)
+    if references is None:
+        return seated, arrival
+    dependent = arrival is not None
+    seated = guard.ask_references(seated, references, rows, parameters, shifts, dependent=dependent)
+    return guard.keep_promise(seated, references, parameters.max_false_unknown), arrival
 
 
 def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: Parameters) -> tuple[Judged, Odds]:

@@ -17,6 +17,7 @@ from stream_osr.discovery.rate import UnknownRate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import Telling
 from stream_osr.ensemble.actions import Action
+from stream_osr.ensemble.arrival import Arrival, begin
 from stream_osr.ensemble.chain import Chains, open_chains
 from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
@@ -167,6 +168,8 @@ class Stream(NamedTuple):
         The share of the stream that is called unknown; ``None``: nothing was decided yet.
     telling
         Events that were told lately, and those that wait to be summed up.
+    arrival
+        Where the known classes are in order of arrival; ``None``: neighbours are independent.
     """
 
     labels: tuple[Label, ...]
@@ -183,6 +186,7 @@ class Stream(NamedTuple):
     following: Following | None = None
     unknown_rate: UnknownRate | None = None
     telling: Telling = Telling()
+    arrival: Arrival | None = None
 
     @property
     def known(self) -> Known:
@@ -249,6 +253,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
         signals=Signals(),
+        arrival=None if trained.order is None or trained.order.process is None else begin(trained.order.process, n_classes),
     )
 
 

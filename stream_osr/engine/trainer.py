@@ -53,7 +53,7 @@ def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tu
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
     """Train in passing; ``None`` while the instances do not span the components of a PCA."""
-    features, X, group = training.matrix()
+    features, X, group, _ = training.matrix()
     sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
     try:
         return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
@@ -77,12 +77,14 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances; learn some first")
     _check_categories(chosen.categorical or (), training.features.names)
-    features, X, group = training.matrix()
+    features, X, group, arrived = training.matrix()
     if chosen.select == "validation":
         from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
 
         chosen = select_by_validation(features, X, group, chosen)
-    return over(value, train_model(features, X, group, tuple(training.labels), chosen, progress=progress))
+    order = arrived if chosen.order == "arrival" else None
+    trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
+    return over(value, trained)
 
 
 def _check_categories(declared: Collection[FeatureName], names: Collection[Name]) -> None:

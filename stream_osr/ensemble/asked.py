@@ -13,6 +13,7 @@ from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.trust.division import votes
 from stream_osr.trust.levels import level_bounds, levels_of, scores
 from stream_osr.trust.references import References
+from stream_osr.trust.typical import Typical, levels_within, typical_of
 
 ASKED = 256
 """References asked with each batch, those next in order."""
@@ -32,6 +33,8 @@ class Model(NamedTuple):
         Number of references of each class and the sum of their log densities under it, shape (J,).
     bounds
         Bounds of the levels.
+    own
+        Bounds of the levels within each class, and how rare the levels are (:func:`~stream_osr.trust.typical.bounds`).
     confusion
         Mean over the references of each class of how probable each class is, shape (J, J).
     theirs
@@ -47,6 +50,7 @@ class Model(NamedTuple):
     many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
+    own: Typical
     confusion: np.ndarray
     theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
@@ -68,8 +72,13 @@ class Model(NamedTuple):
             self.asked[prior.covariance] = asked(_twice(self.rows), prior)
         return self.asked[prior.covariance]
 
-    def levels(self, log_density: np.ndarray) -> np.ndarray:
-        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
+    def levels(self, log_density: np.ndarray, *, typical: bool = False) -> np.ndarray:
+        """Level of each instance by its log densities under the known classes, (n, J); shape (n,).
+
+        How typical it is of its nearest class, or how dense it is in all classes.
+        """
+        if typical:
+            return levels_within(log_density, np.zeros(len(log_density)), self.own.bounds)
         return levels_of(log_density, self.many, self.total, self.bounds)
 
 
@@ -82,12 +91,15 @@ class Theirs(NamedTuple):
         Class and level of each, shape (n,).
     log_density, vote
         Log density under each known class, and how probable the class is by that alone, shape (n, J).
+    gain
+        By how much more likely each was given those before it, shape (n,).
     """
 
     group: np.ndarray
     level: np.ndarray
     log_density: np.ndarray
     vote: np.ndarray
+    gain: np.ndarray
 
 
 def _twice(column: np.ndarray) -> np.ndarray:
@@ -126,5 +138,6 @@ def _model_of(held: _Held, number: int) -> Model:
     confusion = np.eye(n_classes)
     for j in np.unique(group):
         confusion[j] = vote[group == j].mean(axis=0)
-    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote)))
-    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)
+    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote, references.gains)))
+    own = typical_of(log_density, group, references.gains)
+    return Model(count, total, bounds, own, confusion, theirs, {}, {}, references.rows)

@@ -39,6 +39,8 @@ class Guard(NamedTuple):
         Share of each that was known when it had support, -1: it had none so far, shape (K,).
     estimated_at
         Position in the stream at which the known share of the stream was last estimated, -1: never.
+    dependent
+        Neighbouring instances depend on each other: levels are those of typicality.
     """
 
     ids: np.ndarray
@@ -47,6 +49,7 @@ class Guard(NamedTuple):
     owner: np.ndarray
     known: np.ndarray
     estimated_at: int
+    dependent: bool = False
 
 
 class Chain(NamedTuple):

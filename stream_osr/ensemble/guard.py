@@ -30,6 +30,7 @@ from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS, levels_of
 from stream_osr.trust.references import References
+from stream_osr.trust.typical import Typical, known_by_typicality, levels_within
 
 REMEMBERED = 1000.0
 """Instances of the stream after which what was counted weighs half."""
@@ -48,6 +49,8 @@ def ask_references(
     rows: np.ndarray,
     parameters: Parameters,
     shifts: np.ndarray | None = None,
+    *,
+    dependent: bool = False,
 ) -> list[Seated]:
     """Ask the references in each chain, in threads, and balance what the sampler has found.
 
@@ -63,6 +66,8 @@ def ask_references(
         Of the seats' half-life, of threads, and whether decisions wait.
     shifts
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
+    dependent
+        Neighbouring instances depend on each other: typicality says what is known, and not location.
     """
     before = seated[0].before
     count = len(references.group)
@@ -78,7 +83,7 @@ def ask_references(
         theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
     ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
-    turn = _Turn(at, shifts is None, theirs, ours)
+    turn = _Turn(at, shifts is None, theirs, ours, dependent)
     return each(
         lambda number: _follow_balance(seated[number], number, references, turn, parameters),
         range(len(seated)),
@@ -97,18 +102,22 @@ class _Turn(NamedTuple):
         They lie where they lay in training.
     theirs, ours
         Rows of the references, and of the others.
+    dependent
+        Typicality says what is known, and not location.
     """
 
     at: slice
     stay: bool
     theirs: Asked
     ours: Asked
+    dependent: bool
 
 
 class _Sides(NamedTuple):
     """The Q references and the m others who are asked: rows, what is said of them, what is known of references.
 
-    Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
+    Of the others ``unknown`` says how probable the sampler has it that they are unknown, and ``gain`` by how much
+    more likely they were given those before them, both of shape (m,).
     """
 
     references: Asked
@@ -117,6 +126,7 @@ class _Sides(NamedTuple):
     others: Asked
     of_others: Said
     unknown: np.ndarray
+    gain: np.ndarray
 
 
 class _Known(NamedTuple):
@@ -125,6 +135,7 @@ class _Known(NamedTuple):
     many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
+    own: Typical
     confusion: np.ndarray
     trained: np.ndarray
 
@@ -134,13 +145,13 @@ def _follow_balance(
 ) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
-    known, (at, stay, rows, ours) = chain.known, turn
+    known, (at, stay, rows, ours, dependent) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
     theirs = Theirs(*(column[at] for column in model.theirs))
     fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
     nobody = np.full(first, -1)
-    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
+    of_references = Said(theirs.log_density + theirs.gain[:, None], fresh, nobody, np.zeros(first))
     weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
     said = Said(result.log_density, result.log_density_new, result.subclass, weight)
     unknown = result.probabilities[:, -1]
@@ -150,15 +161,20 @@ def _follow_balance(
         columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
         said = Said(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
-    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
+    gain = np.zeros(n + waiting)
+    if result.gain is not None:
+        window = len(result.gain) - n
+        gain = np.concatenate([result.gain[window:], result.gain[:waiting]])
+    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown), gain)
     due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
     guard, probabilities = _take_in(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(model.many, model.total, model.bounds, model.confusion, known.size / known.size.sum()),
+        _Known(model.many, model.total, model.bounds, model.own, model.confusion, known.size / known.size.sum()),
         n,
         due,
+        dependent,
         known.prior,
     )
     result = result._replace(probabilities=probabilities[first : first + n])
@@ -175,13 +191,13 @@ def _follow_balance(
 
 @kernel
 def _take_in(
-    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, prior: Prior
+    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, dependent: bool, prior: Prior
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
     When it is ``due`` the share of the stream that is known is estimated again.
     """
-    references, of_references, theirs, others, of_others, said_unknown = sides
+    references, of_references, theirs, others, of_others, said_unknown, _ = sides
     first, n_classes = len(theirs.group), len(known.trained)
     guard = _fitted(guard, state.ids, n_classes)
     terms = terms_of(state.dishes, prior)
@@ -192,11 +208,18 @@ def _take_in(
     vote[:first] = theirs.vote
     vote[first:] = votes(of_others.log_density)
     level = np.empty(many, np.int64)
-    level[:first] = theirs.level
-    level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
+    if dependent:
+        level[:first] = levels_within(theirs.log_density + theirs.gain.reshape(-1, 1), theirs.gain, known.own.bounds)
+        level[first:] = levels_within(of_others.log_density, sides.gain, known.own.bounds)
+    else:
+        level[:first] = theirs.level
+        level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
     books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / REMEMBERED))
     classes = class_shares(books.votes, known.confusion, known.trained)
     shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
+    if dependent:
+        share = known_by_typicality(books.stream, known.own.tail, n_classes)
+        shares = Shares(share, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     probabilities = balance(shares, unknown, cells, level, vote)
@@ -205,7 +228,7 @@ def _take_in(
             books.votes[j] += (1.0 - probabilities[i, n_classes]) * vote[i, j]
     owner, part = _owners(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
-    return Guard(guard.ids, books, shares, owner, part, estimated_at), probabilities
+    return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
 
 
 def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -304,6 +327,7 @@ def _fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
         owner,
         share,
         guard.estimated_at,
+        guard.dependent,
     )
 
 

@@ -111,7 +111,13 @@ def complete(
     return complete_rows(view(leader.known, leader.frozen, leader.state), rows, gaps, rng, only)
 
 
-def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None) -> list[Seated]:
+def seat(
+    chains: Chains,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None = None,
+    gain: np.ndarray | None = None,
+) -> list[Seated]:
     """Let every chain seat a batch of whitened rows, shape (b, d), in threads; randomness is by batch and chain."""
     settings = sampler.Settings(parameters.sweeps, parameters.window_after(len(rows)), parameters.half_life)
     window = chains[0].state.window.rows
@@ -122,7 +128,7 @@ def seat(chains: Chains, rows: np.ndarray, parameters: Parameters, gaps: Gaps | 
         same = np.array_equal(chain.state.window.rows, window)
         rng = np.random.default_rng([parameters.seed, chain.state.batches, number][: 3 if number else 2])
         state, result = sampler.step(
-            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None
+            chain.known, chain.frozen, chain.state, rows, rng, settings, gaps, guests if same else None, gain
         )
         outliers = 0 if number else _count_outliers(chain, state, result)
         return _keep_identities(Seated(chain, state, result, IdentityChanges(), chain.guard, outliers=outliers))

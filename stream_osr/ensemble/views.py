@@ -117,7 +117,8 @@ class Views:
         shares, n_classes = self._guards[number], log_density.shape[1]
         if shares is None or self._references is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
-        level = model_of(self._references, number).levels(log_density)
+        guard = self._chains[number].guard
+        level = model_of(self._references, number).levels(log_density, typical=guard is not None and guard.dependent)
         return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps))
 
 

@@ -200,6 +200,15 @@ def log_new(known: Known, rows: np.ndarray) -> np.ndarray:
     return log_new_densities(rows, known.prior, known.location)
 
 
+def log_categories(known: Known, frozen: Densities, rows: np.ndarray) -> np.ndarray:
+    """Log probability of the categories of homogeneous rows in each class, whatever their numbers, shape (n, J)."""
+    columns, n_classes = len(known.prior.first), len(known.size)
+    if not columns:
+        return np.zeros((len(rows), n_classes))
+    places, logs = places_of(rows, columns), log_table(known.dishes.counts, known.prior)
+    return mix(np.ascontiguousarray(logs[:, places].sum(axis=1).T), frozen.log_weight)[0]
+
+
 class Holding(NamedTuple):
     """What classes are left out of: fields of :class:`Known`, and ``log_weight`` of :class:`Densities`."""
 

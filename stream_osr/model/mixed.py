@@ -11,9 +11,13 @@ from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
 
 
-def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray) -> Plan | None:
-    """Choose what becomes of the numeric features; ``None``: there are none. Arguments as for :func:`fit_mixed`."""
-    return None if not (places == 0).any() else make_plan(X[:, places == 0], group)
+def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray, order: np.ndarray | None = None) -> Plan | None:
+    """Choose what becomes of the numeric features; ``None``: there are none.
+
+    Arguments as for :func:`fit_mixed`, and the order of arrival as for
+    :func:`~stream_osr.model.subspace.make_plan`.
+    """
+    return None if not (places == 0).any() else make_plan(X[:, places == 0], group, order)
 
 
 def fill_mixed(X: np.ndarray, group: np.ndarray, places: np.ndarray, seed: int) -> np.ndarray:

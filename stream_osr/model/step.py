@@ -73,6 +73,9 @@ class BatchResult(NamedTuple):
     window_subclass, window_log_density
         Emerging subclass that each instance of the window (as it was before the batch) sits in now, -1: none, shape
         (w,), and its log density under each known class, shape (w, J).
+    gain
+        By how much more likely the instances of the window and of the batch were given those before them, and all
+        their log densities are larger, shape (w + b,); ``None``: neighbours are independent.
     """
 
     probabilities: np.ndarray
@@ -87,6 +90,7 @@ class BatchResult(NamedTuple):
     moved_to: np.ndarray
     window_subclass: np.ndarray
     window_log_density: np.ndarray
+    gain: np.ndarray | None = None
 
 
 def open_stream(known: Known, frozen: Densities) -> StreamState:
@@ -134,6 +138,7 @@ def step(
     settings: Settings,
     gaps: Gaps | None = None,
     guests: Asked | None = None,
+    gain: np.ndarray | None = None,
 ) -> tuple[StreamState, BatchResult]:
     """Seat one micro-batch.
 
@@ -154,6 +159,9 @@ def step(
         covariances. Statistics take what stands there.
     guests
         What :func:`guests_of` makes of state and rows, if it is at hand.
+    gain
+        By how much more likely the guests are under the known classes given those before them, shape (w + b,);
+        ``None``: neighbours are independent.
 
     Returns
     -------
@@ -162,6 +170,8 @@ def step(
     first = len(state.window.rows)
     everyone, product = guests_of(state, rows, known.prior) if guests is None else guests
     log_density, responsible, log_density_new = log_densities(known, frozen, everyone, product)
+    if gain is not None:
+        log_density += gain[:, None]
     arrived = Arrived(everyone, product, log_density, log_density_new, no_gaps(0, 0))
     if known.prior.covariance == FULL and gaps is not None and len(gaps.rank):
         weighed = view(known, frozen, state)
@@ -193,6 +203,7 @@ def step(
         moved_to=subclass[changed],
         window_subclass=subclass[:first],
         window_log_density=log_density[:first],
+        gain=gain,
     )
     return seated, result
 

@@ -16,7 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scipy.stats import rankdata
+
 from stream_osr.model.apart import told_apart
+from stream_osr.model.prior import NO_COLUMN
 
 USUAL = 0.9
 """A feature that has one and the same value in so large a share of the instances hardly varies."""
@@ -35,6 +38,8 @@ PLENTY, FEW = 5.0, 20
 """Within-class degrees of freedom for each direction from which on up to so many directions are kept unasked."""
 MOST = 128
 """Directions at most."""
+TIMED, LEAST_TIMED = 0.99, 16
+"""A clock has at least this rank correlation with the order of arrival, in each class with so many instances."""
 
 
 class Plan(NamedTuple):
@@ -71,6 +76,8 @@ class Plan(NamedTuple):
     rank: int
     kept_area: float
     whole_area: float
+    clocks: np.ndarray = NO_COLUMN
+    """Features that rise or fall with the order of arrival in every class, shape (t,): they are left out."""
 
     @property
     def partial(self) -> bool:
@@ -80,7 +87,7 @@ class Plan(NamedTuple):
     @property
     def everything(self) -> bool:
         """Each feature is a direction of its own: nothing is left out."""
-        return self.rank == len(self.telling) and not len(self.rare) and not len(self.copies)
+        return self.rank == len(self.telling) and not len(self.rare) + len(self.copies) + len(self.clocks)
 
 
 class Directions(NamedTuple):
@@ -101,8 +108,10 @@ class Directions(NamedTuple):
     least: np.ndarray
 
 
-def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
+def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None) -> Plan:
     """Choose from training rows, NaN = missing, shape (n, p), of classes 0 to J - 1, shape (n,).
+
+    ``order`` is the position of each row in the order of arrival, shape (n,); ``None``: it carries no information.
 
     Examples
     --------
@@ -119,7 +128,8 @@ def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
     scaled = in_units(X)
     twins = np.triu(alike(scaled), 1)
     copies = twins.any(axis=0)
-    telling = np.flatnonzero(~rare & ~copies)
+    clock = np.zeros(X.shape[1], bool) if order is None else is_clock(X, group, order) & ~rare & ~copies
+    telling = np.flatnonzero(~rare & ~copies & ~clock)
     axes = principal_axes(scaled[:, telling])
     freedom = len(X) - len(np.unique(group))
     ranks = _numbers(min(axes.shape[1], MOST), min(FEW, int(freedom / PLENTY)))
@@ -129,7 +139,47 @@ def make_plan(X: np.ndarray, group: np.ndarray) -> Plan:
     rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
     unit = units(X)[telling]
     weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
-    return Plan(telling, axes.shape[1], rare, weight, least, at, twins[:, at].argmax(axis=0), *chosen)
+    return Plan(telling, axes.shape[1], rare, weight, least, at, twins[:, at].argmax(axis=0), *chosen, np.flatnonzero(clock))
+
+
+def is_clock(X: np.ndarray, group: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Say which features rise or fall with the order of arrival, among all rows and within each class, shape (p,).
+
+    Such a feature (a date, a counter, a row number) says when an instance came. In a stream it lies beyond all
+    training values, and no class has it. The measure is Spearman's rank correlation with the order of arrival.
+
+    Parameters
+    ----------
+    X
+        Training rows, NaN = missing, shape (n, p).
+    group
+        Class of each, shape (n,).
+    order
+        Position of each in the order of arrival, shape (n,).
+
+    Examples
+    --------
+    >>> order = np.arange(40)
+    >>> is_clock(np.column_stack([100.0 + order, order % 7]), order % 2, order)
+    array([ True, False])
+    """
+    out = np.full(X.shape[1], len(X) >= LEAST_TIMED)
+    values, counts = np.unique(group, return_counts=True)
+    parts = [group == j for j in values[counts >= LEAST_TIMED]]
+    if not parts or sum(part.sum() for part in parts) < 0.5 * len(X):
+        return np.zeros(X.shape[1], bool)
+    for at in np.flatnonzero(out):
+        signs = set()
+        for part in (np.ones(len(X), bool), *parts):
+            there = part & ~np.isnan(X[:, at])
+            value, when = rankdata(X[there, at]), rankdata(order[there])
+            spread = value.std() * when.std()
+            r = float(((value - value.mean()) * (when - when.mean())).mean() / spread) if spread > 0.0 else 0.0
+            signs.add(math.copysign(1.0, r))
+            out[at] &= abs(r) >= TIMED and len(signs) == 1
+            if not out[at]:
+                break
+    return out
 
 
 def follow(plan: Plan, X: np.ndarray) -> Directions:

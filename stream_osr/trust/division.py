@@ -69,7 +69,8 @@ def balance(
         own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
         left = 1.0
         for j in range(n_classes):
-            out[i, j] = own * classes[j] * vote[i, j] + their * theirs[i, j]
+            kept = own * classes[j] * vote[i, j] * shares.known[j, level[i]]
+            out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)
     return out

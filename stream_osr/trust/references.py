@@ -27,6 +27,9 @@ from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 
 FOLDS = 10
+NO_GAIN = np.zeros(0)
+BLOCKS = 4
+"""Blocks of arrival into which each class is divided where neighbours are dependent."""
 PLENTY = 20.0
 """Within-class degrees of freedom for each dimension from which on an instance is left out alone, without its
 fold."""
@@ -45,11 +48,20 @@ class References(NamedTuple):
         Number of the class of each, shape (R,).
     log_density
         Log density of each under the known classes, its own made without it, in each model, shape (R, J).
+    gain
+        By how much more likely each was given the training instances before it (:mod:`stream_osr.model.ordered`),
+        shape (R,); empty where neighbours are independent.
     """
 
     rows: np.ndarray
     group: np.ndarray
     log_density: tuple[np.ndarray, ...]
+    gain: np.ndarray = NO_GAIN
+
+    @property
+    def gains(self) -> np.ndarray:
+        """Gain of each, 0 where neighbours are independent, shape (R,)."""
+        return self.gain if len(self.gain) else np.zeros(len(self.group))
 
 
 def unseen_densities(
@@ -60,6 +72,7 @@ def unseen_densities(
     trainings: Sequence[Training],
     left_out: Sequence[np.ndarray],
     plan: Plan | None = None,
+    order: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
 
@@ -79,17 +92,21 @@ def unseen_densities(
         Log class densities, each instance left out alone (:func:`stream_osr.model.training.summarize`).
     plan
         What became of the features.
+    order
+        Position of each row in the order of arrival, shape (n,), if neighbours are dependent: folds are then blocks
+        of arrival, so that no instance is judged by its own neighbours.
 
     Returns
     -------
     Minus infinity, under its own class, for an instance that is the only one of its class.
     """
     freedom = len(X) - len(np.unique(group))
-    if freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1] or trainings[0].prior.covariance == TIED:
+    plenty = freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1]
+    if (plenty and order is None) or trainings[0].prior.covariance == TIED:
         return list(left_out)
-    fold = _folds(group, p.seed)
+    fold = _folds(group, p.seed) if order is None else _blocks(group, order)
     out = [each.copy() for each in left_out]
-    for number in range(FOLDS):
+    for number in range(int(fold.max(initial=-1)) + 1):
         held = fold == number
         if held.any():
             for each, found in zip(out, _without(held, X, group, p, space, trainings, plan), strict=True):
@@ -105,6 +122,16 @@ def _folds(group: np.ndarray, seed: int) -> np.ndarray:
         own = rng.permutation(np.flatnonzero(group == j))
         if len(own) > 1:
             fold[own] = (np.arange(len(own)) + rng.integers(FOLDS)) % FOLDS
+    return fold
+
+
+def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Divide each class into consecutive blocks of arrival; the only instance of a class is in none (-1)."""
+    fold = np.full(len(group), -1)
+    for j in range(int(group.max()) + 1):
+        own = np.flatnonzero(group == j)
+        if len(own) > 1:
+            fold[own[np.argsort(order[own], kind="stable")]] = np.arange(len(own)) * BLOCKS // len(own)
     return fold
 
 
@@ -162,7 +189,11 @@ def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Know
 
 
 def choose_references(
-    rows: np.ndarray, group: np.ndarray, log_density: Sequence[np.ndarray], p: Parameters
+    rows: np.ndarray,
+    group: np.ndarray,
+    log_density: Sequence[np.ndarray],
+    p: Parameters,
+    gain: np.ndarray | None = None,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
 
@@ -176,6 +207,9 @@ def choose_references(
         As :func:`unseen_densities` returns them.
     p
         Their number, and the seed.
+    gain
+        By how much more likely each instance was given those before it, shape (n,); ``None``: neighbours are
+        independent.
     """
     if not p.references:
         return None
@@ -192,7 +226,7 @@ def choose_references(
         place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
     at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
-    return References(rows, group[at], tuple(densities))
+    return References(rows, group[at], tuple(densities), NO_GAIN if gain is None else gain[at])
 
 
 def least_references(max_false_unknown: float) -> int:

@@ -1,0 +1,248 @@
+"""Dependence in order of arrival: how strongly neighbouring instances of a class resemble each other.
+
+An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with mean and covariance of the class in
+training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while, a
+device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly varying
+part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
+(``docs/inference.md``, section 17).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
+"""Lags in instances at which the autocovariance is estimated."""
+STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
+"""Autocorrelations at lag 1 that are tried."""
+CLIP = 2.0
+"""Residuals longer than the root of so many times their dimension are shortened to it in the test."""
+CORRELATED, STILL_CORRELATED = 0.1, 0.05
+"""Neighbours are dependent from this mean correlation on, and independent below the second one."""
+SIGNIFICANT = 4.0
+"""Standard errors by which the mean correlation exceeds zero at least."""
+LEAST_PAIRS, LEAST_STREAM_PAIRS = 256, 64
+"""Pairs of neighbours that the test needs in training, and in the stream."""
+LEAST_AT_LAG, MOST_AT_LAG = 30, 500.0
+"""A lag counts from so many pairs on, and by so many at most."""
+WIDEST = 4.0
+"""Variance of the slowly varying part at most, in within-class variances: what the stationary process may reach."""
+LEAST_SLOW = 0.05
+"""A smaller variance of the slowly varying part is none."""
+LEAST_NOISE = 0.03
+"""Share of the variance that is independent at least."""
+RIDGE = 1e-6
+
+
+class Residuals(NamedTuple):
+    """How residuals of the J classes are whitened, in d numeric dimensions.
+
+    Attributes
+    ----------
+    mean
+        Training mean of each class, shape (J, d).
+    whitener
+        Symmetric inverse root of its covariance, shrunk to the pooled one by ``d / (n + d)``, shape (J, d, d).
+    log_volume
+        Log determinant of that, shape (J,).
+    """
+
+    mean: np.ndarray
+    whitener: np.ndarray
+    log_volume: np.ndarray
+
+
+class Pairs(NamedTuple):
+    """Sums over pairs of neighbours of one class.
+
+    Attributes
+    ----------
+    products
+        Symmetrised products of residuals, at lag 0 and at each of :data:`LAGS`, shape (8, d, d).
+    count
+        Number of pairs at each of them, shape (8,).
+    correlation
+        For each class: pairs of one instance and the one before it in the class, the sum of their correlations and
+        of the squares of these, shape (J, 3).
+    """
+
+    products: np.ndarray
+    count: np.ndarray
+    correlation: np.ndarray
+
+
+class Process(NamedTuple):
+    """The fitted process of the residuals, one for all classes.
+
+    Attributes
+    ----------
+    axes
+        Orthonormal directions, columns, shape (d, d).
+    slow, step, noise
+        Variance Q of the slowly varying part in each direction, its autocorrelation phi at lag 1, and the variance R
+        of the independent part, each of shape (d,).
+    """
+
+    axes: np.ndarray
+    slow: np.ndarray
+    step: np.ndarray
+    noise: np.ndarray
+
+
+class Order(NamedTuple):
+    """What training found about the order of arrival.
+
+    Attributes
+    ----------
+    residuals
+        How residuals are whitened.
+    pairs
+        Sums over neighbours in training.
+    process
+        What they are like; ``None``: neighbours are independent.
+    """
+
+    residuals: Residuals
+    pairs: Pairs
+    process: Process | None
+
+
+def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) -> Order | None:
+    """Test whether neighbouring training instances depend on each other, and fit how.
+
+    Parameters
+    ----------
+    rows
+        Numeric whitened rows, shape (n, d).
+    group, order
+        Class of each, and its position in the order of arrival, both of shape (n,).
+
+    Returns
+    -------
+    ``None`` if the order carries no information, or there are no numeric dimensions.
+    """
+    if order is None or not rows.shape[1]:
+        return None
+    residuals = residuals_of(rows, group)
+    turn = np.argsort(order, kind="stable")
+    z, group = whitened(residuals, rows[turn], group[turn]), group[turn]
+    pairs = count_pairs(no_pairs(len(residuals.mean), rows.shape[1]), shortened(z), group, order[turn])
+    return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS) else None)
+
+
+def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Residuals of rows, shape (n, d), from the classes that they belong to, shape (n,)."""
+    out = rows - residuals.mean[group]
+    for j in np.unique(group):
+        own = group == j
+        out[own] = out[own] @ residuals.whitener[j]
+    return out
+
+
+def residuals_of(rows: np.ndarray, group: np.ndarray) -> Residuals:
+    """Estimate mean and covariance of each class from whitened rows, shape (n, d), with classes of shape (n,)."""
+    n_classes, d = int(group.max()) + 1, rows.shape[1]
+    mean = np.stack([rows[group == j].mean(axis=0) if (group == j).any() else np.zeros(d) for j in range(n_classes)])
+    off = rows - mean[group]
+    pooled = off.T @ off / max(len(rows) - n_classes, 1) + RIDGE * np.eye(d)
+    whitener, volume = np.empty((n_classes, d, d)), np.empty(n_classes)
+    for j in range(n_classes):
+        own = off[group == j]
+        power, axes = np.linalg.eigh((own.T @ own + d * pooled) / (len(own) + d))
+        power = np.maximum(power, RIDGE)
+        whitener[j] = axes / np.sqrt(power) @ axes.T
+        volume[j] = -0.5 * np.log(power).sum()
+    return Residuals(mean, whitener, volume)
+
+
+def no_pairs(n_classes: int, d: int) -> Pairs:
+    """Begin with nothing counted."""
+    return Pairs(np.zeros((len(LAGS) + 1, d, d)), np.zeros(len(LAGS) + 1), np.zeros((n_classes, 3)))
+
+
+def shortened(z: np.ndarray) -> np.ndarray:
+    """Shorten residuals of shape (n, d) that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
+    length = np.sqrt((z**2).sum(axis=1))
+    return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
+
+
+def count_pairs(before: Pairs, z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int = 0) -> Pairs:
+    """Add the pairs whose later instance is one of those from position ``first`` on.
+
+    Parameters
+    ----------
+    before
+        The sums so far; they do not change.
+    z, group, at
+        Residuals, shape (n, d), class of each, -1: none, and position in the order of arrival, both of shape (n,),
+        ascending.
+    first
+        Instances before it were counted earlier: they are only partners.
+    """
+    products, count, correlation = (each.copy() for each in before)
+    d = max(z.shape[1], 1)
+    sound = group >= 0
+    new = np.flatnonzero(sound & (np.arange(len(z)) >= first))
+    products[0] += z[new].T @ z[new]
+    count[0] += len(new)
+    for number, lag in enumerate(LAGS, start=1):
+        earlier = np.searchsorted(at, at[new] - lag)
+        match = (at[earlier] == at[new] - lag) & (group[earlier] == group[new])
+        a, b = earlier[match], new[match]
+        product = z[a].T @ z[b]
+        products[number] += 0.5 * (product + product.T)
+        count[number] += len(b)
+    for j in np.unique(group[new]).tolist():
+        own = np.flatnonzero(group == j)
+        a, b = own[:-1], own[1:]
+        near = (b >= first) & (at[b] - at[a] <= LAGS[-1])
+        value = (z[a[near]] * z[b[near]]).sum(axis=1) / d
+        correlation[j] += len(value), value.sum(), (value**2).sum()
+    return Pairs(products, count, correlation)
+
+
+def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
+    """Let all that was counted weigh so much less."""
+    return Pairs(*(each * factor for each in pairs))
+
+
+def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
+    """Mean correlation of neighbours over all classes, in standard errors of it (self-normalised), and their number."""
+    n, total, square = pairs.correlation.sum(axis=0).tolist()
+    return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
+
+
+def correlation_by_class(pairs: Pairs) -> np.ndarray:
+    """Mean correlation of neighbours in each class, 0 where there are none, shape (J,)."""
+    n, total, _ = pairs.correlation.T
+    return np.asarray(total / np.maximum(n, 1.0))
+
+
+def is_dependent(pairs: Pairs, least: int) -> bool:
+    """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs at least."""
+    mean, errors, n = correlation_of(pairs)
+    return mean > CORRELATED and errors > SIGNIFICANT and n >= least
+
+
+def fit_process(pairs: Pairs) -> Process:
+    """Fit ``c_g = Q phi^g`` to the autocovariances at lags g > 0 by least squares, direction by direction.
+
+    The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q``.
+    """
+    products, count, _ = pairs
+    mean = products / np.maximum(count, 1.0)[:, None, None]
+    weight = np.where(count[1:] >= LEAST_AT_LAG, np.minimum(count[1:], MOST_AT_LAG), 0.0)
+    short = weight[:3].sum() > 0.0
+    share = (weight[:3] if short else weight) / max(weight[:3].sum() if short else weight.sum(), 1e-300)
+    axes = np.linalg.eigh(np.tensordot(share, mean[1 : 1 + len(share)], axes=1))[1][:, ::-1]
+    c = np.einsum("ba,gbc,ca->ga", axes, mean, axes)
+    basis = STEPS[:, None] ** LAGS  # (S, G)
+    slow = np.maximum((weight * basis) @ c[1:] / np.maximum((weight * basis**2).sum(axis=1), 1e-300)[:, None], 0.0)
+    error = (weight[:, None] * (c[None, 1:] - slow[:, None] * basis[:, :, None]) ** 2).sum(axis=1)  # (S, d)
+    best, at = error.argmin(axis=0), np.arange(c.shape[1])
+    q = np.minimum(slow[best, at], c[0])
+    q = np.where(q > LEAST_SLOW, q, 0.0)
+    noise = np.maximum(c[0] - q, LEAST_NOISE * np.maximum(c[0], 1e-3))
+    return Process(np.ascontiguousarray(axes), np.minimum(q, WIDEST), STEPS[best], noise)
