@@ -123,7 +123,10 @@ def measure(case: Case, seed: int) -> Record:
         "stream_processor": cpu,
     }
     if case.fault is not None:
+        since = np.arange(n) >= case.fault
         record["fault"] = case.fault
+        record["since_right"] = figures(case.y[since], labels[since], known)["right"]
+        record["since_frozen_right"] = figures(case.y[since], frozen[since], known)["right"]
     if case.column is not None:
         named = [event.seq for event in events if names_column(event, names[case.column])]
         record["column_named"] = named[0] if named else None
