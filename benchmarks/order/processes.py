@@ -18,18 +18,26 @@ TRAINING, STREAM = 500, 8000
 LEVEL = 20.0
 """Mean of every feature: zero is no usual value."""
 
-APART, LEAST = 2.5, 5.0
-"""Standard deviation of the blobs' centres, and the least distance of blobs of different classes."""
+APART = 2.5
+"""Standard deviation of the blobs' centres; blobs of different classes are at least twice as far apart."""
+
+FARTHER = {"autoregressive": 5.0, "noisy": 3.5}
+"""The same of processes in which the training instances say less about the classes."""
 
 EPISODE = 40, 80
 """Least and greatest length of the episodes of a class."""
 
-PERSISTENCE = 0.95
+PERSISTENCE, WHITE = 0.95, 0.1
+"""Correlation of a class's neighbouring residuals, and the share of independent noise in the noisy process."""
+
 SHIFT, OFFSET = 250, 0.6
 """Instances of a shift, and the standard deviation of its offset in each feature."""
 
 DRIFT = 2.0
 """Standard deviations that each class moves along the stream, in a direction of its own."""
+
+USUAL = 0.2
+"""Quantile of a column's training values at which it is stuck."""
 
 COPIES, NOISE, UNIT = 500, 0.1, 1000.0
 SIZES = 500, 20, 5
@@ -43,13 +51,13 @@ RARE, RARE_SHARE = 5.0, 0.005
 """Distance of the new class from blobs of a known one, and its share of the stream."""
 
 
-def centres(rng: np.random.Generator, classes: int) -> np.ndarray:
+def centres(rng: np.random.Generator, classes: int = CLASSES + 1, apart: float = APART) -> np.ndarray:
     """Draw the centres of the blobs, shape (classes, blobs, features)."""
     while True:
-        drawn = rng.normal(scale=APART, size=(classes, BLOBS, FEATURES))
+        drawn = rng.normal(scale=apart, size=(classes, BLOBS, FEATURES))
         flat, own = drawn.reshape(-1, FEATURES), np.repeat(np.arange(classes), BLOBS)
         distances = np.linalg.norm(flat[:, None] - flat, axis=2)
-        if distances[own[:, None] != own].min() >= LEAST:
+        if distances[own[:, None] != own].min() >= 2 * apart:
             return drawn
 
 
@@ -91,31 +99,40 @@ def split(X: np.ndarray, y: np.ndarray) -> Case:
 
 def independent(rng: np.random.Generator, new: bool) -> Case:
     """Nothing befalls the stream: the control."""
-    at, y = centres(rng, CLASSES + 1), mixed(rng, new)
+    at, y = centres(rng), mixed(rng, new)
     return split(around(rng, at, y), y)
 
 
 def autoregressive(rng: np.random.Generator, new: bool) -> Case:
-    """Each class goes on where it was, and lasts for an episode."""
-    at, y = centres(rng, CLASSES + 1), episodes(rng, new)
-    noise = rng.normal(size=(len(y), FEATURES))
-    for own in np.unique(y):
-        innovations = noise[y == own]
-        innovations[1:] *= np.sqrt(1 - PERSISTENCE**2)
-        noise[y == own] = lfilter([1.0], [1.0, -PERSISTENCE], innovations, axis=0)
-    return split(around(rng, at, y, noise), y)
+    """Each class wanders slowly around its centres, whether it is present or not, and lasts for an episode."""
+    return wandering(rng, new, FARTHER["autoregressive"], 0.0)
+
+
+def noisy(rng: np.random.Generator, new: bool) -> Case:
+    """The same, and a part of the variance is independent noise."""
+    return wandering(rng, new, FARTHER["noisy"], WHITE)
+
+
+def wandering(rng: np.random.Generator, new: bool, apart: float, white: float) -> Case:
+    """Add an AR(1) process of each class to its centres, with a share of independent noise in its variance."""
+    at, y = centres(rng, apart=apart), episodes(rng, new)
+    steps = rng.normal(size=(CLASSES + 1, len(y), FEATURES))
+    steps[:, 1:] *= np.sqrt(1 - PERSISTENCE**2)
+    states = lfilter([1.0], [1.0, -PERSISTENCE], steps, axis=1)[y, np.arange(len(y))]
+    residuals = np.sqrt(1 - white) * states + np.sqrt(white) * rng.normal(size=states.shape)
+    return split(around(rng, at, y, residuals), y)
 
 
 def offsets(rng: np.random.Generator, new: bool) -> Case:
     """Each shift has an offset that all classes share."""
-    at, y = centres(rng, CLASSES + 1), mixed(rng, new)
+    at, y = centres(rng), mixed(rng, new)
     each = rng.normal(scale=OFFSET, size=(len(y) // SHIFT + 1, FEATURES))
     return split(around(rng, at, y) + each[np.arange(len(y)) // SHIFT], y)
 
 
 def drift(rng: np.random.Generator, new: bool) -> Case:
     """Each class moves away, evenly."""
-    at, y = centres(rng, CLASSES + 1), mixed(rng, new)
+    at, y = centres(rng), mixed(rng, new)
     directions = rng.normal(size=(CLASSES + 1, FEATURES))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     moved = np.clip((np.arange(len(y)) - TRAINING) / STREAM, 0.0, None)
@@ -123,9 +140,9 @@ def drift(rng: np.random.Generator, new: bool) -> Case:
 
 
 def faulty(rng: np.random.Generator, new: bool, spoil: Callable[[np.ndarray, np.ndarray], np.ndarray | float]) -> Case:
-    """Spoil a column from the middle of the stream on: `spoil` makes its values of those in training and now."""
-    sound, column, half = independent(rng, new), int(rng.integers(FEATURES)), STREAM // 2
-    X = sound.X.copy()
+    """Spoil the column that varies most, from the middle on: `spoil` makes its values of those in training and now."""
+    sound, half = independent(rng, new), STREAM // 2
+    X, column = sound.X.copy(), int(np.argmax(np.std(sound.X_train, axis=0)))
     X[half:, column] = spoil(sound.X_train[:, column], X[half:, column])
     return sound._replace(X=X, fault=half, column=column)
 
@@ -155,30 +172,41 @@ def mislabelled(rng: np.random.Generator, new: bool) -> Case:
     return sound._replace(y_train=y.astype(str))
 
 
-def beside(rng: np.random.Generator, distance: float, share: float) -> Case:
-    """Put the blobs of the new class at a distance from those of a known one, and send its share."""
-    at, y = centres(rng, CLASSES + 1), mixed(rng, True, share)
-    direction = rng.normal(size=(BLOBS, FEATURES))
-    at[NEW] = at[0] + distance * direction / np.linalg.norm(direction, axis=1, keepdims=True)
+def overlapping(rng: np.random.Generator, new: bool) -> Case:
+    """Put each blob of the new class beside one of a known class."""
+    return beside(rng, slice(None), OVERLAP, OVERLAP_SHARE)
+
+
+def rare(rng: np.random.Generator, new: bool) -> Case:
+    """Put a rare new class beside one blob of a known class."""
+    return beside(rng, slice(1), RARE, RARE_SHARE)
+
+
+def beside(rng: np.random.Generator, blobs: slice, distance: float, share: float) -> Case:
+    """Put the new class at a distance from some blobs of a known one, and send its share."""
+    at, y = centres(rng), mixed(rng, True, share)
+    direction = rng.normal(size=at[0, blobs].shape)
+    at[NEW] = at[0, blobs] + distance * direction / np.linalg.norm(direction, axis=1, keepdims=True)
     return split(around(rng, at, y), y)
 
 
 PROCESSES: dict[str, Callable[[np.random.Generator, bool], Case]] = {
     "independent": independent,
     "autoregressive": autoregressive,
+    "noisy": noisy,
     "offsets": offsets,
     "drift": drift,
-    "stuck": lambda rng, new: faulty(rng, new, lambda before, now: float(np.median(before))),
+    "stuck": lambda rng, new: faulty(rng, new, lambda before, now: float(np.quantile(before, USUAL))),
     "repeated": repeated,
     "zero": lambda rng, new: faulty(rng, new, lambda before, now: 0.0),
     "unit": lambda rng, new: faulty(rng, new, lambda before, now: UNIT * now),
     "imbalanced": imbalanced,
     "mislabelled": mislabelled,
-    "overlapping": lambda rng, new: beside(rng, OVERLAP, OVERLAP_SHARE),
-    "rare": lambda rng, new: beside(rng, RARE, RARE_SHARE),
+    "overlapping": overlapping,
+    "rare": rare,
 }
 
-BOTH = ("independent", "autoregressive", "offsets", "drift", "stuck", "repeated")
+BOTH = ("independent", "autoregressive", "noisy", "offsets", "drift", "stuck", "repeated")
 """Processes with and without a new class; of the others the last two have one."""
 
 NAMES = [
@@ -192,4 +220,4 @@ NAMES = [
 def case(name: str, seed: int) -> Case:
     """Make the case of a name ``PROCESS/closed`` or ``PROCESS/open``, reproducible from the seed."""
     process, world = name.split("/")
-    return PROCESSES[process](np.random.default_rng([seed, list(PROCESSES).index(process)]), world == "open")
+    return PROCESSES[process](np.random.default_rng([seed, *process.encode()]), world == "open")
