@@ -1,9 +1,11 @@
 """Measure streams whose neighbouring instances resemble each other: real tables and made-up processes.
 
     python -m benchmarks.order --json FILE [--kind real|made|all] [--cases NAME,...] [--seeds 0-4]
+    python -m benchmarks.order --page docs/results/order.md BEFORE NOW
 
-Each run appends a line of JSON to the file. The library of another checkout is measured by this script with
-``PYTHONPATH=CHECKOUT python THIS_CHECKOUT/benchmarks/order``.
+The first appends a line of JSON to the file for each run. The library of another checkout is measured by this script
+with ``PYTHONPATH=CHECKOUT python THIS_CHECKOUT/benchmarks/order``. The second writes the figures of two such files
+into the page, beside what must hold.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ if not __package__:  # run by its path: the modules beside this file, the librar
     sys.path.pop(0)
     benchmarks.__path__.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.order import processes, tables
+from benchmarks.order import page, processes, tables
 from benchmarks.order.running import commit, measure
 
 COLUMNS = {
@@ -78,14 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", default="", help="names, parts of names or patterns (TEP, closed, */open/order)")
     parser.add_argument("--seeds", type=seeds_of, default="1", help="default: 1")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
+    parser.add_argument("--page", type=Path, help="page that the figures of the files are written into")
+    parser.add_argument("files", type=Path, nargs="*", help="for the page: figures before and now, or only now")
     given = parser.parse_args(arguments)
+    if given.page is not None:
+        if len(given.files) not in (1, 2):
+            parser.error("--page needs one or two files with figures")
+        write_page(given.page, given.files)
+        return 0
     names = chosen(given.kind, given.cases)
     if given.list:
         print("\n".join(names))
         return 0
     if not names:
         parser.error(f"no case is named {given.cases}: --list prints the names")
-    print(f"{'':28}seed {' '.join(f'{column:>6}' for column in COLUMNS)}", flush=True)
+    print(f"{'':28}seed {' '.join(f'{column:>6}' for column in COLUMNS)} not met", flush=True)
     for seed in given.seeds:
         for name in names:
             case = tables.case(name) if name in tables.NAMES else processes.case(name, seed)
@@ -93,8 +102,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given.json is not None:
                 with given.json.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(record) + "\n")
-            print(f"{name:28}{seed:4} {' '.join(shown(record[field]) for field in COLUMNS.values())}", flush=True)
+            print(
+                f"{name:28}{seed:4} {' '.join(shown(record[field]) for field in COLUMNS.values())} "
+                + " ".join(page.unmet(record)),
+                flush=True,
+            )
     return 0
+
+
+def write_page(path: Path, files: Sequence[Path]) -> None:
+    """Write the tables between the markers of the page."""
+    from benchmarks.written import write
+
+    *before, now = map(page.read, files)
+    write("order", page.text(before[0] if before else {}, now), path)
 
 
 def shown(value: float | None) -> str:

@@ -62,7 +62,7 @@ def centres(rng: np.random.Generator, classes: int = CLASSES + 1, apart: float =
 
 
 def mixed(rng: np.random.Generator, new: bool, share: float | None = None) -> np.ndarray:
-    """Draw classes independently, shape (training + stream,); `share` is of the new class, else as large as others."""
+    """Draw classes independently, shape (training + stream,); the new class is as large as others, or has a share."""
     y = rng.integers(CLASSES, size=TRAINING + STREAM)
     if new:
         late = np.arange(len(y)) >= TRAINING + STREAM // 8
@@ -78,10 +78,7 @@ def episodes(rng: np.random.Generator, new: bool) -> np.ndarray:
         late = new and len(y) >= TRAINING + STREAM // 8
         others = [own for own in range(CLASSES + late) if not len(y) or own != y[-1]]
         own = first.pop() if first else rng.choice(others)
-        length = rng.integers(EPISODE[0], EPISODE[1] + 1)
-        if len(y) < TRAINING <= len(y) + length or first:
-            length = min(length, TRAINING // CLASSES)
-        y = np.append(y, np.full(length, own))
+        y = np.append(y, np.full(rng.integers(EPISODE[0], EPISODE[1] + 1), own))
     return y[: TRAINING + STREAM]
 
 
@@ -98,18 +95,18 @@ def split(X: np.ndarray, y: np.ndarray) -> Case:
 
 
 def independent(rng: np.random.Generator, new: bool) -> Case:
-    """Nothing befalls the stream: the control."""
+    """Draw a stream that nothing befalls: the control."""
     at, y = centres(rng), mixed(rng, new)
     return split(around(rng, at, y), y)
 
 
 def autoregressive(rng: np.random.Generator, new: bool) -> Case:
-    """Each class wanders slowly around its centres, whether it is present or not, and lasts for an episode."""
+    """Let each class wander slowly around its centres, present or not, and last for an episode."""
     return wandering(rng, new, FARTHER["autoregressive"], 0.0)
 
 
 def noisy(rng: np.random.Generator, new: bool) -> Case:
-    """The same, and a part of the variance is independent noise."""
+    """Let classes wander in the same way, and make a tenth of the variance independent noise."""
     return wandering(rng, new, FARTHER["noisy"], WHITE)
 
 
@@ -124,14 +121,14 @@ def wandering(rng: np.random.Generator, new: bool, apart: float, white: float) -
 
 
 def offsets(rng: np.random.Generator, new: bool) -> Case:
-    """Each shift has an offset that all classes share."""
+    """Add an offset to each shift, the same for all classes."""
     at, y = centres(rng), mixed(rng, new)
     each = rng.normal(scale=OFFSET, size=(len(y) // SHIFT + 1, FEATURES))
     return split(around(rng, at, y) + each[np.arange(len(y)) // SHIFT], y)
 
 
 def drift(rng: np.random.Generator, new: bool) -> Case:
-    """Each class moves away, evenly."""
+    """Let each class move away evenly."""
     at, y = centres(rng), mixed(rng, new)
     directions = rng.normal(size=(CLASSES + 1, FEATURES))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -139,8 +136,10 @@ def drift(rng: np.random.Generator, new: bool) -> Case:
     return split(around(rng, at, y) + DRIFT * moved[:, None] * directions[y], y)
 
 
-def faulty(rng: np.random.Generator, new: bool, spoil: Callable[[np.ndarray, np.ndarray], np.ndarray | float]) -> Case:
-    """Spoil the column that varies most, from the middle on: `spoil` makes its values of those in training and now."""
+def faulty(
+    rng: np.random.Generator, new: bool, spoil: Callable[[np.ndarray, np.ndarray], np.ndarray | float]
+) -> Case:
+    """Spoil the column that varies most from the middle on; `spoil` maps its values in training and now to others."""
     sound, half = independent(rng, new), STREAM // 2
     X, column = sound.X.copy(), int(np.argmax(np.std(sound.X_train, axis=0)))
     X[half:, column] = spoil(sound.X_train[:, column], X[half:, column])
@@ -159,7 +158,9 @@ def repeated(rng: np.random.Generator, new: bool) -> Case:
 def imbalanced(rng: np.random.Generator, new: bool) -> Case:
     """Train three classes with many, few and next to no instances; the stream is balanced."""
     at = centres(rng, len(SIZES))
-    y = np.concatenate([rng.permutation(np.repeat(np.arange(len(SIZES)), SIZES)), rng.integers(len(SIZES), size=STREAM)])
+    y = np.concatenate(
+        [rng.permutation(np.repeat(np.arange(len(SIZES)), SIZES)), rng.integers(len(SIZES), size=STREAM)]
+    )
     X, labels, m = around(rng, at, y), y.astype(str), sum(SIZES)
     return Case(X[:m], labels[:m], X[m:], labels[m:])
 

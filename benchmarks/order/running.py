@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import time
@@ -96,6 +97,7 @@ def measure(case: Case, seed: int) -> Record:
     final = figures(case.y[last], labels[last], known)
     dropped = [event.seq for event in events if type(event).__name__ == "RecallDropped"]
     announced, standing = announcements(events)
+    digest = hashlib.sha256("\n".join(labels.tolist()).encode() + novelty.tobytes()).hexdigest()[:16]
     record: Record = {
         "training": len(case.y_train),
         "stream": n,
@@ -118,6 +120,7 @@ def measure(case: Case, seed: int) -> Record:
         "live_off": None if live is None else abs(live.recall - final["right"]),
         "recall_dropped": dropped[0] if dropped else None,
         "events": dict(Counter(type(event).__name__ for event in events)),
+        "digest": digest,
         "train_seconds": trained,
         "stream_seconds": streamed,
         "stream_processor": cpu,
