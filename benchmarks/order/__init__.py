@@ -1,0 +1,1 @@
+"""Whether known classes hold when neighbouring instances resemble each other: ``python -m benchmarks.order``."""

@@ -1,0 +1,127 @@
+"""Measure streams whose neighbouring instances resemble each other: real tables and made-up processes.
+
+    python -m benchmarks.order --json FILE [--kind real|made|all] [--cases NAME,...] [--seeds 0-4]
+    python -m benchmarks.order --page docs/results/order.md BEFORE NOW
+
+The first appends a line of JSON to the file for each run. The library of another checkout is measured by this script
+with ``PYTHONPATH=CHECKOUT python THIS_CHECKOUT/benchmarks/order``. The second writes the figures of two such files
+into the page, beside what must hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+
+if not __package__:  # run by its path: the modules beside this file, the library that PYTHONPATH names
+    import benchmarks
+
+    sys.path.pop(0)
+    benchmarks.__path__.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.order import page, processes, tables
+from benchmarks.order.running import commit, measure
+
+COLUMNS = {
+    "frozen": "frozen_right",
+    "right": "right",
+    "last": "last_fifth",
+    "f.unk": "false_unknown",
+    "ann": "announced",
+    "stand": "standing",
+    "recall": "unknown_recall",
+    "AUROC": "auroc",
+    "F": "micro_f",
+    "fr.F": "frozen_micro_f",
+    "live": "live",
+    "off": "live_off",
+    "prom": "promised",
+    "drop": "recall_dropped",
+    "s": "stream_seconds",
+}
+"""Of the printed table, and the field of each."""
+
+
+def seeds_of(text: str) -> list[int]:
+    """Read seeds: numbers and ranges, separated by commas.
+
+    Examples
+    --------
+    >>> seeds_of("0-2,100")
+    [0, 1, 2, 100]
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return found
+
+
+def chosen(kind: str, cases: str) -> list[str]:
+    """List names of cases: those that a pattern of `cases` fits, whole or in a part between slashes; empty: all."""
+    names = {"real": tables.NAMES, "made": processes.NAMES, "all": [*tables.NAMES, *processes.NAMES]}[kind]
+    patterns = [each for each in cases.split(",") if each]
+    return [
+        name
+        for name in names
+        if not patterns or any(fnmatch(part, p) for p in patterns for part in (name, *name.split("/")))
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="file that a line is appended to for each run")
+    parser.add_argument("--kind", choices=("real", "made", "all"), default="all", help="default: all")
+    parser.add_argument("--cases", default="", help="names, parts of names or patterns (TEP, closed, */open/order)")
+    parser.add_argument("--seeds", type=seeds_of, default="1", help="default: 1")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases, and stop")
+    parser.add_argument("--page", type=Path, help="page that the figures of the files are written into")
+    parser.add_argument("files", type=Path, nargs="*", help="for the page: figures before and now, or only now")
+    given = parser.parse_args(arguments)
+    if given.page is not None:
+        if len(given.files) not in (1, 2):
+            parser.error("--page needs one or two files with figures")
+        write_page(given.page, given.files)
+        return 0
+    names = chosen(given.kind, given.cases)
+    if given.list:
+        print("\n".join(names))
+        return 0
+    if not names:
+        parser.error(f"no case is named {given.cases}: --list prints the names")
+    print(f"{'':28}seed {' '.join(f'{column:>6}' for column in COLUMNS)} not met", flush=True)
+    for seed in given.seeds:
+        for name in names:
+            case = tables.case(name) if name in tables.NAMES else processes.case(name, seed)
+            record = {"case": name, "seed": seed, "commit": commit(), **measure(case, seed)}
+            if given.json is not None:
+                with given.json.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(record) + "\n")
+            print(
+                f"{name:28}{seed:4} {' '.join(shown(record[field]) for field in COLUMNS.values())} "
+                + " ".join(page.unmet(record)),
+                flush=True,
+            )
+    return 0
+
+
+def write_page(path: Path, files: Sequence[Path]) -> None:
+    """Write the tables between the markers of the page."""
+    from benchmarks.written import write
+
+    *before, now = map(page.read, files)
+    write("order", page.text(before[0] if before else {}, now), path)
+
+
+def shown(value: float | None) -> str:
+    """Write a figure in six places."""
+    return f"{'-' if value is None else f'{value:.3f}' if isinstance(value, float) else value:>6}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Measuring a case: the frozen model beside the stream, what was announced, and the live figure beside the truth."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import stream_osr
+from benchmarks.order.case import Case
+from stream_osr import OpenSetRecognizer
+from stream_osr.evaluation import OpenSetReport, auroc
+
+UNKNOWN = "unknown"
+CHUNK = 1000
+"""Instances of one call."""
+
+Record = dict[str, Any]
+
+
+def commit() -> str:
+    """Name the commit of the library that is measured; empty if it is not in a checkout."""
+    root = Path(stream_osr.__file__).resolve().parents[1]
+    named = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(named, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def figures(y: np.ndarray, labels: np.ndarray, known: np.ndarray) -> dict[str, float]:
+    """Count decisions: share of the known that is right and that is called unknown, and so on."""
+    report = OpenSetReport(known.tolist(), UNKNOWN)
+    report.update_many(y.tolist(), labels.tolist())
+    return {
+        "right": report.known_accuracy,
+        "false_unknown": report.f_new,
+        "micro_f": report.micro_f,
+        "unknown_recall": report.unknown_recall,
+    }
+
+
+def announcements(events: list[Any]) -> tuple[int, int]:
+    """Count subclasses that were announced, and those of them that were not refuted afterwards."""
+    announced: set[int] = set()
+    standing: set[int] = set()
+    for event in events:
+        match type(event).__name__:
+            case "SubclassEmerged":
+                own = {event.subclass_id}
+            case "EventsSummed":
+                own = set(event.emerged)
+            case "SubclassRefuted":
+                standing.discard(event.subclass_id)
+                continue
+            case _:
+                continue
+        announced |= own
+        standing |= own
+    return len(announced), len(standing)
+
+
+def names_column(event: Any, column: str) -> bool:
+    """Say whether an event other than one about a subclass or a class names a column."""
+    if hasattr(event, "explanation") or hasattr(event, "movement"):  # those name features that merely differ
+        return False
+    return f'"{column}"' in json.dumps(event.as_dict(), default=str)
+
+
+def measure(case: Case, seed: int) -> Record:
+    """Train, freeze, predict the stream with the frozen model, then stream it; defaults but for the seed."""
+    names = [f"x{at:02}" for at in range(case.X.shape[1])]
+    training, stream = pd.DataFrame(case.X_train, columns=names), pd.DataFrame(case.X, columns=names)
+    known, n = np.unique(case.y_train), len(case.y)
+    model = OpenSetRecognizer(seed=seed, unknown=UNKNOWN)
+    begin = time.perf_counter()
+    model.learn_many(training, case.y_train.tolist())
+    report = model.freeze()
+    trained = time.perf_counter() - begin
+    frozen = np.asarray(model.predict_many(stream), dtype=str)
+    frozen_novelty = np.asarray(model.predict_proba_many(stream))[:, -1]
+    begin, cpu = time.perf_counter(), time.process_time()
+    for at in range(0, n, CHUNK):
+        model.learn_many(stream[at : at + CHUNK])
+    model.flush()
+    streamed, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    decisions = sorted(model.drain(), key=lambda decision: decision.seq)
+    events = list(model.drain_events())
+    assert len(decisions) == n
+    labels = np.array([decision.label for decision in decisions], dtype=str)
+    novelty = np.array([decision.p_unknown for decision in decisions])
+    live, last = model.expected_recall, np.arange(n) >= 0.8 * n
+    final = figures(case.y[last], labels[last], known)
+    dropped = [event.seq for event in events if type(event).__name__ == "RecallDropped"]
+    announced, standing = announcements(events)
+    digest = hashlib.sha256("\n".join(labels.tolist()).encode() + novelty.tobytes()).hexdigest()[:16]
+    record: Record = {
+        "training": len(case.y_train),
+        "stream": n,
+        "known": len(known),
+        "new": len(np.unique(case.y[case.new])),
+        **{f"frozen_{name}": value for name, value in figures(case.y, frozen, known).items()},
+        "frozen_auroc": auroc(frozen_novelty, case.new),
+        "frozen_last_fifth": figures(case.y[last], frozen[last], known)["right"],
+        **figures(case.y, labels, known),
+        "auroc": auroc(novelty, case.new),
+        "last_fifth": final["right"],
+        "last_false_unknown": final["false_unknown"],
+        "class_right": {own: float(np.mean(labels[case.y == own] == own)) for own in known if own in case.y},
+        "announced": announced,
+        "standing": standing,
+        "promised": report.known_recall,
+        "live": None if live is None else live.recall,
+        "live_low": None if live is None else live.low,
+        "live_high": None if live is None else live.high,
+        "live_off": None if live is None else abs(live.recall - final["right"]),
+        "recall_dropped": dropped[0] if dropped else None,
+        "events": dict(Counter(type(event).__name__ for event in events)),
+        "digest": digest,
+        "train_seconds": trained,
+        "stream_seconds": streamed,
+        "stream_processor": cpu,
+    }
+    if case.fault is not None:
+        since = np.arange(n) >= case.fault
+        record["fault"] = case.fault
+        record["since_right"] = figures(case.y[since], labels[since], known)["right"]
+        record["since_frozen_right"] = figures(case.y[since], frozen[since], known)["right"]
+    if case.column is not None:
+        named = [event.seq for event in events if names_column(event, names[case.column])]
+        record["column_named"] = named[0] if named else None
+    if len(case.copies):
+        record["copies_unknown"] = float(np.mean(labels[case.copies] == UNKNOWN))
+    return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in record.items()}
