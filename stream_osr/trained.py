@@ -21,7 +21,7 @@ from stream_osr.labels import doubtful
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
 from stream_osr.model.categories import base_of, with_base
-from stream_osr.model.dependence import Order, find_order
+from stream_osr.model.dependence import Order, effective_share, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
@@ -347,12 +347,13 @@ def train_model(
             found_order = find_order(final, group, order)
             blocks = order if found_order is not None and found_order.process is not None else None
             log_density = unseen_densities(X, group, p, space, trainings, log_density, plan, blocks)
-            gain = None
+            gain, effective = None, 1.0
             if blocks is not None and found_order is not None and found_order.process is not None:
                 ordered = found_order.process, found_order.residuals, trainings[0].seating.guests.rows, blocks
                 gain = training_in_order(*ordered, np.mean(log_density, axis=0), draws_of[0])
+                effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain)
+            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain, effective)
         space = trainings[0].space
         promised = promise(log_density, group)
     counts = np.bincount(group, minlength=len(labels))

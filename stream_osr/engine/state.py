@@ -18,7 +18,7 @@ from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import Telling
 from stream_osr.ensemble.actions import Action
 from stream_osr.ensemble.arrival import Arrival, begin
-from stream_osr.ensemble.chain import Chains, open_chains
+from stream_osr.ensemble.chain import PRIOR_SEATS, Chains, open_chains
 from stream_osr.ensemble.past import Past, read
 from stream_osr.ensemble.views import find_classes
 from stream_osr.model.known import Known
@@ -29,10 +29,6 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, start_odds
 from stream_osr.trust.recall import Called
 from stream_osr.trust.references import References
-
-PRIOR_SEATS = 50.0
-"""Seats that the known classes hold when a stream begins; they fade like all others."""
-
 
 class Arrived(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""

@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.ensemble.chain import Chains
+from stream_osr.ensemble.chain import Chains, opening_seats
 from stream_osr.model.cells import asked
 from stream_osr.model.dependence import Process, Residuals
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
 from stream_osr.trust.references import References
 
-ACCEPTED_FROM = 0.02
-"""Share of the references of a class that are no denser than an instance, from which on it moves the class's state."""
+ACCEPTED_FROM = 0.2
+"""Share of the independent references of a class that are no denser than an instance, from which on it moves the state
+of the class."""
 
 
 class Arrival(NamedTuple):
@@ -75,11 +76,14 @@ def follow_order(
     """
     prior, n_classes = chains[0].known.prior, len(residuals.mean)
     who = asked(rows, prior)
-    found = [log_densities(c.known, c.frozen, who.rows, who.product if who.product.size else None)[0] for c in chains]
-    log_density = np.ascontiguousarray(np.mean(found, axis=0)[:, :n_classes])
+    product = who.product if who.product.size else None
+    found = [log_densities(c.known, c.frozen, who.rows, product) for c in chains]
+    log_density = np.ascontiguousarray(np.mean([each[0] for each in found], axis=0)[:, :n_classes])
+    seats = np.mean([opening_seats(c.known, c.frozen) for c in chains], axis=0)
+    new = np.mean([each[2] for each in found], axis=0) + seats[-1]
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = np.ones(len(rows), bool) if incomplete is None else ~incomplete
-    came = Came(rows[:, len(prior.first) :], category, log_density, complete)
+    came = Came(rows[:, len(prior.first) :], category, log_density, new - seats[:n_classes].max(), complete)
     gain, tracked = predict_in_order(
         arrival.process, residuals, arrival.tracked, came, least_accepted(references, n_classes)
     )
@@ -92,9 +96,13 @@ def follow_order(
 def least_accepted(references: References, n_classes: int) -> np.ndarray:
     """Find the log densities from which on an instance is accepted as one of each class, shape (2, J)."""
     own, out = np.mean(references.log_density, axis=0), np.full((2, n_classes), np.inf)
+    count = references.effective or len(references.group) / n_classes
+    share = (ACCEPTED_FROM * (count + 1.0) - 1.0) / count
+    if share <= 0.0:  # the references are too few to reject any
+        return np.full((2, n_classes), -np.inf)
     for j in range(n_classes):
         theirs = references.group == j
         if theirs.any():
             frozen = own[theirs, j]
-            out[:, j] = np.quantile([frozen, frozen + references.gains[theirs]], ACCEPTED_FROM, axis=1)
+            out[:, j] = np.quantile([frozen, frozen + references.gains[theirs]], share, axis=1)
     return out

@@ -33,8 +33,6 @@ class Model(NamedTuple):
         Number of references of each class and the sum of their log densities under it, shape (J,).
     bounds
         Bounds of the levels.
-    own
-        Bounds of the levels within each class, and how rare the levels are (:func:`~stream_osr.trust.typical.bounds`).
     confusion
         Mean over the references of each class of how probable each class is, shape (J, J).
     theirs
@@ -50,7 +48,6 @@ class Model(NamedTuple):
     many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
-    own: Typical
     confusion: np.ndarray
     theirs: Theirs
     log_new: dict[int, tuple[Known, np.ndarray]]
@@ -72,13 +69,8 @@ class Model(NamedTuple):
             self.asked[prior.covariance] = asked(_twice(self.rows), prior)
         return self.asked[prior.covariance]
 
-    def levels(self, log_density: np.ndarray, *, typical: bool = False) -> np.ndarray:
-        """Level of each instance by its log densities under the known classes, (n, J); shape (n,).
-
-        How typical it is of its nearest class, or how dense it is in all classes.
-        """
-        if typical:
-            return levels_within(log_density, np.zeros(len(log_density)), self.own.bounds)
+    def levels(self, log_density: np.ndarray) -> np.ndarray:
+        """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
         return levels_of(log_density, self.many, self.total, self.bounds)
 
 
@@ -90,16 +82,14 @@ class Theirs(NamedTuple):
     group, level
         Class and level of each, shape (n,).
     log_density, vote
-        Log density under each known class, and how probable the class is by that alone, shape (n, J).
-    gain
-        By how much more likely each was given those before it, shape (n,).
+        Log density under each known class, given the instances before it where neighbours are dependent, and how
+        probable the class is by that alone, shape (n, J).
     """
 
     group: np.ndarray
     level: np.ndarray
     log_density: np.ndarray
     vote: np.ndarray
-    gain: np.ndarray
 
 
 def _twice(column: np.ndarray) -> np.ndarray:
@@ -134,10 +124,29 @@ def _model_of(held: _Held, number: int) -> Model:
     total = np.bincount(group, log_density[np.arange(len(group)), group], minlength=n_classes)
     score = scores(log_density, count, total, group)
     bounds = level_bounds(score, group)
-    vote = votes(log_density)
+    given, vote = log_density + references.gains[:, None], votes(log_density)
     confusion = np.eye(n_classes)
     for j in np.unique(group):
         confusion[j] = vote[group == j].mean(axis=0)
-    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote, references.gains)))
-    own = typical_of(log_density, group, references.gains)
-    return Model(count, total, bounds, own, confusion, theirs, {}, {}, references.rows)
+    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), given, vote)))
+    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)
+
+
+class OfTypical(NamedTuple):
+    """What the references say of typicality: the levels, and that of each reference, as in :class:`Theirs`."""
+
+    typical: Typical
+    level: np.ndarray
+
+
+def typicality_of(references: References) -> OfTypical:
+    """Derive the levels of typicality from the references; made once for each set of references."""
+    return _typicality_of(_Held(references))
+
+
+@lru_cache(maxsize=64)
+def _typicality_of(held: _Held) -> OfTypical:
+    references = held.references
+    typical, gain = typical_of(references), references.gains
+    mean = np.mean(references.log_density, axis=0) + gain[:, None]
+    return OfTypical(typical, _twice(levels_within(mean, gain, typical.bounds)))

@@ -15,11 +15,16 @@ from stream_osr.model import books
 from stream_osr.model import step as sampler
 from stream_osr.model.between import Aside, bring_back, nobody_aside
 from stream_osr.model.known import Densities, Known, densities
+from stream_osr.model.moves.concentration import STREAM_ALPHA
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.transfer import moved
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import Shares
 from stream_osr.trust.books import Books
+
+
+PRIOR_SEATS = 50.0
+"""Seats that the known classes hold when a stream begins; they fade like all others."""
 
 
 class Guard(NamedTuple):
@@ -170,6 +175,14 @@ def _open(known: Known, frozen: Densities, lasting: float) -> Chain:
     seats = known.size * min(1.0, lasting / known.size.sum())
     state = books.seat_classes(sampler.open_stream(known, frozen), seats)
     return Chain(known, frozen, state, lifecycle(), nobody_aside(known.prior))
+
+
+def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
+    """Log weight of each known class and, last, of a new one when a stream begins (equation 10), shape (J + 1,)."""
+    alpha = STREAM_ALPHA.shape / STREAM_ALPHA.rate
+    share = alpha / (frozen.menu.sum() + known.gamma)
+    seats = PRIOR_SEATS * known.size / known.size.sum() + share * frozen.menu
+    return np.log(np.append(seats, share * known.gamma))
 
 
 def refreshed(chain: Chain, known: Known) -> Chain:

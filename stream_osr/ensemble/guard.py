@@ -15,14 +15,15 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
-from stream_osr.ensemble.asked import ASKED, Theirs, model_of
-from stream_osr.ensemble.chain import Chain, Chains, Guard
+from stream_osr.ensemble.asked import ASKED, Theirs, model_of, typicality_of
+from stream_osr.ensemble.chain import Chain, Chains, Guard, opening_seats
 from stream_osr.ensemble.step import Judged, Seated, mean_of
 from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_new
 from stream_osr.model.prior import Prior
 from stream_osr.model.restaurant import StreamState
+from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.trust.balance import Shares, class_shares, share_of_cells
 from stream_osr.trust.books import Books, counted
@@ -30,7 +31,7 @@ from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS, levels_of
 from stream_osr.trust.references import References
-from stream_osr.trust.typical import Typical, known_by_typicality, levels_within
+from stream_osr.trust.typical import Typical, known_by_typicality, levels_within, odds_of_new
 
 REMEMBERED = 1000.0
 """Instances of the stream after which what was counted weighs half."""
@@ -83,12 +84,30 @@ def ask_references(
         theirs = Asked(kept.rows[at], kept.product[at] if kept.product.size else kept.product)
     waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
     ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
-    turn = _Turn(at, shifts is None, theirs, ours, dependent)
+    level, tail = np.zeros(0, np.int64), np.zeros(0)
+    if dependent:
+        typical, of_references = typicality_of(references)
+        level = np.concatenate([of_references[at], _levels([one.result for one in seated], waiting, typical)])
+        tail = typical.tail
+    turn = _Turn(at, shifts is None, theirs, ours, level, tail)
     return each(
         lambda number: _follow_balance(seated[number], number, references, turn, parameters),
         range(len(seated)),
         parameters.n_jobs,
     )
+
+
+def _levels(results: Sequence[BatchResult], waiting: int, typical: Typical) -> np.ndarray:
+    """Level of typicality of the batch and of those that wait, by the mean of the chains."""
+    density = np.mean([one.log_density for one in results], axis=0)
+    gain = np.zeros(len(density) + waiting)
+    given, first = results[0].gain, len(results[0].window_log_density)
+    if given is not None:
+        gain = np.concatenate([given[first:], given[:waiting]])
+    if waiting:
+        window = np.mean([one.window_log_density[:waiting] for one in results], axis=0)
+        density = np.concatenate([density, window])
+    return levels_within(density, gain, typical.bounds)
 
 
 class _Turn(NamedTuple):
@@ -102,22 +121,23 @@ class _Turn(NamedTuple):
         They lie where they lay in training.
     theirs, ours
         Rows of the references, and of the others.
-    dependent
-        Typicality says what is known, and not location.
+    level, tail
+        Levels of typicality of the references and of the others, and the share of known instances up to each level;
+        empty where neighbours are independent: location says what is known.
     """
 
     at: slice
     stay: bool
     theirs: Asked
     ours: Asked
-    dependent: bool
+    level: np.ndarray
+    tail: np.ndarray
 
 
 class _Sides(NamedTuple):
     """The Q references and the m others who are asked: rows, what is said of them, what is known of references.
 
-    Of the others ``unknown`` says how probable the sampler has it that they are unknown, and ``gain`` by how much
-    more likely they were given those before them, both of shape (m,).
+    Of the others ``unknown`` says how probable the sampler has it that they are unknown, shape (m,).
     """
 
     references: Asked
@@ -126,18 +146,19 @@ class _Sides(NamedTuple):
     others: Asked
     of_others: Said
     unknown: np.ndarray
-    gain: np.ndarray
 
 
 class _Known(NamedTuple):
-    """What the guard knows of the known classes: of a :class:`Model`, and the shares of the training set, (J,)."""
+    """What the guard knows of the known classes: of a :class:`Model`, the shares of the training set, (J,), and the log
+    weights with which a stream opens, (J + 1,).
+    """
 
     many: np.ndarray
     total: np.ndarray
     bounds: np.ndarray
-    own: Typical
     confusion: np.ndarray
     trained: np.ndarray
+    opening: np.ndarray
 
 
 def _follow_balance(
@@ -145,13 +166,13 @@ def _follow_balance(
 ) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
-    known, (at, stay, rows, ours, dependent) = chain.known, turn
+    known, (at, stay, rows, ours, *typical) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
     theirs = Theirs(*(column[at] for column in model.theirs))
     fresh = model.new_of(known)[at] if stay else log_new(known, rows.rows)
     nobody = np.full(first, -1)
-    of_references = Said(theirs.log_density + theirs.gain[:, None], fresh, nobody, np.zeros(first))
+    of_references = Said(theirs.log_density, fresh, nobody, np.zeros(first))
     weight = np.full(n + waiting, 0.5 ** (n / parameters.half_life))
     said = Said(result.log_density, result.log_density_new, result.subclass, weight)
     unknown = result.probabilities[:, -1]
@@ -161,20 +182,19 @@ def _follow_balance(
         columns = [np.concatenate([own, more[:waiting]]) for own, more in zip(said[:3], window, strict=True)]
         said = Said(columns[0], columns[1], columns[2], weight)
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
-    gain = np.zeros(n + waiting)
-    if result.gain is not None:
-        window = len(result.gain) - n
-        gain = np.concatenate([result.gain[window:], result.gain[:waiting]])
-    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown), gain)
+    sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
     due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
     guard, probabilities = _take_in(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(model.many, model.total, model.bounds, model.own, model.confusion, known.size / known.size.sum()),
+        _Known(
+            *(model.many, model.total, model.bounds, model.confusion),
+            *(known.size / known.size.sum(), opening_seats(known, chain.frozen)),
+        ),
         n,
         due,
-        dependent,
+        *typical,
         known.prior,
     )
     result = result._replace(probabilities=probabilities[first : first + n])
@@ -191,13 +211,13 @@ def _follow_balance(
 
 @kernel
 def _take_in(
-    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, dependent: bool, prior: Prior
+    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, typical: np.ndarray, tail: np.ndarray, prior: Prior
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
-    When it is ``due`` the share of the stream that is known is estimated again.
+    ``typical`` and ``tail`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is known is estimated again.
     """
-    references, of_references, theirs, others, of_others, said_unknown, _ = sides
+    references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(known.trained)
     guard = _fitted(guard, state.ids, n_classes)
     terms = terms_of(state.dishes, prior)
@@ -207,22 +227,26 @@ def _take_in(
     weigh_into(cells[first:], state, terms, others, of_others, prior)
     vote[:first] = theirs.vote
     vote[first:] = votes(of_others.log_density)
-    level = np.empty(many, np.int64)
-    if dependent:
-        level[:first] = levels_within(theirs.log_density + theirs.gain.reshape(-1, 1), theirs.gain, known.own.bounds)
-        level[first:] = levels_within(of_others.log_density, sides.gain, known.own.bounds)
-    else:
+    level, dependent = typical, len(tail) > 0
+    if not dependent:
+        level = np.empty(many, np.int64)
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
     books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / REMEMBERED))
     classes = class_shares(books.votes, known.confusion, known.trained)
     shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
     if dependent:
-        share = known_by_typicality(books.stream, known.own.tail, n_classes)
+        share = known_by_typicality(books.stream, tail)
         shares = Shares(share, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
-    probabilities = balance(shares, unknown, cells, level, vote)
+    if dependent:
+        odds = np.empty(many)
+        odds[:first] = odds_of_new(of_references.log_density, of_references.log_density_new, known.opening)
+        odds[first:] = odds_of_new(of_others.log_density, of_others.log_density_new, known.opening)
+        probabilities = balance(shares, unknown, cells, level, vote, odds)
+    else:
+        probabilities = balance(shares, unknown, cells, level, vote)
     for i in range(first, first + n):
         for j in range(n_classes):
             books.votes[j] += (1.0 - probabilities[i, n_classes]) * vote[i, j]

@@ -10,8 +10,8 @@ import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import Emerging, Measured, NewClasses, find_new_classes, measure_subclasses
-from stream_osr.ensemble.asked import model_of
-from stream_osr.ensemble.chain import Chain, Chains
+from stream_osr.ensemble.asked import model_of, typicality_of
+from stream_osr.ensemble.chain import Chain, Chains, opening_seats
 from stream_osr.ensemble.guard import shares_of
 from stream_osr.ensemble.past import Past
 from stream_osr.model import step as sampler
@@ -25,6 +25,7 @@ from stream_osr.model.prior import FULL, homogeneous
 from stream_osr.model.space import Space, whiten
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.references import References
+from stream_osr.trust.typical import levels_within, odds_of_new
 
 
 class Views:
@@ -88,15 +89,16 @@ class Views:
         """Predict bent rows that lack the same; ``middle`` is their likeliest completion, ``excess`` above most."""
         if not self._closely:
             return _mean([look(values, each) for each in views]), None
-        found, densities = [], []
-        for number, (chain, own) in enumerate(zip(self._chains, views, strict=True)):
+        looked, densities = [], []
+        for chain, own in zip(self._chains, views, strict=True):
             cells, log_weight = look_closely(values, own, len(chain.state.ids))
             density = whole = log_weight - log_seats_of(chain.state.franchise)[: len(chain.known.size)]
             if middle is not None:
                 whole = log_class_densities(chain.known, chain.frozen, homogeneous(middle))[0] - excess
             densities.append(whole)
-            found.append(self._balanced(number, cells, whole, density))
-        return _mean(found), np.asarray(np.mean(densities, axis=0))
+            looked.append((cells, whole, density))
+        mean = np.asarray(np.mean(densities, axis=0))
+        return _mean([self._balanced(number, *each, mean) for number, each in enumerate(looked)]), mean
 
     def of_whitened(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Predict the same of whitened rows, shape (n, d)."""
@@ -105,21 +107,30 @@ class Views:
             return _mean([sampler.immediate(c.known, c.frozen, c.state, rows) for c in chains]), None
         who = asked(rows, chains[0].known.prior)
         densities = [log_class_densities(c.known, c.frozen, who.rows)[0] for c in chains]
+        mean = np.asarray(np.mean(densities, axis=0))
         found = [
-            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density)
+            self._balanced(number, cells_of(chain.known, chain.state, who, density), density, density, mean)
             for number, (chain, density) in enumerate(zip(chains, densities, strict=True))
         ]
-        return _mean(found), np.asarray(np.mean(densities, axis=0))
+        return _mean(found), mean
 
     def _balanced(
-        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray
+        self, number: int, cells: np.ndarray, log_density: np.ndarray, without_gaps: np.ndarray, mean: np.ndarray
     ) -> np.ndarray:
-        shares, n_classes = self._guards[number], log_density.shape[1]
-        if shares is None or self._references is None:
+        """Balance the cells of one chain; ``mean`` is the log density over all chains."""
+        shares, n_classes, chain = self._guards[number], log_density.shape[1], self._chains[number]
+        if shares is None or self._references is None or chain.guard is None:
             return np.column_stack([cells[:, :n_classes], cells[:, n_classes:].sum(axis=1)])
-        guard = self._chains[number].guard
-        level = model_of(self._references, number).levels(log_density, typical=guard is not None and guard.dependent)
-        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps))
+        odds, level = None, model_of(self._references, number).levels(log_density)
+        if chain.guard.dependent:
+            typical = typicality_of(self._references).typical
+            level = levels_within(mean, np.zeros(len(mean)), typical.bounds)
+            seats, at = log_seats_of(chain.state.franchise), np.arange(len(cells))
+            near = cells[:, :n_classes].argmax(axis=1)
+            ratio = np.log(np.maximum(cells[:, -1], 1e-300)) - np.log(np.maximum(cells[at, near], 1e-300))
+            log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
+            odds = odds_of_new(without_gaps, log_new, opening_seats(chain.known, chain.frozen))
+        return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)
 
 
 def _mean(found: Sequence[np.ndarray]) -> np.ndarray:

@@ -31,6 +31,8 @@ WIDEST = 4.0
 """Variance of the slowly varying part at most, in within-class variances: what the stationary process may reach."""
 LEAST_SLOW = 0.05
 """A smaller variance of the slowly varying part is none."""
+FARTHEST = 2000
+"""Lags beyond this add nothing to what dependent instances share."""
 LEAST_NOISE = 0.03
 """Share of the variance that is independent at least."""
 RIDGE = 1e-6
@@ -246,3 +248,16 @@ def fit_process(pairs: Pairs) -> Process:
     q = np.where(q > LEAST_SLOW, q, 0.0)
     noise = np.maximum(c[0] - q, LEAST_NOISE * np.maximum(c[0], 1e-3))
     return Process(np.ascontiguousarray(axes), np.minimum(q, WIDEST), STEPS[best], noise)
+
+
+def effective_share(pairs: Pairs, process: Process) -> float:
+    """Number of independent instances that say as much about a class as its dependent ones, as a share of these.
+
+    ``1 / (1 + 2 sum_g f_g rho_g)``: rho_g is the autocorrelation at lag g, averaged over the directions, and f_g the
+    share of the instances that have a partner of their class at that lag.
+    """
+    lag = np.arange(1, FARTHEST)
+    slow = process.slow / (process.slow + process.noise)
+    rho = (slow * process.step ** lag[:, None]).mean(axis=1)
+    partners = np.interp(np.log(lag), np.log(LAGS), np.minimum(pairs.count[1:] / max(pairs.count[0], 1.0), 1.0))
+    return float(1.0 / (1.0 + 2.0 * (partners * rho).sum()))

@@ -59,6 +59,8 @@ class Came(NamedTuple):
         Log probability of their categories in each class, shape (n, J).
     log_density
         Frozen log densities, shape (n, J).
+    log_new
+        Log density of a new class, in units of the weight of a known one: less is no instance of one, shape (n,).
     complete
         Nothing is missing of them, shape (n,): others are not predicted, and move no state.
     """
@@ -66,6 +68,7 @@ class Came(NamedTuple):
     rows: np.ndarray
     category: np.ndarray
     log_density: np.ndarray
+    log_new: np.ndarray
     complete: np.ndarray
 
 
@@ -96,7 +99,7 @@ def predict_in_order(
     for j in range(n_classes):
         z[:, j] = (came.rows - residuals.mean[j]) @ (residuals.whitener[j] @ process.axes)
     base = came.category + residuals.log_volume
-    return _predict(process, tracked, z, base, came.log_density, least, came.complete)
+    return _predict(process, tracked, z, base, came.log_density, came.log_new, least, came.complete)
 
 
 @kernel
@@ -106,6 +109,7 @@ def _predict(
     z: np.ndarray,
     base: np.ndarray,
     log_density: np.ndarray,
+    log_new: np.ndarray,
     least: np.ndarray,
     complete: np.ndarray,
 ) -> tuple[np.ndarray, Tracked]:
@@ -132,7 +136,7 @@ def _predict(
             continue
         gain[i] = given - frozen
         density = log_density[i, own]
-        if density < least[0, own] and density + gain[i] < least[1, own]:
+        if given < log_new[i] or density < least[0, own]:
             continue
         for a in range(d):
             weight = variance[own, a] / (variance[own, a] + process.noise[a])
@@ -164,7 +168,8 @@ def training_in_order(
     """
     turn, columns, n_classes = np.argsort(order, kind="stable"), len(known.prior.first), len(residuals.mean)
     category = log_categories(known, densities(known), rows)
-    came = Came(rows[turn, columns:-1], category[turn], log_density[turn], np.ones(len(turn), bool))
+    nothing, whole = np.full(len(turn), -np.inf), np.ones(len(turn), bool)
+    came = Came(rows[turn, columns:-1], category[turn], log_density[turn], nothing, whole)
     anybody = np.full((2, n_classes), -np.inf)
     gain = np.empty(len(turn))
     gain[turn], _ = predict_in_order(process, residuals, start(process, n_classes), came, anybody)

@@ -7,6 +7,7 @@ import numpy as np
 from stream_osr.model.elementwise import exp_each, largest, total_of
 from stream_osr.model.jit import kernel
 from stream_osr.trust.balance import Shares
+from stream_osr.trust.typical import SURE, with_odds
 
 
 @kernel
@@ -28,7 +29,12 @@ def votes(log_density: np.ndarray) -> np.ndarray:
 
 @kernel
 def balance(
-    shares: Shares, unknown: np.ndarray, cells: np.ndarray, level: np.ndarray, vote: np.ndarray
+    shares: Shares,
+    unknown: np.ndarray,
+    cells: np.ndarray,
+    level: np.ndarray,
+    vote: np.ndarray,
+    odds: np.ndarray | None = None,
 ) -> np.ndarray:
     """Divide what the sampler calls unknown, and state the known classes by their shares in the stream.
 
@@ -44,6 +50,9 @@ def balance(
         Level of each instance, shape (n,).
     vote
         How probable each known class is by its density alone (:func:`votes`), shape (n, J).
+    odds
+        Odds that each instance is new by what the frozen classes say, shape (n,): the shares are those of typicality
+        (:mod:`stream_osr.trust.typical`); ``None``: they are those of references in the cells.
 
     Returns
     -------
@@ -57,7 +66,7 @@ def balance(
         new[i] = total_of(emerging)
         scale = 1.0 / max(new[i], 1e-300)
         for c in range(count - n_classes):
-            here[c] = emerging[c] * scale * share[c]
+            here[c] = emerging[c] * scale * (share[c] if odds is None else with_odds(share[c], odds[i]))
     theirs, out = back @ shares.owner.T, np.empty((n, n_classes + 1))
     for i in range(n):
         whole = new[i] if np.isnan(unknown[i]) else unknown[i]
@@ -69,7 +78,9 @@ def balance(
         own, their = (1.0 - whole) / own, whole * total_of(back[i]) / max(their, 1e-300)
         left = 1.0
         for j in range(n_classes):
-            kept = own * classes[j] * vote[i, j] * shares.known[j, level[i]]
+            kept = own * classes[j] * vote[i, j]
+            if odds is not None:
+                kept *= with_odds(shares.known[j, level[i]], odds[i] / SURE)
             out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)

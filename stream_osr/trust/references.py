@@ -51,12 +51,16 @@ class References(NamedTuple):
     gain
         By how much more likely each was given the training instances before it (:mod:`stream_osr.model.ordered`),
         shape (R,); empty where neighbours are independent.
+    effective
+        Number of independent instances that say as much as the training instances of a typical class; 0: as many as
+        there are references of it.
     """
 
     rows: np.ndarray
     group: np.ndarray
     log_density: tuple[np.ndarray, ...]
     gain: np.ndarray = NO_GAIN
+    effective: float = 0.0
 
     @property
     def gains(self) -> np.ndarray:
@@ -194,6 +198,7 @@ def choose_references(
     log_density: Sequence[np.ndarray],
     p: Parameters,
     gain: np.ndarray | None = None,
+    effective: float = 1.0,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
 
@@ -210,6 +215,8 @@ def choose_references(
     gain
         By how much more likely each instance was given those before it, shape (n,); ``None``: neighbours are
         independent.
+    effective
+        Number of independent instances that say as much, as a share of the instances.
     """
     if not p.references:
         return None
@@ -226,7 +233,10 @@ def choose_references(
         place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
     at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
-    return References(rows, group[at], tuple(densities), NO_GAIN if gain is None else gain[at])
+    if gain is None:
+        return References(rows, group[at], tuple(densities))
+    count = float(np.median(np.bincount(group)[np.unique(group)])) * effective
+    return References(rows, group[at], tuple(densities), gain[at], count)
 
 
 def least_references(max_false_unknown: float) -> int:

@@ -16,13 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_osr.model.jit import kernel
+from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.trust.levels import LEVELS
+from stream_osr.trust.references import References
 
 USUAL = 16.0
 """Typical instances that each cell has in any case: a few in the tail are no evidence."""
-SURE = 10.0
-"""Odds against a new class where the sampler seats an instance in a known one: the tail must be so much heavier."""
+SURE = 1.0
+"""Odds against a new class where the sampler seats an instance in a known one."""
+FROZEN = np.exp(2.0)
+"""Odds for or against a new class that the frozen classes add at most."""
 
 
 class Typical(NamedTuple):
@@ -41,14 +44,18 @@ class Typical(NamedTuple):
     tail: np.ndarray
 
 
-def typical_of(log_density: np.ndarray, group: np.ndarray, gain: np.ndarray) -> Typical:
-    """Derive the levels from R references: frozen log class densities, (R, J), classes, (R,), gains, (R,)."""
+def typical_of(references: References) -> Typical:
+    """Derive the levels from the references, by the mean of their log densities over the models.
+
+    So many independent instances as the references are worth cannot show that a rarer tail is none of the class's.
+    """
+    group, gain, log_density = references.group, references.gains, np.mean(references.log_density, axis=0)
     n_classes = log_density.shape[1]
     bounds = np.full((2, n_classes, len(LEVELS) + 1), np.inf)  # a class without references has no typical instances
     for j in np.unique(group):
         own = log_density[group == j, j]
         bounds[:, j] = np.quantile([own, own + gain[group == j]], [0.0, *LEVELS], axis=1).T
-    count = np.median(np.bincount(group)[np.unique(group)])
+    count = references.effective or float(np.median(np.bincount(group)[np.unique(group)]))
     return Typical(bounds, np.maximum([0.0, *LEVELS, 1.0], 1.0 / (count + 1.0)))
 
 
@@ -81,8 +88,8 @@ def levels_within(log_density: np.ndarray, gain: np.ndarray, bounds: np.ndarray)
 
 
 @kernel
-def known_by_typicality(stream: np.ndarray, tail: np.ndarray, n_classes: int) -> np.ndarray:
-    """Share of each cell that is known, level by level, shape (C, L).
+def known_by_typicality(stream: np.ndarray, tail: np.ndarray) -> np.ndarray:
+    """Share of each cell that is known by typicality alone, level by level, shape (C, L).
 
     Parameters
     ----------
@@ -90,8 +97,6 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray, n_classes: int) ->
         Instances of the stream in each cell, shape (C, L).
     tail
         Share of the known instances up to each level, shape (L,).
-    n_classes
-        Cells that are known classes, which come first.
     """
     count, levels = stream.shape
     known = np.ones((count, levels))
@@ -99,6 +104,33 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray, n_classes: int) ->
         below, whole = 0.0, USUAL + stream[c].sum()
         for level in range(levels):
             below += stream[c, level]
-            share = tail[level] * whole / (below + USUAL * tail[level])
-            known[c, level] = min(1.0, share * SURE if c < n_classes else share)
+            known[c, level] = min(1.0, tail[level] * whole / (below + USUAL * tail[level]))
     return known
+
+
+@kernel
+def odds_of_new(log_density: np.ndarray, log_density_new: np.ndarray, seats: np.ndarray) -> np.ndarray:
+    """Odds, by the frozen classes alone, that each of n instances is new, within ``FROZEN``, shape (n,).
+
+    Parameters
+    ----------
+    log_density, log_density_new
+        Under the known classes, shape (n, J), and under a new subclass, shape (n,).
+    seats
+        Log weight of each class and, last, of a new one when a stream begins, shape (J + 1,).
+    """
+    n, n_classes = log_density.shape
+    out = np.empty(n)
+    for i in range(n):
+        known = -np.inf
+        for j in range(n_classes):
+            known = np.logaddexp(known, log_density[i, j] + seats[j])
+        out[i] = np.exp(log_density_new[i] + seats[n_classes] - known)
+        out[i] = min(max(out[i], 1.0 / FROZEN), FROZEN)
+    return out
+
+
+@borrowing_kernel
+def with_odds(known: float, odds: float) -> float:
+    """Share that is known, given that by typicality alone and the odds of what else speaks for a new class."""
+    return known / (known + (1.0 - known) * odds)
