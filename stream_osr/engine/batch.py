@@ -18,7 +18,7 @@ from stream_osr.engine.opened import with_references
 from stream_osr.engine.state import Arrived, Stream
 from stream_osr.engine.watch import follow_known, follow_recall, follow_unknown, references_of, tally
 from stream_osr.ensemble import guard, lives, step
-from stream_osr.ensemble.arrival import Arrival, follow_order
+from stream_osr.ensemble.arrival import Arrival, predict, test
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
@@ -138,23 +138,25 @@ def seat(
     -------
     What became of the chains, and where the known classes are in order of arrival after the batch.
     """
-    references, arrival, gain = references_of(trained, stream), stream.arrival, None
+    references, arrival, order, gain = references_of(trained, stream), stream.arrival, trained.order, None
     shifts = class_shifts(stream) if parameters.follow_drift else None
-    if arrival is not None and trained.order is not None and references is not None:
-        residuals = trained.order.residuals
+    incomplete = None if gaps is None else gaps.pattern != NOTHING
+    if arrival is not None and order is not None and references is not None:
         if shifts is not None:
-            moved = shifts[: len(residuals.mean), -residuals.mean.shape[1] :]
-            residuals = residuals._replace(mean=residuals.mean + moved)
-        incomplete = None if gaps is None else gaps.pattern != NOTHING
+            moved = shifts[: len(order.residuals.mean), len(stream.known.prior.first) :]
+            order = order._replace(residuals=order.residuals._replace(mean=order.residuals.mean + moved))
         kept = parameters.window_after(len(rows))
-        arrival, gain = follow_order(
-            arrival, residuals, stream.chains, references, rows, incomplete, kept
-        )
+        arrival, gain = predict(arrival, order.residuals, stream.chains, references, rows, incomplete, kept)
     seated = step.seat(stream.chains, rows, parameters, gaps, gain)
     if references is None:
         return seated, arrival
-    dependent = arrival is not None
-    seated = guard.ask_references(seated, references, rows, parameters, shifts, dependent=dependent)
+    seated = guard.ask_references(seated, references, rows, parameters, shifts, dependent=gain is not None)
+    if arrival is not None and order is not None:
+        frozen = np.mean([one.result.log_density for one in seated], axis=0)[:, : len(order.residuals.mean)]
+        if gain is not None:
+            frozen = frozen - gain[-len(rows) :, None]
+        numeric = rows[:, len(stream.known.prior.first) :]
+        arrival = test(arrival, order, references, numeric, frozen, incomplete, stream.state.seen)
     return guard.keep_promise(seated, references, parameters.max_false_unknown), arrival
 
 

@@ -249,7 +249,7 @@ def open_stream(trained: TrainedModel, parameters: Parameters) -> Stream:
         decided=(0,) * (n_classes + 1),
         drift=start_drift(n_classes, trained.known.prior.n_features),
         signals=Signals(),
-        arrival=None if trained.order is None or trained.order.process is None else begin(trained.order.process, n_classes),
+        arrival=None if trained.order is None else begin(trained.order),
     )
 
 

@@ -1,14 +1,31 @@
-"""The order of arrival in an ensemble: what the latest instances of the known classes say of the next ones."""
+"""The order of arrival in an ensemble: do neighbours depend on each other, and what do the latest ones say of the next."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from stream_osr.ensemble.chain import Chains, opening_seats
 from stream_osr.model.cells import asked
-from stream_osr.model.dependence import Process, Residuals
+from stream_osr.model.dependence import (
+    LAGS,
+    LEAST_STREAM_PAIRS,
+    STILL_CORRELATED,
+    Order,
+    Pairs,
+    Process,
+    Residuals,
+    correlation_of,
+    count_pairs,
+    faded_pairs,
+    fit_process,
+    is_dependent,
+    no_pairs,
+    shortened,
+    whitened,
+)
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
 from stream_osr.trust.references import References
@@ -16,32 +33,61 @@ from stream_osr.trust.references import References
 ACCEPTED_FROM = 0.2
 """Share of the independent references of a class that are no denser than an instance, from which on it moves the state
 of the class."""
+PLAUSIBLE_FROM = 0.02
+"""The same share from which on an instance counts in the test."""
+HALF_LIFE = 2000.0
+"""Instances after which a pair of neighbours counts half in the test."""
+FITTED_AGAIN, FITTED_OFTEN = 1024, 256
+"""Instances after which the process of a stream is fitted again, and until that many have been counted."""
 
 
 class Arrival(NamedTuple):
-    """Where the known classes are, and what that said of the latest instances.
+    """The order of arrival in a stream, for the J trained classes in d numeric dimensions.
 
     Attributes
     ----------
+    pairs
+        Sums over neighbours in the stream, faded.
+    residual, group, at
+        Residuals of the latest instances, shape (m, d), the class of each, -1: implausible for all, and its position
+        in the stream, both of shape (m,).
     process
-        What the residuals of the classes are like.
+        What the residuals are like; ``None``: neighbours are independent.
     tracked
-        Where the classes are.
-    latest
-        By how much more likely the latest instances were given those before them, shape (m,).
+        Where the classes are; ``None``: neighbours are independent.
+    gain
+        By how much more likely the latest instances were given those before them, shape (w,).
+    since
+        Position in the stream from which on neighbours are known to be dependent, -1: they are not.
+    fitted
+        Position at which the process was fitted, -1: in training.
     """
 
-    process: Process
-    tracked: Tracked
-    latest: np.ndarray
+    pairs: Pairs
+    residual: np.ndarray
+    group: np.ndarray
+    at: np.ndarray
+    process: Process | None = None
+    tracked: Tracked | None = None
+    gain: np.ndarray = np.zeros(0)
+    since: int = -1
+    fitted: int = -1
 
 
-def begin(process: Process, n_classes: int) -> Arrival:
+def begin(order: Order) -> Arrival:
     """Begin where nothing has come yet."""
-    return Arrival(process, start(process, n_classes), np.zeros(0))
+    n_classes, d = order.residuals.mean.shape
+    nothing = np.zeros(0, np.int64)
+    arrival = Arrival(no_pairs(n_classes, d), np.zeros((0, d)), nothing, nothing)
+    return arrival if order.process is None else _found(arrival, order.process, 0, -1)
 
 
-def follow_order(
+def _found(arrival: Arrival, process: Process, since: int, fitted: int) -> Arrival:
+    tracked = start(process, len(arrival.pairs.correlation))
+    return arrival._replace(process=process, tracked=tracked, gain=np.zeros(0), since=since, fitted=fitted)
+
+
+def predict(
     arrival: Arrival,
     residuals: Residuals,
     chains: Chains,
@@ -49,7 +95,7 @@ def follow_order(
     rows: np.ndarray,
     incomplete: np.ndarray | None,
     kept: int,
-) -> tuple[Arrival, np.ndarray]:
+) -> tuple[Arrival, np.ndarray | None]:
     """Predict a batch, and let the classes follow the instances that are accepted as theirs.
 
     Parameters
@@ -61,48 +107,108 @@ def follow_order(
     chains
         Before the batch.
     references
-        Of the known classes, with their densities in order of arrival.
+        Of the known classes.
     rows
         Whitened rows, shape (b, C + d).
     incomplete
         Rows of which something is missing: they are not predicted, shape (b,); ``None``: none.
     kept
-        Instances whose densities are remembered: those of the window.
+        Instances whose gain is remembered: those of the window.
 
     Returns
     -------
     The state after it, and by how much more likely the instances of the window and of the batch were given those
-    before them, shape (w + b,).
+    before them, shape (w + b,); ``None``: neighbours are independent.
     """
+    if arrival.process is None or arrival.tracked is None:
+        return arrival, None
     prior, n_classes = chains[0].known.prior, len(residuals.mean)
     who = asked(rows, prior)
     product = who.product if who.product.size else None
     found = [log_densities(c.known, c.frozen, who.rows, product) for c in chains]
     log_density = np.ascontiguousarray(np.mean([each[0] for each in found], axis=0)[:, :n_classes])
     seats = np.mean([opening_seats(c.known, c.frozen) for c in chains], axis=0)
-    new = np.mean([each[2] for each in found], axis=0) + seats[-1]
+    log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = np.ones(len(rows), bool) if incomplete is None else ~incomplete
-    came = Came(rows[:, len(prior.first) :], category, log_density, new - seats[:n_classes].max(), complete)
-    gain, tracked = predict_in_order(
-        arrival.process, residuals, arrival.tracked, came, least_accepted(references, n_classes)
-    )
+    came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
+    least = _least(_Same(references), n_classes, ACCEPTED_FROM)
+    gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     window = len(chains[0].state.window.rows)
-    before = arrival.latest[max(len(arrival.latest) - window, 0) :]
+    before = arrival.gain[max(len(arrival.gain) - window, 0) :]
     everyone = np.concatenate([np.zeros(window - len(before)), before, gain])
-    return Arrival(arrival.process, tracked, everyone[max(len(everyone) - kept, 0) :]), everyone
+    return arrival._replace(tracked=tracked, gain=everyone[max(len(everyone) - kept, 0) :]), everyone
 
 
-def least_accepted(references: References, n_classes: int) -> np.ndarray:
-    """Find the log densities from which on an instance is accepted as one of each class, shape (2, J)."""
-    own, out = np.mean(references.log_density, axis=0), np.full((2, n_classes), np.inf)
+def test(
+    arrival: Arrival,
+    order: Order,
+    references: References,
+    rows: np.ndarray,
+    log_density: np.ndarray,
+    incomplete: np.ndarray | None,
+    first: int,
+) -> Arrival:
+    """Count the neighbours in a batch, and test whether they depend on each other.
+
+    Parameters
+    ----------
+    arrival, order, references, incomplete
+        As for :func:`predict`.
+    rows
+        Numeric whitened rows of the batch, shape (b, d).
+    log_density
+        Frozen log densities under the trained classes, averaged over the chains, shape (b, J).
+    first
+        Position of the first of them in the stream.
+    """
+    near = log_density.argmax(axis=1)
+    plausible = log_density[np.arange(len(near)), near] >= _least(_Same(references), len(order.residuals.mean), PLAUSIBLE_FROM)[near]
+    if incomplete is not None:
+        plausible &= ~incomplete
+    z = shortened(whitened(order.residuals, rows, near))
+    group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
+    residual = np.concatenate([arrival.residual, z])
+    at = np.concatenate([arrival.at, first + np.arange(len(rows))])
+    pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / HALF_LIFE)), arrival.process is not None
+    suspicious = dependent or correlation_of(pairs)[0] > STILL_CORRELATED
+    pairs = count_pairs(pairs, residual, group, at, len(arrival.at), products=suspicious)
+    last, now = slice(-int(LAGS[-1]), None), first + len(rows)
+    arrival = arrival._replace(pairs=pairs, residual=residual[last], group=group[last], at=at[last])
+    if order.process is not None:
+        return arrival
+    if not is_dependent(pairs, LEAST_STREAM_PAIRS, was=dependent):
+        return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
+    if not dependent:
+        return _found(arrival, fit_process(pairs), now, now)
+    if now - arrival.fitted >= (FITTED_AGAIN if pairs.count[0] >= FITTED_AGAIN else FITTED_OFTEN):
+        return arrival._replace(process=fit_process(pairs), fitted=now)
+    return arrival
+
+
+class _Same:
+    """References as the key of a cache: one is as good as itself only."""
+
+    def __init__(self, references: References) -> None:
+        self.references = references
+
+    def __hash__(self) -> int:
+        return id(self.references.group)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.references is other.references
+
+
+@lru_cache(maxsize=64)
+def _least(same: _Same, n_classes: int, share: float) -> np.ndarray:
+    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,)."""
+    references = same.references
+    own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
     count = references.effective or len(references.group) / n_classes
-    share = (ACCEPTED_FROM * (count + 1.0) - 1.0) / count
+    share = (share * (count + 1.0) - 1.0) / count
     if share <= 0.0:  # the references are too few to reject any
-        return np.full((2, n_classes), -np.inf)
+        return np.full(n_classes, -np.inf)
     for j in range(n_classes):
-        theirs = references.group == j
-        if theirs.any():
-            frozen = own[theirs, j]
-            out[:, j] = np.quantile([frozen, frozen + references.gains[theirs]], share, axis=1)
+        if (references.group == j).any():
+            out[j] = np.quantile(own[references.group == j, j], share)
     return out

@@ -170,7 +170,9 @@ def shortened(z: np.ndarray) -> np.ndarray:
     return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
 
 
-def count_pairs(before: Pairs, z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int = 0) -> Pairs:
+def count_pairs(
+    before: Pairs, z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int = 0, *, products: bool = True
+) -> Pairs:
     """Add the pairs whose later instance is one of those from position ``first`` on.
 
     Parameters
@@ -182,27 +184,29 @@ def count_pairs(before: Pairs, z: np.ndarray, group: np.ndarray, at: np.ndarray,
         ascending.
     first
         Instances before it were counted earlier: they are only partners.
+    products
+        Add products of residuals, too: they cost more, and only a fit needs them.
     """
-    products, count, correlation = (each.copy() for each in before)
-    d = max(z.shape[1], 1)
-    sound = group >= 0
-    new = np.flatnonzero(sound & (np.arange(len(z)) >= first))
-    products[0] += z[new].T @ z[new]
-    count[0] += len(new)
-    for number, lag in enumerate(LAGS, start=1):
-        earlier = np.searchsorted(at, at[new] - lag)
-        match = (at[earlier] == at[new] - lag) & (group[earlier] == group[new])
-        a, b = earlier[match], new[match]
-        product = z[a].T @ z[b]
-        products[number] += 0.5 * (product + product.T)
-        count[number] += len(b)
+    summed, count, correlation = before.products, before.count, before.correlation.copy()
+    d, new = max(z.shape[1], 1), np.flatnonzero((group >= 0) & (np.arange(len(z)) >= first))
+    if products:
+        summed, count = summed.copy(), count.copy()
+        summed[0] += z[new].T @ z[new]
+        count[0] += len(new)
+        for number, lag in enumerate(LAGS, start=1):
+            earlier = np.searchsorted(at, at[new] - lag)
+            match = (at[earlier] == at[new] - lag) & (group[earlier] == group[new])
+            a, b = earlier[match], new[match]
+            product = z[a].T @ z[b]
+            summed[number] += 0.5 * (product + product.T)
+            count[number] += len(b)
     for j in np.unique(group[new]).tolist():
         own = np.flatnonzero(group == j)
         a, b = own[:-1], own[1:]
         near = (b >= first) & (at[b] - at[a] <= LAGS[-1])
         value = (z[a[near]] * z[b[near]]).sum(axis=1) / d
         correlation[j] += len(value), value.sum(), (value**2).sum()
-    return Pairs(products, count, correlation)
+    return Pairs(summed, count, correlation)
 
 
 def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
@@ -222,9 +226,11 @@ def correlation_by_class(pairs: Pairs) -> np.ndarray:
     return np.asarray(total / np.maximum(n, 1.0))
 
 
-def is_dependent(pairs: Pairs, least: int) -> bool:
-    """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs at least."""
+def is_dependent(pairs: Pairs, least: int, *, was: bool = False) -> bool:
+    """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs; or still are, if they were."""
     mean, errors, n = correlation_of(pairs)
+    if was:
+        return mean > STILL_CORRELATED
     return mean > CORRELATED and errors > SIGNIFICANT and n >= least
 
 

@@ -86,8 +86,8 @@ def predict_in_order(
     came
         The instances.
     least
-        Log densities from which on an instance is accepted as each class: the frozen one, or the one given what came
-        before, shape (2, J).
+        Frozen log density from which on an instance is accepted as each class, shape (J,). One given what came before
+        would do no: a new class near a known one would be accepted step by step.
 
     Returns
     -------
@@ -135,8 +135,7 @@ def _predict(
         if not complete[i]:
             continue
         gain[i] = given - frozen
-        density = log_density[i, own]
-        if given < log_new[i] or density < least[0, own]:
+        if given < log_new[i] or log_density[i, own] < least[own]:
             continue
         for a in range(d):
             weight = variance[own, a] / (variance[own, a] + process.noise[a])
@@ -170,7 +169,7 @@ def training_in_order(
     category = log_categories(known, densities(known), rows)
     nothing, whole = np.full(len(turn), -np.inf), np.ones(len(turn), bool)
     came = Came(rows[turn, columns:-1], category[turn], log_density[turn], nothing, whole)
-    anybody = np.full((2, n_classes), -np.inf)
+    anybody = np.full(n_classes, -np.inf)
     gain = np.empty(len(turn))
     gain[turn], _ = predict_in_order(process, residuals, start(process, n_classes), came, anybody)
     return gain
