@@ -17,13 +17,15 @@ from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import about
 from stream_osr.engine.decisions import most_probable
 from stream_osr.engine.state import Stream
+from stream_osr.ensemble.chain import opening_seats
 from stream_osr.ensemble.guard import asked_together
-from stream_osr.ensemble.step import Judged
+from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.odds import shift_odds
-from stream_osr.trust.recall import ExpectedRecall, call, expect, has_dropped, nothing_called
+from stream_osr.trust.recall import ExpectedRecall, call, doubt, expect, has_dropped, nothing_called
 from stream_osr.trust.references import References
+from stream_osr.trust.typical import odds_of_new
 
 
 def references_of(trained: TrainedModel, stream: Stream) -> References | None:
@@ -114,6 +116,8 @@ def follow_recall(
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
     called = call(called, label, references.group[at], shares, len(judged.rows))
+    if stream.arrival is not None and stream.arrival.process is not None:
+        called = doubt(called, *_doubts(stream, judged))
     stream = stream._replace(called=called)
     now, promised = expected_recall(trained, stream), trained.report.recall_interval
     if now is None or promised is None:
@@ -124,6 +128,25 @@ def follow_recall(
         return stream, []
     told = {**now._asdict(), "promised": trained.report.known_recall, **about(trained, stream.chains[0].state)}
     return stream, [ev.RecallDropped(**told)]
+
+
+def _doubts(stream: Stream, judged: Judged) -> tuple[int, int, int]:
+    """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
+    unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
+    odds = [_log_odds_of_new(each) for each in judged.seated]
+    disputed = ~unknown & (np.mean(odds, axis=0) > 0.0)
+    life = stream.chains[0].life
+    unplaced = unknown & (places_of(life.ids[life.emerged], judged.leader.subclass) < 0)
+    return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
+
+
+def _log_odds_of_new(seated: Seated) -> np.ndarray:
+    """Log odds, by the frozen classes alone, that the instances of a batch are new, shape (b,)."""
+    chain, result = seated.before, seated.result
+    log_density = result.log_density
+    if result.gain is not None:
+        log_density = log_density - result.gain[-len(log_density) :, None]
+    return np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen)))
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:

@@ -10,7 +10,9 @@ import numpy as np
 from stream_osr.ensemble.chain import Chains, opening_seats
 from stream_osr.model.cells import asked
 from stream_osr.model.dependence import (
+    CORRELATED_STREAM,
     LAGS,
+    LEAST_EARLIER,
     LEAST_STREAM_PAIRS,
     STILL_CORRELATED,
     Order,
@@ -37,6 +39,8 @@ PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
 HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
+USUAL_HALF_LIFE = 10_000.0
+"""Instances after which one counts half in where its class is usually."""
 FITTED_AGAIN, FITTED_OFTEN = 1024, 256
 """Instances after which the process of a stream is fitted again, and until that many have been counted."""
 
@@ -51,6 +55,8 @@ class Arrival(NamedTuple):
     residual, group, at
         Residuals of the latest instances, shape (m, d), the class of each, -1: implausible for all, and its position
         in the stream, both of shape (m,).
+    usual
+        Number of plausible instances of each class and the sum of their residuals, faded, shape (J, d + 1).
     process
         What the residuals are like; ``None``: neighbours are independent.
     tracked
@@ -67,6 +73,7 @@ class Arrival(NamedTuple):
     residual: np.ndarray
     group: np.ndarray
     at: np.ndarray
+    usual: np.ndarray
     process: Process | None = None
     tracked: Tracked | None = None
     gain: np.ndarray = np.zeros(0)
@@ -78,7 +85,7 @@ def begin(order: Order) -> Arrival:
     """Begin where nothing has come yet."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
-    arrival = Arrival(no_pairs(n_classes, d), np.zeros((0, d)), nothing, nothing)
+    arrival = Arrival(no_pairs(n_classes, d), np.zeros((0, d)), nothing, nothing, np.zeros((n_classes, d + 1)))
     return arrival if order.process is None else _found(arrival, order.process, 0, -1)
 
 
@@ -170,14 +177,18 @@ def test(
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
     residual = np.concatenate([arrival.residual, z])
     at = np.concatenate([arrival.at, first + np.arange(len(rows))])
+    count = arrival.usual[:, :1]
+    middle = np.where(count >= LEAST_EARLIER, arrival.usual[:, 1:] / np.maximum(count, 1.0), np.nan)
+    usual = arrival.usual * 0.5 ** (len(rows) / USUAL_HALF_LIFE)
+    np.add.at(usual, near[plausible], np.hstack([np.ones((len(z), 1)), z])[plausible])
     pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / HALF_LIFE)), arrival.process is not None
     suspicious = dependent or correlation_of(pairs)[0] > STILL_CORRELATED
-    pairs = count_pairs(pairs, residual, group, at, len(arrival.at), products=suspicious)
+    pairs = count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
     last, now = slice(-int(LAGS[-1]), None), first + len(rows)
-    arrival = arrival._replace(pairs=pairs, residual=residual[last], group=group[last], at=at[last])
+    arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
-    if not is_dependent(pairs, LEAST_STREAM_PAIRS, was=dependent):
+    if not is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent):
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         return _found(arrival, fit_process(pairs), now, now)

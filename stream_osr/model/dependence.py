@@ -19,8 +19,11 @@ STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
 """Autocorrelations at lag 1 that are tried."""
 CLIP = 2.0
 """Residuals longer than the root of so many times their dimension are shortened to it in the test."""
-CORRELATED, STILL_CORRELATED = 0.1, 0.05
-"""Neighbours are dependent from this mean correlation on, and independent below the second one."""
+CORRELATED, CORRELATED_STREAM, STILL_CORRELATED = 0.05, 0.03, 0.015
+"""Neighbours are dependent from this mean correlation on, in training and in the stream, and independent below the last
+one."""
+LEAST_EARLIER = 8.0
+"""Instances of a class that have to say where it was lately, before a neighbour is compared with that."""
 SIGNIFICANT = 4.0
 """Standard errors by which the mean correlation exceeds zero at least."""
 LEAST_PAIRS, LEAST_STREAM_PAIRS = 256, 64
@@ -131,7 +134,7 @@ def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) ->
     turn = np.argsort(order, kind="stable")
     z, group = whitened(residuals, rows[turn], group[turn]), group[turn]
     pairs = count_pairs(no_pairs(len(residuals.mean), rows.shape[1]), shortened(z), group, order[turn])
-    return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS) else None)
+    return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None)
 
 
 def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -171,7 +174,14 @@ def shortened(z: np.ndarray) -> np.ndarray:
 
 
 def count_pairs(
-    before: Pairs, z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int = 0, *, products: bool = True
+    before: Pairs,
+    z: np.ndarray,
+    group: np.ndarray,
+    at: np.ndarray,
+    first: int = 0,
+    *,
+    middle: np.ndarray | None = None,
+    products: bool = True,
 ) -> Pairs:
     """Add the pairs whose later instance is one of those from position ``first`` on.
 
@@ -184,6 +194,10 @@ def count_pairs(
         ascending.
     first
         Instances before it were counted earlier: they are only partners.
+    middle
+        Mean residual of each class in the stream before, NaN: it is not known yet, shape (J, d). The correlation of an
+        instance with its neighbour is that beyond its correlation with this mean: of exchangeable instances it is
+        zero, wherever these lie. ``None``: zeros, the training mean.
     products
         Add products of residuals, too: they cost more, and only a fit needs them.
     """
@@ -204,7 +218,9 @@ def count_pairs(
         own = np.flatnonzero(group == j)
         a, b = own[:-1], own[1:]
         near = (b >= first) & (at[b] - at[a] <= LAGS[-1])
-        value = (z[a[near]] * z[b[near]]).sum(axis=1) / d
+        partner = z[a[near]] if middle is None else z[a[near]] - middle[j]
+        value = (partner * z[b[near]]).sum(axis=1) / d
+        value = value[~np.isnan(value)]
         correlation[j] += len(value), value.sum(), (value**2).sum()
     return Pairs(summed, count, correlation)
 
@@ -226,12 +242,12 @@ def correlation_by_class(pairs: Pairs) -> np.ndarray:
     return np.asarray(total / np.maximum(n, 1.0))
 
 
-def is_dependent(pairs: Pairs, least: int, *, was: bool = False) -> bool:
+def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: bool = False) -> bool:
     """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs; or still are, if they were."""
     mean, errors, n = correlation_of(pairs)
     if was:
         return mean > STILL_CORRELATED
-    return mean > CORRELATED and errors > SIGNIFICANT and n >= least
+    return mean > least_correlation and errors > SIGNIFICANT and n >= least
 
 
 def fit_process(pairs: Pairs) -> Process:

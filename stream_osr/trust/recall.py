@@ -16,6 +16,9 @@ import numpy as np
 
 from stream_osr.model.jit import kernel
 
+NO_DOUBT = np.zeros(3)
+DISPUTED, DISPUTED_SPREAD = 0.5, 0.15
+"""Share of the disputed instances that are taken for wrong, and the half-width of what it may be."""
 Z = 1.96
 """Half-width of an interval, in standard errors."""
 REMEMBERED = 500.0
@@ -67,6 +70,10 @@ class Called(NamedTuple):
         Shares of the classes among the stream's known instances, shape (J,).
     dropped
         The recall has fallen below what was promised, and this has been told.
+    doubt
+        Where neighbours are dependent: instances of the stream that the frozen classes call known, those that they
+        call unknown and that are called known all the same, and those that are called unknown and belong to no
+        announced subclass; faded, shape (3,).
     """
 
     right: np.ndarray
@@ -74,6 +81,7 @@ class Called(NamedTuple):
     asked: np.ndarray
     shares: np.ndarray
     dropped: bool = False
+    doubt: np.ndarray = NO_DOUBT
 
 
 def nothing_called(n_classes: int) -> Called:
@@ -179,7 +187,25 @@ def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
     some, recall, error, unknown = _expect(called.right, called.unknown, called.asked, called.shares, distinct)
     if not some:
         return None
-    return ExpectedRecall(recall, max(0.0, recall - Z * error), min(1.0, recall + Z * error), unknown)
+    return _doubted(called.doubt, recall, Z * error, unknown)
+
+
+def doubt(called: Called, known: int, disputed: int, unplaced: int) -> Called:
+    """Take in what the stream's own instances say of a batch; they fade like the references (:func:`call`)."""
+    fade = 0.5 ** ((known + disputed + unplaced) / REMEMBERED)
+    return called._replace(doubt=fade * called.doubt + np.array([known, disputed, unplaced]))
+
+
+def _doubted(doubt: np.ndarray, recall: float, half: float, unknown: float) -> ExpectedRecall:
+    """Lower and widen the estimate by what the stream says against it.
+
+    References lie where training had them. Instances that are called unknown and gather in no subclass may be known
+    ones that have moved; so may be, or not, those about which frozen classes and labels disagree.
+    """
+    disputed, unplaced = (doubt[1:] / max(doubt.sum(), 1e-300)).tolist()
+    left, spread = 1.0 - DISPUTED * disputed - unplaced, DISPUTED_SPREAD * disputed
+    low, high = max(0.0, (recall - half) * left - spread), min(1.0, (recall + half) * left + spread)
+    return ExpectedRecall(recall * left, low, high, min(1.0, unknown + (1.0 - unknown) * unplaced))
 
 
 @kernel
