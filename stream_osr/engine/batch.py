@@ -150,7 +150,8 @@ def seat(
     seated = step.seat(stream.chains, rows, parameters, gaps, gain)
     if references is None:
         return seated, arrival
-    seated = guard.ask_references(seated, references, rows, parameters, shifts, dependent=gain is not None)
+    independent = None if arrival is None or gain is None else arrival.independent
+    seated = guard.ask_references(seated, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in seated], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:

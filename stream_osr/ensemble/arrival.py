@@ -21,6 +21,7 @@ from stream_osr.model.dependence import (
     Residuals,
     correlation_of,
     count_pairs,
+    effective_share,
     faded_pairs,
     fit_process,
     is_dependent,
@@ -67,6 +68,8 @@ class Arrival(NamedTuple):
         Position in the stream from which on neighbours are known to be dependent, -1: they are not.
     fitted
         Position at which the process was fitted, -1: in training.
+    independent
+        Number of independent instances that say as much as one of the stream.
     """
 
     pairs: Pairs
@@ -79,6 +82,7 @@ class Arrival(NamedTuple):
     gain: np.ndarray = np.zeros(0)
     since: int = -1
     fitted: int = -1
+    independent: float = 1.0
 
 
 def begin(order: Order) -> Arrival:
@@ -86,12 +90,14 @@ def begin(order: Order) -> Arrival:
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
     arrival = Arrival(no_pairs(n_classes, d), np.zeros((0, d)), nothing, nothing, np.zeros((n_classes, d + 1)))
-    return arrival if order.process is None else _found(arrival, order.process, 0, -1)
+    if order.process is None:
+        return arrival
+    tracked = start(order.process, n_classes)
+    return _fitted(arrival, order.process, order.pairs)._replace(tracked=tracked, since=0)
 
 
-def _found(arrival: Arrival, process: Process, since: int, fitted: int) -> Arrival:
-    tracked = start(process, len(arrival.pairs.correlation))
-    return arrival._replace(process=process, tracked=tracked, gain=np.zeros(0), since=since, fitted=fitted)
+def _fitted(arrival: Arrival, process: Process, pairs: Pairs) -> Arrival:
+    return arrival._replace(process=process, independent=effective_share(pairs, process))
 
 
 def predict(
@@ -191,9 +197,10 @@ def test(
     if not is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent):
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
-        return _found(arrival, fit_process(pairs), now, now)
+        process = fit_process(pairs)
+        return _fitted(arrival, process, pairs)._replace(tracked=start(process, log_density.shape[1]), since=now, fitted=now)
     if now - arrival.fitted >= (FITTED_AGAIN if pairs.count[0] >= FITTED_AGAIN else FITTED_OFTEN):
-        return arrival._replace(process=fit_process(pairs), fitted=now)
+        return _fitted(arrival, fit_process(pairs), pairs)._replace(fitted=now)
     return arrival
 
 

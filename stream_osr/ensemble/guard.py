@@ -51,7 +51,7 @@ def ask_references(
     parameters: Parameters,
     shifts: np.ndarray | None = None,
     *,
-    dependent: bool = False,
+    independent: float | None = None,
 ) -> list[Seated]:
     """Ask the references in each chain, in threads, and balance what the sampler has found.
 
@@ -67,8 +67,9 @@ def ask_references(
         Of the seats' half-life, of threads, and whether decisions wait.
     shifts
         How far each known class has moved with its instances, whitened, shape (J, d): its references go with it.
-    dependent
-        Neighbouring instances depend on each other: typicality says what is known, and not location.
+    independent
+        Number of independent instances that say as much as one of the stream, where neighbours are dependent:
+        typicality says what is known then, and not location. ``None``: neighbours are independent.
     """
     before = seated[0].before
     count = len(references.group)
@@ -85,11 +86,11 @@ def ask_references(
     waiting = len(seated[0].result.window_seq) if parameters.decision_delay else 0
     ours = asked(np.concatenate([rows, before.state.window.rows[:waiting, :-1]]) if waiting else rows, prior)
     level, tail = np.zeros(0, np.int64), np.zeros(0)
-    if dependent:
+    if independent is not None:
         typical, of_references = typicality_of(references)
         level = np.concatenate([of_references[at], _levels([one.result for one in seated], waiting, typical)])
         tail = typical.tail
-    turn = _Turn(at, shifts is None, theirs, ours, level, tail)
+    turn = _Turn(at, shifts is None, theirs, ours, level, tail, independent or 1.0)
     return each(
         lambda number: _follow_balance(seated[number], number, references, turn, parameters),
         range(len(seated)),
@@ -124,6 +125,8 @@ class _Turn(NamedTuple):
     level, tail
         Levels of typicality of the references and of the others, and the share of known instances up to each level;
         empty where neighbours are independent: location says what is known.
+    independent
+        Number of independent instances that say as much as one of the stream.
     """
 
     at: slice
@@ -132,6 +135,7 @@ class _Turn(NamedTuple):
     ours: Asked
     level: np.ndarray
     tail: np.ndarray
+    independent: float
 
 
 class _Sides(NamedTuple):
@@ -211,11 +215,11 @@ def _follow_balance(
 
 @kernel
 def _take_in(
-    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, typical: np.ndarray, tail: np.ndarray, prior: Prior
+    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, typical: np.ndarray, tail: np.ndarray, independent: float, prior: Prior
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
-    ``typical`` and ``tail`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is known is estimated again.
+    ``typical``, ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is known is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(known.trained)
@@ -236,7 +240,7 @@ def _take_in(
     classes = class_shares(books.votes, known.confusion, known.trained)
     shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
     if dependent:
-        share = known_by_typicality(books.stream, tail)
+        share = known_by_typicality(books.stream, tail, independent)
         shares = Shares(share, shares.owner, shares.classes, shares.kappa)
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown

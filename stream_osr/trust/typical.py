@@ -20,8 +20,8 @@ from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.trust.levels import LEVELS
 from stream_osr.trust.references import References
 
-USUAL = 16.0
-"""Typical instances that each cell has in any case: a few in the tail are no evidence."""
+USUAL = 4.0
+"""Independent typical instances that each cell has in any case: a few in the tail are no evidence."""
 SURE = 1.0
 """Odds against a new class where the sampler seats an instance in a known one."""
 FROZEN = np.exp(2.0)
@@ -88,7 +88,7 @@ def levels_within(log_density: np.ndarray, gain: np.ndarray, bounds: np.ndarray)
 
 
 @kernel
-def known_by_typicality(stream: np.ndarray, tail: np.ndarray) -> np.ndarray:
+def known_by_typicality(stream: np.ndarray, tail: np.ndarray, independent: float) -> np.ndarray:
     """Share of each cell that is known by typicality alone, level by level, shape (C, L).
 
     Parameters
@@ -97,13 +97,15 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray) -> np.ndarray:
         Instances of the stream in each cell, shape (C, L).
     tail
         Share of the known instances up to each level, shape (L,).
+    independent
+        Number of independent instances that say as much as one of the stream.
     """
     count, levels = stream.shape
     known = np.ones((count, levels))
     for c in range(count):
-        below, whole = 0.0, USUAL + stream[c].sum()
+        below, whole = 0.0, USUAL + independent * stream[c].sum()
         for level in range(levels):
-            below += stream[c, level]
+            below += independent * stream[c, level]
             known[c, level] = min(1.0, tail[level] * whole / (below + USUAL * tail[level]))
     return known
 
