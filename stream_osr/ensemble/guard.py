@@ -236,7 +236,7 @@ def _take_in(
         level = np.empty(many, np.int64)
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
-    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / REMEMBERED))
+    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / (400.0 if dependent else REMEMBERED)))
     classes = class_shares(books.votes, known.confusion, known.trained)
     shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
     if dependent:

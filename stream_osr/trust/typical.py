@@ -22,6 +22,8 @@ from stream_osr.trust.references import References
 
 USUAL = 4.0
 """Independent typical instances that each cell has in any case: a few in the tail are no evidence."""
+DEMANDED = 5.0
+"""Log likelihood ratio from which on a cell more probably holds a new class than not."""
 SURE = 1.0
 """Odds against a new class where the sampler seats an instance in a known one."""
 FROZEN = np.exp(2.0)
@@ -103,10 +105,18 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray, independent: float
     count, levels = stream.shape
     known = np.ones((count, levels))
     for c in range(count):
-        below, whole = 0.0, USUAL + independent * stream[c].sum()
-        for level in range(levels):
+        whole, below, evidence = independent * stream[c].sum(), 0.0, 0.0
+        for level in range(levels - 1):
             below += independent * stream[c, level]
-            known[c, level] = min(1.0, tail[level] * whole / (below + USUAL * tail[level]))
+            share = below / max(whole, 1e-300)
+            if share > tail[level]:
+                gain = share * np.log(share / tail[level])
+                if share < 1.0:
+                    gain += (1.0 - share) * np.log((1.0 - share) / (1.0 - tail[level]))
+                evidence = max(evidence, whole * gain)
+            known[c, level] = min(1.0, tail[level] * (whole + USUAL) / (below + USUAL * tail[level]))
+        holds_new = 1.0 / (1.0 + np.exp(DEMANDED - evidence))
+        known[c] = 1.0 - holds_new * (1.0 - known[c])
     return known
 
 
