@@ -123,10 +123,17 @@ def _go_through(
     judged, odds = average(stream.odds, seated, rows, parameters)
     decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
     after, batch = settle_identities(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
+    references = references_of(trained, stream)
+    if references is not None and _typical(arrival) and not _typical(stream.arrival):
+        after = after._replace(chains=guard.recounted(after.chains, after.past, references))
     after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
     after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
     return hold(after, decisions, judged, told), events
+
+
+def _typical(arrival: Arrival | None) -> bool:
+    return arrival is not None and arrival.counts_typicality
 
 
 def seat(
@@ -150,14 +157,15 @@ def seat(
     seated = step.seat(stream.chains, rows, parameters, gaps, gain)
     if references is None:
         return seated, arrival
-    independent = None if arrival is None or gain is None else arrival.independent
+    independent = None if arrival is None or not arrival.counts_typicality else arrival.independent
     seated = guard.ask_references(seated, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
         frozen = np.mean([one.result.log_density for one in seated], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
             frozen = frozen - gain[-len(rows) :, None]
         numeric = rows[:, len(stream.known.prior.first) :]
-        arrival = test(arrival, order, references, numeric, frozen, incomplete, stream.state.seen)
+        unknown = np.mean([one.result.probabilities[:, -1] for one in seated], axis=0) > 0.5
+        arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
     return guard.keep_promise(seated, references, parameters.max_false_unknown), arrival
 
 

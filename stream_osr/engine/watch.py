@@ -116,7 +116,7 @@ def follow_recall(
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
     called = call(called, label, references.group[at], shares, len(judged.rows))
-    if stream.arrival is not None and stream.arrival.process is not None:
+    if stream.arrival is not None and stream.arrival.counts_typicality:
         called = doubt(called, *_doubts(stream, judged))
     stream = stream._replace(called=called)
     now, promised = expected_recall(trained, stream), trained.report.recall_interval

@@ -42,6 +42,16 @@ HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
 """Instances after which one counts half in where its class is usually."""
+TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY = 0.2, 0.4, 64.0, 50
+"""An instance is typical of a class from this share of its references on. Where so large a share of at least so many
+typical instances is called unknown, the collective decision departs from the known classes in bulk. The classes with
+so many references count."""
+LATELY = 256.0
+"""Instances after which a typical one counts half."""
+DEPARTED_FOR = 5000
+"""Instances for which typicality says what is known after that."""
+ASSUMED = 0.1
+"""Independent instances that say as much as one of the stream, as long as nothing is known of their dependence."""
 FITTED_AGAIN, FITTED_OFTEN = 1024, 256
 """Instances after which the process of a stream is fitted again, and until that many have been counted."""
 
@@ -70,6 +80,11 @@ class Arrival(NamedTuple):
         Position at which the process was fitted, -1: in training.
     independent
         Number of independent instances that say as much as one of the stream.
+    typical
+        Latest instances that are typical of their nearest class, and those of them that are called unknown, faded,
+        shape (2,).
+    departed
+        Position at which most typical instances were called unknown, -1: they were not.
     """
 
     pairs: Pairs
@@ -82,7 +97,14 @@ class Arrival(NamedTuple):
     gain: np.ndarray = np.zeros(0)
     since: int = -1
     fitted: int = -1
-    independent: float = 1.0
+    independent: float = ASSUMED
+    typical: np.ndarray = np.zeros(2)
+    departed: int = -1
+
+    @property
+    def counts_typicality(self) -> bool:
+        """Whether typicality says what is known, and not location."""
+        return self.process is not None or self.departed >= 0
 
 
 def begin(order: Order) -> Arrival:
@@ -160,9 +182,10 @@ def test(
     rows: np.ndarray,
     log_density: np.ndarray,
     incomplete: np.ndarray | None,
+    unknown: np.ndarray,
     first: int,
 ) -> Arrival:
-    """Count the neighbours in a batch, and test whether they depend on each other.
+    """Count the neighbours in a batch, and test whether they depend on each other, or known classes dissolve.
 
     Parameters
     ----------
@@ -172,11 +195,17 @@ def test(
         Numeric whitened rows of the batch, shape (b, d).
     log_density
         Frozen log densities under the trained classes, averaged over the chains, shape (b, J).
+    unknown
+        Which of them are called unknown, shape (b,).
     first
         Position of the first of them in the stream.
     """
-    near = log_density.argmax(axis=1)
-    plausible = log_density[np.arange(len(near)), near] >= _least(_Same(references), len(order.residuals.mean), PLAUSIBLE_FROM)[near]
+    near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
+    density, same = log_density[np.arange(len(near)), near], _Same(references)
+    many = np.bincount(references.group, minlength=n_classes)[near] >= MANY
+    typical = many & (density >= _least(same, n_classes, TYPICAL_FROM)[near])
+    arrival = _count_typical(arrival, typical, unknown, now)
+    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
     if incomplete is not None:
         plausible &= ~incomplete
     z = shortened(whitened(order.residuals, rows, near))
@@ -190,7 +219,7 @@ def test(
     pairs, dependent = faded_pairs(arrival.pairs, 0.5 ** (len(rows) / HALF_LIFE)), arrival.process is not None
     suspicious = dependent or correlation_of(pairs)[0] > STILL_CORRELATED
     pairs = count_pairs(pairs, residual, group, at, len(arrival.at), middle=middle, products=suspicious)
-    last, now = slice(-int(LAGS[-1]), None), first + len(rows)
+    last = slice(-int(LAGS[-1]), None)
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
@@ -198,10 +227,21 @@ def test(
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         process = fit_process(pairs)
-        return _fitted(arrival, process, pairs)._replace(tracked=start(process, log_density.shape[1]), since=now, fitted=now)
+        return _fitted(arrival, process, pairs)._replace(tracked=start(process, n_classes), since=now, fitted=now)
     if now - arrival.fitted >= (FITTED_AGAIN if pairs.count[0] >= FITTED_AGAIN else FITTED_OFTEN):
         return _fitted(arrival, fit_process(pairs), pairs)._replace(fitted=now)
     return arrival
+
+
+def _count_typical(arrival: Arrival, typical: np.ndarray, unknown: np.ndarray, now: int) -> Arrival:
+    """Count the typical instances of a batch, and say whether most of the latest are called unknown."""
+    count = 0.5 ** (len(typical) / LATELY) * arrival.typical + [typical.sum(), (typical & unknown).sum()]
+    departed = arrival.departed
+    if count[0] >= LEAST_TYPICAL and count[1] > LOST * count[0]:
+        departed = now
+    elif now - departed >= DEPARTED_FOR:
+        departed = -1
+    return arrival._replace(typical=count, departed=departed)
 
 
 class _Same:

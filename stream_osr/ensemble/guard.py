@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.config import Parameters
+from stream_osr.discovery.lives import places_of
 from stream_osr.ensemble.asked import ASKED, Theirs, model_of, typicality_of
 from stream_osr.ensemble.chain import Chain, Chains, Guard, opening_seats
+from stream_osr.ensemble.past import Past
 from stream_osr.ensemble.step import Judged, Seated, mean_of
 from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
 from stream_osr.model.jit import kernel
-from stream_osr.model.known import log_new
+from stream_osr.model.known import log_densities, log_new
 from stream_osr.model.prior import Prior
 from stream_osr.model.restaurant import StreamState
 from stream_osr.model.step import BatchResult
@@ -35,8 +37,12 @@ from stream_osr.trust.typical import Typical, known_by_typicality, levels_within
 
 REMEMBERED = 1000.0
 """Instances of the stream after which what was counted weighs half."""
+DEPENDENT = 400.0
+"""The same where neighbours are dependent: a class comes in runs."""
 ANEW = 256
 """Instances after which the share of the stream that is known is estimated again."""
+RECOUNTED = 2000
+"""Latest instances that are counted anew when neighbours are found to be dependent."""
 LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
@@ -236,7 +242,7 @@ def _take_in(
         level = np.empty(many, np.int64)
         level[:first] = theirs.level
         level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
-    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / (400.0 if dependent else REMEMBERED)))
+    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED)))
     classes = class_shares(books.votes, known.confusion, known.trained)
     shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
     if dependent:
@@ -257,6 +263,32 @@ def _take_in(
     owner, part = _owners(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
     return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
+
+
+def recounted(chains: Chains, past: Past, references: References) -> Chains:
+    """Count the latest instances anew, by typicality, when neighbours are found to be dependent.
+
+    What was announced before is judged by the next batch as if this had been known from the beginning.
+    """
+    rows = past.rows[-RECOUNTED:]
+    if not len(rows):
+        return chains
+    who = asked(rows, chains[0].known.prior)
+    product = who.product if who.product.size else None
+    density = np.mean([log_densities(c.known, c.frozen, who.rows, product)[0] for c in chains], axis=0)
+    level = levels_within(density, np.zeros(len(rows)), typicality_of(references).typical.bounds)
+    weight, near = 0.5 ** (np.arange(len(rows))[::-1] / DEPENDENT), density.argmax(axis=1)
+    out = []
+    for number, chain in enumerate(chains):
+        if chain.guard is not None:
+            n_classes, seat = len(chain.guard.books.votes), past.subclass[number, -len(rows) :]
+            place = places_of(chain.guard.ids, seat)
+            cell = np.where(seat < 0, np.minimum(near, n_classes - 1), n_classes + place)
+            there, stream = (seat < 0) | (place >= 0), np.zeros_like(chain.guard.books.stream)
+            np.add.at(stream, (cell[there], level[there]), weight[there])
+            chain = chain._replace(guard=chain.guard._replace(books=chain.guard.books._replace(stream=stream)))
+        out.append(chain)
+    return tuple(out)
 
 
 def asked_together(judged: Judged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ DEMANDED = 5.0
 """Log likelihood ratio from which on a cell more probably holds a new class than not."""
 SURE = 1.0
 """Odds against a new class where the sampler seats an instance in a known one."""
-FROZEN = np.exp(2.0)
+FROZEN = np.exp(1.5)
 """Odds for or against a new class that the frozen classes add at most."""
 
 
