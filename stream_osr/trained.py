@@ -14,6 +14,8 @@ import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
+from stream_osr.discovery.columns import Usual, usual_columns
+from stream_osr.discovery.repeats import usual_copies
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, recoded
@@ -99,6 +101,8 @@ class TrainedModel:
     categories
         Values of each feature that is a category, in the order of these among the names, then what the values of
         flags are called.
+    usual
+        What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
     """
 
     names: tuple[Name, ...]
@@ -109,6 +113,7 @@ class TrainedModel:
     references: References | None = None
     background: Background | None = None
     categories: tuple[tuple[str, ...], ...] = ()
+    usual: Usual | None = None
 
     @property
     def known(self) -> Known:
@@ -225,7 +230,7 @@ class TrainedModel:
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
-        for part in _leaves((self.space, self.draws, self.references, self.background)):
+        for part in _leaves((self.space, self.draws, self.references, self.background, self.usual)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -282,6 +287,7 @@ def train_model(
     p = parameters
     modelled = as_modelled(features, X, p)
     features, X, flags, places = modelled
+    raw = X
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
@@ -352,8 +358,9 @@ def train_model(
     background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
+    usual = None if draws is not None else usual_columns(raw, group, places == 0, *usual_copies(raw, group))
     return TrainedModel(
-        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories)
+        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories), usual
     )
 
 

@@ -314,6 +314,66 @@ class UnknownRateJumped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFailed(Event):
+    """A column is stuck, out of scale or shifted as a whole: a fault of the data, and no new class.
+
+    While it fails the column is treated as missing, unless most columns fail together, or the instances do not show
+    that all classes are affected. ``Signals.faulty_columns`` names the columns that fail now. What to do: look at the
+    sensor, the unit, or whoever fills the column.
+
+    Attributes
+    ----------
+    column
+        Name of the feature.
+    kind
+        ``"stuck"``: it repeats one value, zero for example, for longer than training makes plausible.
+        ``"out of scale"``: it lies ten ranges or more beyond the range of training. ``"shifted"``: all of it has left
+        the range at one time.
+    since
+        Position in the stream from which on it fails: an estimate.
+    size
+        Instances since then.
+    value
+        Its latest value.
+    low, high
+        Range of training: from the lowest 1st to the highest 99th percentile of a class.
+    longest
+        Longest run of one value in training.
+    """
+
+    column: Any
+    kind: str
+    since: int
+    size: int
+    value: float
+    low: float
+    high: float
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRepeated(Event):
+    """A row comes again and again, far more often than rows do in training: a fault of the data, and no new class.
+
+    Further copies get the decision of the first and are no evidence of anything. It is told again when the row comes
+    back after it has not been among the latest 64 instances.
+
+    Attributes
+    ----------
+    first
+        The first of the copies among the latest instances.
+    size
+        Copies among the latest 64 instances.
+    usual
+        Most copies of a row among 64 successive training instances.
+    """
+
+    first: Moment
+    size: int
+    usual: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
     """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
 

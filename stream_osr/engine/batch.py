@@ -13,6 +13,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.engine.announce import about, sum_up, tell, tell_within_budgets
 from stream_osr.engine.decisions import decide, release_ready, wait
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.faults import Noticed, as_first, decided_as_first, settle_faults
 from stream_osr.engine.following import class_shifts, follow_classes
 from stream_osr.engine.opened import with_references
 from stream_osr.engine.state import Arrived, Stream
@@ -40,12 +41,16 @@ class Batch(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing."""
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing.
+
+    ``noticed`` is what their raw rows show; ``None``: nobody looked.
+    """
 
     rows: np.ndarray
     times: Sequence[float | None]
     keys: Sequence[Any]
     gaps: Gaps | None = None
+    noticed: Noticed | None = None
 
 
 def close_batch(
@@ -120,10 +125,19 @@ def _go_through(
     rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
     seated = seat(trained, stream, rows, parameters, arrived.gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
+    noticed = arrived.noticed
+    if noticed is not None and noticed.repeats:
+        raw = as_first(noticed, judged.raw)
+        judged = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
+    faulty = list[ev.Event]()
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
     after, told, jumped = follow(trained, after, judged, batch, parameters)
+    if noticed is not None:
+        decisions = decided_as_first(noticed, decisions)
+        after, faulty = settle_faults(trained, stream, after, noticed, judged.raw, decisions)
     after, events = announce(trained, stream, after, told)
+    events = [*faulty, *events]
     after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
     return hold(after, decisions, judged, told), events
 

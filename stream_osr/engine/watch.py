@@ -167,4 +167,6 @@ def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signal
         outliers=signals.outliers + outliers,
         recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
         rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
+        data_faults=signals.data_faults
+        + sum(isinstance(event, ev.ColumnFailed | ev.RowsRepeated) for event in events),
     )
