@@ -15,7 +15,6 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.discovery.columns import Usual, usual_columns
-from stream_osr.discovery.repeats import usual_copies
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, recoded
@@ -358,7 +357,7 @@ def train_model(
     background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
-    usual = None if draws is not None else usual_columns(raw, group, places == 0, *usual_copies(raw, group))
+    usual = None if draws is not None else usual_columns(raw, group, places == 0)
     return TrainedModel(
         features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories), usual
     )

@@ -22,6 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.discovery.repeats import UsualCopies, usual_copies
+from stream_osr.model.jit import borrowing_kernel, kernel
+
 FALSE_ALARM = 1e-12
 """Probability that an instance raises a false alarm in a column, where runs are geometric."""
 LEAST_RUN = 16
@@ -48,6 +51,13 @@ VARIETY_MEMORY = 64.0
 MOST_VARIETY = 0.8
 """Share of the training variance that is always enough."""
 
+NOTHING = 1e-3
+"""Shares below are none."""
+HARDLY = 0.05
+"""If no column is off in so many instances, no moments are kept."""
+FARTHEST = 1e3
+"""Standard deviations that an instance differs by at most."""
+
 KINDS = ("", "stuck", "out of scale", "shifted")
 """What a column is: nothing is wrong, or one of these."""
 STUCK, SCALE, SHIFTED = 1, 2, 3
@@ -69,10 +79,8 @@ class Usual(NamedTuple):
         Training mean and variance, shape (p,); 0 and 1 for columns that are not watched.
     within
         Share of the variance that lies within classes, averaged over the watched columns.
-    copies
-        Copies of one row among ``WINDOW`` successive ones in training, at most.
-    repeats
-        Copies from which on a row repeats (:mod:`stream_osr.discovery.repeats`); 0: it never does.
+    rows
+        How rows repeat (:mod:`stream_osr.discovery.repeats`).
     """
 
     longest: np.ndarray
@@ -82,8 +90,7 @@ class Usual(NamedTuple):
     middle: np.ndarray
     variance: np.ndarray
     within: float
-    copies: int
-    repeats: int
+    rows: UsualCopies
 
 
 class Columns(NamedTuple):
@@ -130,7 +137,7 @@ class Fault(NamedTuple):
     value: float
 
 
-def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray, copies: int, repeats: int) -> Usual:
+def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usual:
     """Say what is usual; rows that repeat their predecessor count once.
 
     Parameters
@@ -141,17 +148,15 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray, copies:
         Class of each, shape (n,).
     numeric
         Columns that are numbers, shape (p,).
-    copies, repeats
-        Of rows (:func:`stream_osr.discovery.repeats.usual_copies`).
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 2)).round([9, 0])
-    >>> usual = usual_columns(X, np.arange(200) % 2, np.ones(2, bool), 1, 8)
+    >>> usual = usual_columns(X, np.arange(200) % 2, np.ones(2, bool))
     >>> usual.longest, usual.stuck
     (array([1, 6]), array([16, 38]))
     """
-    told = np.ones(len(X), bool)
+    rows, told = usual_copies(X, group), np.ones(len(X), bool)
     told[1:] = ((X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))).any(axis=1)
     X, group, p = X[told], group[told], X.shape[1]
     longest, stuck, within = np.ones(p, np.int64), np.zeros(p, np.int64), np.ones(p)
@@ -175,7 +180,7 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray, copies:
             stuck[c] = max(LEAST_RUN, 2 * longest[c], math.ceil(math.log(FALSE_ALARM) / math.log(hold)))
     watched = low < high
     share = float(np.clip(within[watched].mean(), 0.0, 1.0)) if watched.any() else 1.0
-    return Usual(longest, stuck, low, high, middle, variance, share, copies, repeats)
+    return Usual(longest, stuck, low, high, middle, variance, share, rows)
 
 
 def _longest(x: np.ndarray) -> int:
@@ -227,45 +232,120 @@ def follow_columns(
     Returns
     -------
     The columns after the batch, which values are to be treated as missing, shape (b, p), and the faults that begin.
+    A fault that is found in a batch is one from its first instance there.
     """
-    before, rows = columns, _filled(columns.last, values)
-    same = rows == np.vstack([columns.last, rows[:-1]])
-    same |= np.isnan(values)
-    told = ~same.all(axis=1)
-    if not told.any():
-        return columns, np.tile(columns.hidden, (len(values), 1)), []
-    at, rows, same = np.flatnonzero(told), rows[told], same[told]
-    seen = np.cumsum(~np.isnan(values[told]), axis=0)
-    begin = np.maximum.accumulate(np.vstack([-columns.run, np.where(same, np.iinfo(np.int64).min, seen - 1)]))[1:]
-    run = seen - begin
-    enough = np.maximum(usual.stuck, 2 * columns.ended[1])
-    edge = (rows == usual.low) | (rows == usual.high)
-    stuck = (usual.stuck > 0) & (run >= np.where(edge, AT_EDGE, 1) * enough)
-    stuck |= (columns.kind == STUCK) & np.logical_and.accumulate(same, axis=0)
-    columns = columns._replace(last=rows[-1], run=run[-1], ended=_ended(columns, run, same))
-    width = np.where(usual.low < usual.high, usual.high - usual.low, np.inf)
-    beyond = np.nan_to_num(np.maximum(usual.low - rows, rows - usual.high) / width, nan=0.0)
-    faults = [
-        Fault(c, KINDS[STUCK], int(seq + at[i] - run[i, c] + 1), int(run[i, c]), float(rows[i, c]))
-        for i, c in np.argwhere(stuck & ~np.vstack([before.kind == STUCK, stuck[:-1]])).tolist()
-    ]
-    if (beyond > OFF).any() or columns.beyond.any():
-        columns, wrong, more = _follow_range(usual, columns, (rows, beyond, stuck), seq + at)
-        faults += more
-    else:
-        latest = np.maximum.accumulate(np.where(beyond <= INSIDE, np.arange(len(rows))[:, None], -1))[-1]
-        outside = len(rows) - 1 - latest + np.where(latest < 0, columns.outside, 0)
-        columns, wrong = columns._replace(outside=outside), np.zeros_like(stuck)
-    kind = np.where(stuck[-1], STUCK, np.where(columns.kind == STUCK, 0, columns.kind))
-    columns = columns._replace(kind=kind)
-    hidden = stuck | wrong
-    hidden &= (2 * hidden.sum(axis=1) <= (usual.low < usual.high).sum())[:, None]
-    latest = np.cumsum(told) - 1
-    return (
-        columns._replace(hidden=hidden[-1]),
-        np.where((latest >= 0)[:, None], hidden[latest], before.hidden),
-        faults,
-    )
+    columns, hidden, told = _follow(usual, columns, values)
+    faults = []
+    for c, kind, at, size in told.tolist():
+        begin = at - size + 1
+        if hidden[at, c]:
+            hidden[max(begin, 0) : at, c] = True
+        faults.append(Fault(c, KINDS[kind], max(seq + begin, 0), size, float(values[at, c])))
+    return columns, hidden, faults
+
+
+@kernel
+def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns, np.ndarray, np.ndarray]:
+    """Do what :func:`follow_columns` does; faults as column, kind, position in the batch and size, shape (m, 4)."""
+    n, p = values.shape
+    last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
+    outside, kind, present = columns.outside.copy(), columns.kind.copy(), columns.hidden.copy()
+    moments, hidden, wrong = columns.moments.copy(), np.zeros((n, p), np.bool_), np.zeros((n, p), np.bool_)
+    told, count = np.empty((p * (n // LEAST_RUN + 3), 4), np.int64), 0
+    watched, fade = (usual.low < usual.high).sum(), math.exp(-1.0 / VARIETY_MEMORY)
+    for i in range(n):
+        repeats, off, ranged, most = True, False, False, 0.0
+        for c in range(p):
+            if not np.isnan(values[i, c]) and values[i, c] != last[c]:
+                repeats = False
+        if repeats:
+            hidden[i] = present
+            continue
+        for c in range(p):
+            if not np.isnan(values[i, c]):
+                if values[i, c] == last[c]:
+                    run[c] += 1
+                else:
+                    _note_run(ended[:, c], run[c])
+                    last[c], run[c] = values[i, c], 1
+                    if kind[c] == STUCK:
+                        kind[c] = 0
+            if not usual.low[c] < usual.high[c] or np.isnan(last[c]):
+                continue
+            edge = last[c] == usual.low[c] or last[c] == usual.high[c]
+            least = max(usual.stuck[c], 2 * ended[1, c]) * (AT_EDGE if edge else 1)
+            if usual.stuck[c] and kind[c] != STUCK and run[c] >= least:
+                kind[c] = STUCK
+                told[count] = c, STUCK, i, run[c]
+                count += 1
+            away = max(usual.low[c] - last[c], last[c] - usual.high[c]) / (usual.high[c] - usual.low[c])
+            were = beyond[1, c]
+            beyond[0, c] = _averaged(beyond[0, c], away > FAR)
+            beyond[1, c] = _averaged(were, away > OFF)
+            outside[c] = outside[c] + 1 if away > INSIDE else 0
+            most, off = max(most, beyond[1, c]), off or away > OFF
+            if kind[c] > STUCK and beyond[1, c] < ENDS:
+                kind[c] = 0
+            wrong[i, c] = kind[c] == 0 and were <= BEGINS < beyond[1, c] and outside[c] <= JUMP
+            ranged |= kind[c] > STUCK or wrong[i, c] or beyond[0, c] > BEGINS
+        if off:
+            _add(moments, last, usual, fade)
+        elif most < HARDLY:
+            moments[:] = 0.0
+        varied = ranged and _varied(usual, moments, beyond[1])
+        failing = 0
+        for c in range(p):
+            begins = SCALE if beyond[0, c] > BEGINS else SHIFTED if wrong[i, c] and varied else 0
+            if kind[c] == 0 and begins:
+                kind[c] = begins
+                told[count] = c, begins, i, outside[c]
+                count += 1
+            present[c] = kind[c] == STUCK or (kind[c] > 0 and varied)
+            failing += present[c]
+        if 2 * failing > watched:
+            present[:] = False
+        hidden[i] = present
+    return Columns(last, run, ended, beyond, outside, kind, present, moments), hidden, told[:count].copy()
+
+
+@borrowing_kernel
+def _note_run(ended: np.ndarray, run: int) -> None:
+    """Note a run that ended among the longest two."""
+    run = min(run, MOST_LEARNT)
+    if run > ended[0]:
+        ended[0], ended[1] = run, ended[0]
+    elif run > ended[1]:
+        ended[1] = run
+
+
+@borrowing_kernel
+def _averaged(share: float, more: bool) -> float:
+    """Average a share exponentially; next to nothing is nothing."""
+    share += (more - share) / MEMORY
+    return share if more or share > NOTHING else 0.0
+
+
+@borrowing_kernel
+def _add(moments: np.ndarray, last: np.ndarray, usual: Usual, fade: float) -> None:
+    """Add an instance to the moments."""
+    for c in range(len(last)):
+        z = 0.0 if np.isnan(last[c]) else (last[c] - usual.middle[c]) / math.sqrt(usual.variance[c])
+        z = min(max(z, -FARTHEST), FARTHEST)
+        moments[0, c] = fade * moments[0, c] + 1.0
+        moments[1, c] = fade * moments[1, c] + z
+        moments[2, c] = fade * moments[2, c] + z * z
+
+
+@borrowing_kernel
+def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
+    """Say whether the instances of which a column is off are of many kinds otherwise."""
+    total, others = 0.0, 0
+    for c in range(len(off)):
+        if usual.low[c] < usual.high[c] and off[c] <= ENDS and moments[0, c] >= LEAST_RUN:
+            mean = moments[1, c] / moments[0, c]
+            total += min(moments[2, c] / moments[0, c] - mean * mean, 1.0)
+            others += 1
+    return others > 0 and total >= others * min(0.5 * (1.0 + usual.within), MOST_VARIETY)
 
 
 def hidden_of(columns: Columns, values: np.ndarray) -> np.ndarray:
@@ -274,64 +354,3 @@ def hidden_of(columns: Columns, values: np.ndarray) -> np.ndarray:
     Of a stuck column only the value that it repeats is.
     """
     return columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
-
-
-def _ended(columns: Columns, run: np.ndarray, same: np.ndarray) -> np.ndarray:
-    """Note the runs that ended in a batch."""
-    lengths = np.where(same, 0, np.vstack([columns.run, run[:-1]]))
-    longest = np.partition(np.vstack([columns.ended, np.minimum(lengths, MOST_LEARNT)]), -2, axis=0)
-    return np.asarray(longest[:-3:-1])
-
-
-def _filled(last: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Put the latest value in the place of each that is missing."""
-    there = ~np.isnan(values)
-    if there.all():
-        return values
-    latest = np.maximum.accumulate(np.where(there, np.arange(len(values))[:, None], -1), axis=0)
-    return np.where(latest >= 0, np.take_along_axis(values, np.maximum(latest, 0), axis=0), last)
-
-
-def _follow_range(
-    usual: Usual, columns: Columns, batch: tuple[np.ndarray, np.ndarray, np.ndarray], at: np.ndarray
-) -> tuple[Columns, np.ndarray, list[Fault]]:
-    """Follow the columns whose values leave the range, an instance after the other."""
-    faults, (rows, beyond, stuck) = list[Fault](), batch
-    flags, inside = np.stack([beyond > FAR, beyond > OFF], axis=1), beyond <= INSIDE
-    share, outside, kind, moments = columns.beyond, columns.outside, columns.kind.copy(), columns.moments
-    kind[kind == STUCK] = 0
-    scaled = np.clip((rows - usual.middle) / np.sqrt(usual.variance), -1e3, 1e3)
-    wrong, fade = np.zeros_like(stuck), math.exp(-1.0 / VARIETY_MEMORY)
-    for i in range(len(rows)):
-        were, share = share, share + (flags[i] - share) / MEMORY
-        outside = np.where(inside[i], 0, outside + 1)
-        if flags[i, 1].any():
-            z = scaled[i]
-            moments = fade * moments + np.stack([np.ones_like(z), z, z * z])
-        elif share[1].max() < 0.05:
-            moments = np.zeros_like(moments)
-        kind[(kind > 0) & (share[1] < ENDS)] = 0
-        begins = np.where(share[0] > BEGINS, SCALE, 0)
-        jumped = (share[1] > BEGINS) & (were[1] <= BEGINS) & (outside <= JUMP)
-        if not kind.any() and not begins.any() and not jumped.any():
-            continue
-        varied = _varied(usual, moments, share[1] > ENDS)
-        begins = np.where((begins == 0) & jumped & varied, SHIFTED, begins) * ~stuck[i]
-        for c in np.flatnonzero((begins > 0) & (kind == 0)).tolist():
-            size = int(outside[c])
-            faults.append(Fault(c, KINDS[begins[c]], int(max(at[i] - size + 1, 0)), size, float(rows[i, c])))
-        kind = np.where(kind > 0, kind, begins)
-        if varied:
-            wrong[i] = kind > 0
-    share = np.where(share < 1e-3, 0.0, share)
-    return columns._replace(beyond=share, outside=outside, kind=kind, moments=moments), wrong, faults
-
-
-def _varied(usual: Usual, moments: np.ndarray, off: np.ndarray) -> bool:
-    """Say whether the instances of which a column is off are of many kinds otherwise."""
-    others, weight = (usual.low < usual.high) & ~off, moments[0]
-    if not others.any() or weight[0] < LEAST_RUN:
-        return False
-    mean, square = moments[1:, others] / weight[0]
-    share = np.minimum(square - mean**2, 1.0).mean()
-    return bool(share >= min(0.5 * (1.0 + usual.within), MOST_VARIETY))

@@ -1,23 +1,47 @@
 """Rows that repeat far more often than in training: they count once.
 
-A row repeats if there are more copies of it among the latest ``WINDOW`` instances than training makes plausible: than
-a binomial law has with the share of the commonest row in its class, and twice what training had in so many successive
-rows. In some tables most rows repeat: there no row does more than is usual.
+Copies of a row count once if there are more of them among the latest ``WINDOW`` instances than twice what training
+had among so many. That the row repeats is told if there are more than training makes plausible: than a binomial law
+has with the share of the commonest row in its class. In some tables most rows repeat: there all count.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import betainc
+
+from stream_osr.model.jit import kernel
 
 WINDOW = 64
 """Latest instances among which copies are counted."""
 LEAST_COPIES = 8
-"""Copies from which on a row repeats, at least."""
+"""Copies from which on it is told that a row repeats, at least."""
 MOST_COPIES = 48
-"""If it took more than so many, no row repeats."""
+"""If it took more than so many, all rows count."""
 FALSE_ALARM = 1e-12
 """Probability of so many copies by chance."""
+MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 63) - 1
+"""Of fingerprints: an odd factor, and the bits that are kept."""
+
+
+class UsualCopies(NamedTuple):
+    """How rows repeat in training.
+
+    Attributes
+    ----------
+    most
+        Copies of one row among ``WINDOW`` successive ones, at most.
+    once
+        Copies from which on they count once; 0: they never do.
+    told
+        Copies from which on it is told that the row repeats; 0: it never is.
+    """
+
+    most: int
+    once: int
+    told: int
 
 
 def fingerprints(values: np.ndarray) -> np.ndarray:
@@ -29,48 +53,49 @@ def fingerprints(values: np.ndarray) -> np.ndarray:
     >>> bool(one == three), bool(one == two)
     (True, False)
     """
-    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)
-    out = np.zeros(len(bits), np.uint64)
-    for column in bits.T:
-        out = (out ^ column ^ (column >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        out ^= out >> np.uint64(31)
-    return (out >> np.uint64(1)).astype(np.int64)
+    return _mixed(np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64))
 
 
-def usual_copies(X: np.ndarray, group: np.ndarray) -> tuple[int, int]:
-    """Count copies of a row among ``WINDOW`` successive rows of training: the most, and from how many on it repeats.
+@kernel
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    out = np.zeros(len(bits), np.int64)
+    for i in range(len(bits)):
+        for c in range(bits.shape[1]):
+            out[i] = (out[i] ^ bits[i, c] ^ (bits[i, c] >> 29)) * MIXER
+            out[i] ^= out[i] >> 31
+        out[i] &= LARGEST
+    return out
+
+
+def usual_copies(X: np.ndarray, group: np.ndarray) -> UsualCopies:
+    """Say how rows repeat in training.
 
     Parameters
     ----------
     X
-        Raw training rows in order of arrival, NaN = missing, shape (n, p).
+        Raw rows in order of arrival, NaN = missing, shape (n, p).
     group
         Class of each, shape (n,).
-
-    Returns
-    -------
-    Both numbers; the second is 0 if no row repeats by this rule.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> usual_copies(rng.normal(size=(200, 3)), np.arange(200) % 2)
-    (1, 8)
-    >>> usual_copies(rng.integers(3, size=(200, 2)).astype(float), np.arange(200) % 2)
-    (14, 43)
+    UsualCopies(most=1, once=3, told=13)
+    >>> usual_copies(rng.integers(2, size=(200, 2)).astype(float), np.arange(200) % 2)
+    UsualCopies(most=25, once=0, told=0)
     """
     rows = fingerprints(X)
-    most = max(copies_of(rows))
-    share = 0.0
+    most, share = max(copies_of(rows)), 0.0
     for j in np.unique(group):
         own = rows[group == j]
-        common = np.unique(own, return_counts=True)[1].max()
+        common = int(np.unique(own, return_counts=True)[1].max())
         upper = (common + 3.0 * np.sqrt(common)) / len(own) if common > 1 else 4.0 / len(rows)
         share = max(share, min(upper, 1.0))
     copies = np.arange(1, WINDOW + 1)
     plausible = int((betainc(copies, WINDOW - copies + 1.0, share) > FALSE_ALARM).sum())
-    repeats = max(LEAST_COPIES, 2 * most, plausible + 1)
-    return most, repeats if repeats <= MOST_COPIES else 0
+    told = max(LEAST_COPIES, 2 * most + 1, plausible + 1)
+    return UsualCopies(most, 2 * most + 1, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
 
 
 def copies_of(rows: np.ndarray) -> list[int]:

@@ -50,26 +50,27 @@ def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool
     before = Faults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)
     rows, repeats = np.zeros(0, np.int64), dict[int, int | Copy]()
-    if usual.repeats and hides_rows:
+    if usual.rows.once and hides_rows:
         rows = fingerprints(values)
-        repeats = _repeats(usual, before, rows, len(stream.labels))
+        repeats = _repeats(usual.rows.once, before, rows, len(stream.labels))
         hidden[list(repeats)] = True
     if hidden.any():
         values = np.where(hidden, np.nan, values)
     return Noticed(values, columns, begun, rows, repeats)
 
 
-def _repeats(usual: Usual, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
+def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
     together = np.concatenate([before.rows, rows])
-    if len(together) - len(np.unique(together)) < usual.repeats - 1:
+    if len(together) - len(np.unique(together)) < once - 1:
         return {}
+    copies = np.array(copies_of(together)[len(before.rows) :])
+    many = set(rows[copies >= once].tolist())
     first: dict[int, int | Copy] = {each.row: each for each in before.copies if len(each.raw) == n_classes + 1}
     out: dict[int, int | Copy] = {}
-    copies = copies_of(together)[len(before.rows) :]
-    for at, (row, count) in enumerate(zip(rows.tolist(), copies, strict=True)):
+    for at, row in enumerate(rows.tolist()):
         if row not in first:
             first[row] = at
-        elif count >= usual.repeats:
+        elif row in many:
             out[at] = first[row]
     return out
 
@@ -129,24 +130,23 @@ def settle_faults(
         facts, at = fault._asdict(), fault.column
         facts |= {"column": trained.names[at], "low": float(usual.low[at]), "high": float(usual.high[at])}
         events.append(ev.ColumnFailed(**facts, longest=int(usual.longest[at]), **said))
-    if not usual.repeats:
+    if not usual.rows.once:
         return after._replace(faults=Faults(noticed.columns)), events
     earlier = Faults(noticed.columns) if before.faults is None else before.faults
-    rows = np.concatenate([earlier.rows, noticed.rows])[-WINDOW:]
-    copies = {each.row: each for each in earlier.copies}
+    together = np.concatenate([earlier.rows, noticed.rows])
+    rows, copies = together[-WINDOW:], {each.row: each for each in earlier.copies}
     begin = dict(zip(noticed.rows.tolist()[::-1], range(len(noticed.rows) - 1, -1, -1), strict=True))
-    for row, count in zip(*(part.tolist() for part in np.unique(rows, return_counts=True)), strict=True):
-        at = begin.get(row, -1)
-        if at >= 0 and at not in noticed.repeats and row not in copies and count > 1:
+    for row, count in zip(*(part.tolist() for part in np.unique(together, return_counts=True)), strict=True):
+        at, known = begin.get(row, -1), row in copies and len(copies[row].raw) == raw.shape[1]
+        if count > 1 and at >= 0 and not known:
             copies[row] = Copy(row, raw[at], decisions[at])
-    for at in noticed.repeats:
-        row = int(noticed.rows[at])
-        if not copies[row].repeats:
+    for row in {int(noticed.rows[at]) for at in noticed.repeats}:
+        size = int((together == row).sum())
+        if size >= usual.rows.told and not copies[row].repeats:
             copies[row] = copies[row]._replace(repeats=True)
             first = copies[row].decision
             moment = ev.Moment(first.seq, first.t, first.key)
-            size = int((noticed.rows[: at + 1] == row).sum() + (earlier.rows == row).sum())
-            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.copies, **said))
+            events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **said))
     latest = set(rows.tolist())
     kept = tuple(each for each in copies.values() if each.row in latest)
     return after._replace(faults=Faults(noticed.columns, rows, kept)), events
