@@ -33,8 +33,9 @@ AT_EDGE = 4
 """Times as long a run has to be at either end of the range of training, where values may be cut off."""
 MOST_LEARNT = 256
 """Longest run that the stream itself makes usual."""
-COMMON = 10
-"""A value that occurs so often in training is judged by itself; all others are judged together."""
+COMMON, FEW, LARGE = 10, 5, 0.25
+"""A value that occurs so often in training is judged by itself if so many of its runs end or it has so large a share
+of the column; all others are judged together."""
 OUTERMOST = 0.01
 """Share of a class that lies below its range, and above."""
 
@@ -194,7 +195,7 @@ def _hold(x: np.ndarray) -> float:
         return 1.0
     _, value, count = np.unique(x[:-1], return_inverse=True, return_counts=True)
     ends = np.bincount(value, x[1:] != x[:-1])
-    common = count >= COMMON
+    common = (count >= COMMON) & ((ends >= FEW) | (count >= LARGE * count.sum()))
     count, ends = (np.append(of[common], of[~common].sum()) for of in (count, ends))
     judged = count >= min(COMMON, len(x) - 1)
     return float(1.0 - (np.maximum(ends - 2.0 * np.sqrt(ends), 0.0) / np.maximum(count, 1))[judged].min())
@@ -295,7 +296,9 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
         varied = ranged and _varied(usual, moments, beyond[1])
         failing = 0
         for c in range(p):
-            begins = SCALE if beyond[0, c] > BEGINS else SHIFTED if wrong[i, c] and varied else 0
+            begins = SCALE if beyond[0, c] > BEGINS else 0
+            if wrong[i, c] and varied:
+                begins = SCALE if beyond[0, c] > ENDS else SHIFTED
             if kind[c] == 0 and begins:
                 kind[c] = begins
                 told[count] = c, begins, i, outside[c]
@@ -353,4 +356,5 @@ def hidden_of(columns: Columns, values: np.ndarray) -> np.ndarray:
 
     Of a stuck column only the value that it repeats is.
     """
-    return columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
+    hidden: np.ndarray = columns.hidden & ((columns.kind != STUCK) | (values == columns.last))
+    return hidden

@@ -164,8 +164,8 @@ class Signals(NamedTuple):
     faulty_columns: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
-        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
-        counts += ("data_faults",) if self.data_faults else ()
+        counts = ["novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps"]
+        counts += ["data_faults"] if self.data_faults else []
         told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
             told += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"

@@ -125,21 +125,21 @@ def _go_through(
     rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
     seated = seat(trained, stream, rows, parameters, arrived.gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
-    noticed = arrived.noticed
+    noticed, repeats, shown = arrived.noticed, list[int](), judged
     if noticed is not None and noticed.repeats:
-        raw = as_first(noticed, judged.raw)
-        judged = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
-    decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
-    faulty = list[ev.Event]()
+        raw, repeats = as_first(noticed, judged.raw), list(noticed.repeats)
+        shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
+    decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
-    after, told, jumped = follow(trained, after, judged, batch, parameters)
+    failed = list[ev.Event]()
     if noticed is not None:
         decisions = decided_as_first(noticed, decisions)
-        after, faulty = settle_faults(trained, stream, after, noticed, judged.raw, decisions)
+        after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
+    after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
-    events = [*faulty, *events]
-    after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
-    return hold(after, decisions, judged, told), events
+    said = [*failed, *events], jumped, told.regained
+    after, events = watch(trained, stream, after, judged, said, parameters, repeats)
+    return hold(after, decisions, shown, told), events
 
 
 def seat(
@@ -197,10 +197,11 @@ def watch(
     judged: Judged,
     told: tuple[list[ev.Event], list[ev.Event], int],
     parameters: Parameters,
+    repeats: Sequence[int] = (),
 ) -> tuple[Stream, list[ev.Event]]:
     """Watch the known classes: which drift, whether the promise holds; count, and let them follow if asked."""
     events, jumped, regained = told
-    drift, drifted = follow_known(trained, before, stream, judged, parameters)
+    drift, drifted = follow_known(trained, before, stream, judged, parameters, repeats)
     stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
     events = [*events, *drifted, *jumped, *dropped]
     stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))
