@@ -192,7 +192,7 @@ def test_single_rows_far_off_are_no_fault(rng: np.random.Generator) -> None:
 
 def test_in_a_table_whose_rows_repeat_all_count(rng: np.random.Generator) -> None:
     group = rng.integers(2, size=TRAINING)
-    assert usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (3, 13)
+    assert usual_copies(rng.normal(size=(TRAINING, 4)), group)[1:] == (4, 13)
     assert usual_copies(rng.integers(2, size=(TRAINING, 2)).astype(float), group)[1:] == (0, 0)
     ordered = rng.normal(size=(TRAINING, 4))
     ordered[100:120] = ordered[100]

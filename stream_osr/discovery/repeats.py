@@ -18,6 +18,8 @@ WINDOW = 64
 """Latest instances among which copies are counted."""
 LEAST_COPIES = 8
 """Copies from which on it is told that a row repeats, at least."""
+LEAST_ONCE = 4
+"""Copies from which on they count once, at least; one more where any row of training repeats."""
 MOST_COPIES = 48
 """If it took more than so many, all rows count."""
 FALSE_ALARM = 1e-12
@@ -81,12 +83,13 @@ def usual_copies(X: np.ndarray, group: np.ndarray) -> UsualCopies:
     --------
     >>> rng = np.random.default_rng(0)
     >>> usual_copies(rng.normal(size=(200, 3)), np.arange(200) % 2)
-    UsualCopies(most=1, once=3, told=13)
+    UsualCopies(most=1, once=4, told=13)
     >>> usual_copies(rng.integers(2, size=(200, 2)).astype(float), np.arange(200) % 2)
     UsualCopies(most=25, once=0, told=0)
     """
     rows = fingerprints(X)
     most, share = max(copies_of(rows)), 0.0
+    once = max(2 * most + 1, LEAST_ONCE + (len(np.unique(rows)) < len(rows)))
     for j in np.unique(group):
         own = rows[group == j]
         common = int(np.unique(own, return_counts=True)[1].max())
@@ -94,8 +97,8 @@ def usual_copies(X: np.ndarray, group: np.ndarray) -> UsualCopies:
         share = max(share, min(upper, 1.0))
     copies = np.arange(1, WINDOW + 1)
     plausible = int((betainc(copies, WINDOW - copies + 1.0, share) > FALSE_ALARM).sum())
-    told = max(LEAST_COPIES, 2 * most + 1, plausible + 1)
-    return UsualCopies(most, 2 * most + 1, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
+    told = max(LEAST_COPIES, once, plausible + 1)
+    return UsualCopies(most, once, told) if told <= MOST_COPIES else UsualCopies(most, 0, 0)
 
 
 def copies_of(rows: np.ndarray) -> list[int]:
