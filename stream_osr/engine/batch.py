@@ -22,7 +22,7 @@ from stream_osr.ensemble import guard, lives, step
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.gaps import Gaps
+from stream_osr.model.gaps import Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
@@ -122,12 +122,16 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
-    seated = seat(trained, stream, rows, parameters, arrived.gaps)
+    noticed, gaps = arrived.noticed, arrived.gaps
+    repeats = [] if noticed is None else list(noticed.repeats)
+    rows = step.complete(stream.chains, arrived.rows, parameters, gaps)
+    if repeats and gaps is not None:
+        gaps = filled_in(gaps, repeats)
+    seated = seat(trained, stream, rows, parameters, gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
-    noticed, repeats, shown = arrived.noticed, list[int](), judged
-    if noticed is not None and noticed.repeats:
-        raw, repeats = as_first(noticed, judged.raw), list(noticed.repeats)
+    shown = judged
+    if noticed is not None and repeats:
+        raw = as_first(noticed, judged.raw)
         shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
     decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
     after, batch = settle_identities(stream._replace(odds=odds), arrived, judged, parameters)
