@@ -286,7 +286,6 @@ def train_model(
     p = parameters
     modelled = as_modelled(features, X, p)
     features, X, flags, places = modelled
-    raw = X
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
@@ -354,13 +353,11 @@ def train_model(
         **told_of_flags(flags, features.names),
         bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
     )
-    background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
-    usual = None if draws is not None else usual_columns(raw, group, places == 0)
-    return TrainedModel(
-        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories), usual
-    )
+    usual = None if draws is not None else usual_columns(modelled.X, group, places == 0)
+    found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), usual
+    return TrainedModel(features.names, labels, space, *found)
 
 
 def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:

@@ -252,7 +252,7 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
     last, run, ended, beyond = columns.last.copy(), columns.run.copy(), columns.ended.copy(), columns.beyond.copy()
     outside, kind, present = columns.outside.copy(), columns.kind.copy(), columns.hidden.copy()
     moments, hidden, wrong = columns.moments.copy(), np.zeros((n, p), np.bool_), np.zeros((n, p), np.bool_)
-    told, count = np.empty((p * (n // LEAST_RUN + 3), 4), np.int64), 0
+    told, count = np.empty((p * (2 * n // LEAST_RUN + 4) + 1, 4), np.int64), 0
     watched, fade = (usual.low < usual.high).sum(), math.exp(-1.0 / VARIETY_MEMORY)
     for i in range(n):
         repeats, off, ranged, most = True, False, False, 0.0
@@ -278,7 +278,7 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
             if usual.stuck[c] and kind[c] != STUCK and run[c] >= least:
                 kind[c] = STUCK
                 told[count] = c, STUCK, i, run[c]
-                count += 1
+                count = min(count + 1, len(told) - 1)
             away = max(usual.low[c] - last[c], last[c] - usual.high[c]) / (usual.high[c] - usual.low[c])
             were = beyond[1, c]
             beyond[0, c] = _averaged(beyond[0, c], away > FAR)
@@ -302,7 +302,7 @@ def _follow(usual: Usual, columns: Columns, values: np.ndarray) -> tuple[Columns
             if kind[c] == 0 and begins:
                 kind[c] = begins
                 told[count] = c, begins, i, outside[c]
-                count += 1
+                count = min(count + 1, len(told) - 1)
             present[c] = kind[c] == STUCK or (kind[c] > 0 and varied)
             failing += present[c]
         if 2 * failing > watched:
