@@ -152,10 +152,10 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usua
 
     Examples
     --------
-    >>> X = np.random.default_rng(0).normal(size=(200, 2)).round([9, 0])
-    >>> usual = usual_columns(X, np.arange(200) % 2, np.ones(2, bool))
+    >>> x, y = np.random.default_rng(0).normal(size=(2, 200))
+    >>> usual = usual_columns(np.column_stack([x, y.round()]), np.arange(200) % 2, np.ones(2, bool))
     >>> usual.longest, usual.stuck
-    (array([1, 6]), array([16, 38]))
+    (array([1, 6]), array([16, 53]))
     """
     rows, told = usual_copies(X, group), np.ones(len(X), bool)
     told[1:] = ((X[1:] != X[:-1]) & ~(np.isnan(X[1:]) & np.isnan(X[:-1]))).any(axis=1)

@@ -126,7 +126,7 @@ def _go_through(
     repeats = [] if noticed is None else list(noticed.repeats)
     rows = step.complete(stream.chains, arrived.rows, parameters, gaps)
     if repeats and gaps is not None:
-        gaps = filled_in(gaps, repeats)
+        rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
     seated = seat(trained, stream, rows, parameters, gaps)
     judged, odds = average(stream.odds, seated, rows, parameters)
     shown = judged
@@ -144,6 +144,15 @@ def _go_through(
     said = [*failed, *events], jumped, told.regained
     after, events = watch(trained, stream, after, judged, said, parameters, repeats)
     return hold(after, decisions, shown, told), events
+
+
+def without_repeats(
+    stream: Stream, rows: np.ndarray, gaps: Gaps, repeats: Sequence[int], parameters: Parameters
+) -> tuple[np.ndarray, Gaps]:
+    """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
+    rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
+    rows[repeats] = step.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
+    return rows, filled_in(gaps, repeats)
 
 
 def seat(

@@ -44,8 +44,7 @@ class Noticed(NamedTuple):
 def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool) -> Noticed:
     """Look at raw rows of a batch, NaN = missing, shape (b, p), b >= 1.
 
-    A row that repeats is missing altogether, and another is drawn for it from what has come so far, so that it is no
-    evidence of anything; with ``hides_rows`` False it stays.
+    A row that repeats is missing altogether; with ``hides_rows`` False it stays.
     """
     before = Faults(start_columns(values.shape[1])) if stream.faults is None else stream.faults
     columns, hidden, begun = follow_columns(usual, before.columns, values, stream.state.seen)

@@ -191,6 +191,8 @@ def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
     rows = believable(stream, values[None])
     row, asked = whiten(trained.space, rows), value.asked
     gaps = gaps_of(trained.space, rows) if value.integrates else None
-    known = stream.labels.index(label) if label in stream.labels else None
+    known = None
+    if label in stream.labels:
+        known = range(at := stream.labels.index(label), at + 1)
     row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
     return Evidence(label, row[0], number=asked)
