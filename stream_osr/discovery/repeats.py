@@ -55,7 +55,7 @@ def fingerprints(values: np.ndarray) -> np.ndarray:
     >>> bool(one == three), bool(one == two)
     (True, False)
     """
-    return _mixed(np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64))
+    return _mixed(np.ascontiguousarray(np.where(np.isnan(values), np.nan, values + 0.0)).view(np.int64))
 
 
 @kernel
