@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from stream_osr.discovery.candidates import CandidateClass, NewClasses
     from stream_osr.discovery.events import (
         ClassDrifted,
+        ColumnFailed,
         Event,
         EventsSummed,
         NamingUndone,
         NewClassesChanged,
         RecallDropped,
+        RowsRepeated,
         SubclassDormant,
         SubclassEmerged,
         SubclassForgotten,
@@ -43,6 +45,7 @@ keep_earlier_names()
 __all__ = [
     "CandidateClass",
     "ClassDrifted",
+    "ColumnFailed",
     "Decision",
     "Event",
     "EventsSummed",
@@ -51,6 +54,7 @@ __all__ = [
     "NewClassesChanged",
     "OpenSetRecognizer",
     "RecallDropped",
+    "RowsRepeated",
     "Signals",
     "SubclassDormant",
     "SubclassEmerged",

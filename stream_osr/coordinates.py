@@ -67,9 +67,7 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
     return Modelled(features, X, flags, places)
 
 
-def fit_coordinates(
-    rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None
-) -> Coordinates:
+def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None) -> Coordinates:
     """Choose the coordinates, given class and position in the order of arrival of each row, and complete the rows.
 
     Raises

@@ -8,26 +8,34 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
+from stream_osr.discovery.columns import Usual, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name, recoded
 from stream_osr.labels import doubtful
+from stream_osr.members import (
+    COARSE_NU_ABOVE_DIMENSION,
+    DRAWN,
+    LEAST_IN_COMPANY,
+    MIXED,
+    Member,
+    base_measure,
+    comes_apart,
+)
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
-from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.dependence import Order, effective_share, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
-from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
-from stream_osr.model.moves.base_measure import Grid, make_grid
+from stream_osr.model.location import share_in_company
 from stream_osr.model.ordered import training_in_order
-from stream_osr.model.prior import Prior, homogeneous, make_prior
+from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
@@ -37,43 +45,6 @@ from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 
 logger = logging.getLogger("stream_osr")
-
-COARSE_NU_ABOVE_DIMENSION = 20.0
-COARSE_SCALE = 0.1
-COARSE_BETA = 0.1
-FIRST_CONCENTRATION = 1.0
-"""Of categories, until their concentrations are drawn."""
-
-"""A base measure that no evidence has shaped: subclasses begin near the pooled within-class covariance."""
-
-
-class Member(NamedTuple):
-    """A kind of model in the ensemble: hyperparameters drawn (or coarse), new subclasses placed by a Student-t."""
-
-    drawn: bool
-    placed: bool
-
-
-DRAWN = (Member(drawn=True, placed=False),)
-MIXED = (
-    Member(drawn=False, placed=False),
-    Member(drawn=True, placed=True),
-    Member(drawn=True, placed=False),
-    Member(drawn=True, placed=True),
-)
-"""Kinds of model, one chain after the other. Subclasses are told from the first: its are the smaller, purer ones.
-
-Not so where a typical class has fewer instances than the coarse prior has degrees of freedom: that one gathers
-several new classes in a subclass, and comes second (YALEB, COIL20: ``docs/results/discovery.md``).
-
-The known classes say little about the base measure of what they are not, and the kinds err on different instances:
-their average is more accurate than the best of them on most data sets (``docs/results/experiments.md``).
-"""
-
-LEAST_DESCRIBED = 0.9
-"""A placed member whose kept subclasses hold a smaller share of the training set has come apart: it is not used."""
-LEAST_IN_COMPANY = 0.25
-"""Nor is one in which fewer training instances are likelier beside one of their class than by themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +75,8 @@ class TrainedModel:
     order
         How strongly neighbouring training instances resemble each other; ``None``: the order carries no information,
         or the model is of a release that did not test it.
+    usual
+        What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
     """
 
     names: tuple[Name, ...]
@@ -115,6 +88,7 @@ class TrainedModel:
     background: Background | None = None
     categories: tuple[tuple[str, ...], ...] = ()
     order: Order | None = None
+    usual: Usual | None = None
 
     @property
     def known(self) -> Known:
@@ -321,12 +295,12 @@ def train_model(
         def fit(number: int) -> Training:
             rng = np.random.default_rng([p.seed, len(X), number] if number else [p.seed, len(X)])
             member = kinds[number % len(kinds)]
-            prior, grid, location = _base_measure(member, rows, group, space, p)
+            prior, grid, location = base_measure(member, rows, group, space, p)
             if share_in_company(homogeneous(rows), group, prior, location) < LEAST_IN_COMPANY:
-                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
+                prior, grid, location = base_measure(Member(member.drawn, placed=False), rows, group, space, p)
             training = swept(prior, rng, grid=grid, location=location, progress=tell)
-            if location.freedom > 0.0 and _comes_apart(training, group, p.epsilon):
-                prior, grid, location = _base_measure(Member(member.drawn, placed=False), rows, group, space, p)
+            if location.freedom > 0.0 and comes_apart(training, group, p.epsilon):
+                prior, grid, location = base_measure(Member(member.drawn, placed=False), rows, group, space, p)
                 training = swept(prior, rng, grid=grid, location=location)
             return training
 
@@ -353,7 +327,9 @@ def train_model(
                 gain = training_in_order(*ordered, np.mean(log_density, axis=0), draws_of[0])
                 effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain, effective)
+            references = choose_references(
+                trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain, effective
+            )
         space = trainings[0].space
         promised = promise(log_density, group)
     counts = np.bincount(group, minlength=len(labels))
@@ -372,12 +348,14 @@ def train_model(
         **told_of_flags(flags, features.names),
         bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
     )
-    background = fit_background(X, space)
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]
     categories += [texts for _, texts in texts_of(flags, features.names)]
-    return TrainedModel(
-        features.names, labels, space, tuple(draws_of), report, references, background, tuple(categories), found_order
-    )
+    usual = None
+    if draws is None:
+        turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
+        usual = usual_columns(modelled.X[turn], group[turn], places == 0)
+    found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
+    return TrainedModel(features.names, labels, space, *found)
 
 
 def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
@@ -390,31 +368,3 @@ def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
         "clock_features": tuple(names[a] for a in plan.clocks),
         "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
     }
-
-
-def _comes_apart(training: Training, group: np.ndarray, epsilon: float) -> bool:
-    """Say whether a placed member makes too many small subclasses: of known classes, or of new ones to come."""
-    seated = training.seating.franchise.seated
-    kept = seated >= epsilon * seated.sum(axis=1, keepdims=True)
-    if seated[kept].sum() < LEAST_DESCRIBED * seated.sum():
-        return True
-    rows, prior, location = training.seating.guests.rows, training.prior, training.location
-    return share_in_company(rows, group, prior, location) < LEAST_IN_COMPANY
-
-
-def _base_measure(
-    member: Member, rows: np.ndarray, group: np.ndarray, space: Space, p: Parameters
-) -> tuple[Prior, Grid | None, Location]:
-    """Choose what one kind of model starts from; parameters that the user has set hold in every kind."""
-    columns = len(space.places)
-    d = rows.shape[1] - columns
-    location = fit_location(rows[:, columns:], group) if member.placed else CONJUGATE
-    beta = FLAT_BETA if p.beta is None and location.freedom > 0.0 else p.beta
-    drawn = member.drawn and None in (p.nu, p.scale, beta) and p.covariance != "tied"
-    grid = make_grid(d, p.nu, p.scale, beta) if drawn else None
-    nu = d + COARSE_NU_ABOVE_DIMENSION if p.nu is None else p.nu
-    scale = COARSE_SCALE if p.scale is None else p.scale
-    prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
-    if columns:
-        prior = with_base(prior, space.places, base_of(rows, group, space.places), FIRST_CONCENTRATION)
-    return prior, grid, location

@@ -83,15 +83,20 @@ class TrainingSet:
     def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
         """Build the training set that :meth:`as_state` described."""
         capacity, seed, names, labels, seen, arrays, *more = state
-        kinds, arrived = (*more, *(None, None)[len(more) :])
+        kinds = more[0] if more else None
+        arrived = more[1] if len(more) > 1 else None
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True)) if kinds else {}
         values = {name: its for name, its in own.items() if its}
         kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
-        if arrived is None:  # of a release that did not keep the order: class by class, the order within is that of arrival
+        if (
+            arrived is None
+        ):  # of a release that did not keep the order: class by class, the order within is that of arrival
             begin = np.cumsum([0, *map(len, out.rows)]).tolist()
-            out.arrived = [[first + at for at in range(len(own))] for first, own in zip(begin, out.rows, strict=False)]
+            out.arrived = [
+                [first + at for at in range(len(own))] for first, own in zip(begin, out.rows, strict=False)
+            ]
         else:
             out.arrived = [array.tolist() for array in arrived]
         return out

@@ -259,6 +259,7 @@ def test_two_streams_share_a_trained_model_and_do_not_change_it(tmp_path):
             trained.report,
             trained.references,
             trained.background,
+            usual=trained.usual,
         ).fingerprint
         == fingerprint
     )

@@ -9,6 +9,7 @@ import stream_osr
 from stream_osr import (
     CandidateClass,
     ClassDrifted,
+    ColumnFailed,
     Decision,
     EventsSummed,
     NamingUndone,
@@ -16,6 +17,7 @@ from stream_osr import (
     NewClassesChanged,
     OpenSetRecognizer,
     RecallDropped,
+    RowsRepeated,
     Signals,
     SubclassDormant,
     SubclassEmerged,
@@ -39,6 +41,7 @@ def test_names_of_the_package():
     assert stream_osr.__all__ == [
         "CandidateClass",
         "ClassDrifted",
+        "ColumnFailed",
         "Decision",
         "Event",
         "EventsSummed",
@@ -47,6 +50,7 @@ def test_names_of_the_package():
         "NewClassesChanged",
         "OpenSetRecognizer",
         "RecallDropped",
+        "RowsRepeated",
         "Signals",
         "SubclassDormant",
         "SubclassEmerged",
@@ -243,10 +247,14 @@ def test_fields_of_what_is_told():
         *(*about, "recall", "low", "high", "false_unknown", "promised"),
     ]
     assert [f.name for f in dataclasses.fields(UnknownRateJumped)] == [*about, "rate", "before", "since", "size"]
+    assert [f.name for f in dataclasses.fields(ColumnFailed)] == [
+        *(*about, "column", "kind", "since", "size", "value", "low", "high", "longest"),
+    ]
+    assert [f.name for f in dataclasses.fields(RowsRepeated)] == [*about, "first", "size", "usual"]
     assert ExpectedRecall._fields == ("recall", "low", "high", "false_unknown")
     assert Signals._fields == (
         *("novelty", "drift", "outliers", "data_quality", "recall_drops", "expected_recall", "recall_dropped"),
-        "rate_jumps",
+        *("rate_jumps", "data_faults", "faulty_columns"),
     )
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),

@@ -155,9 +155,10 @@ class Figures:
         ``labelled``, ``skipped``, ``replayed``, ``unreadable`` (times that a partition could not be read on),
         ``features_missing`` and ``features_expected`` (values), ``timestamps_replaced``, ``unaccounted_records``
         (committed without what should have been acknowledged for them), ``commands_left`` (what was asked and could
-        not be done), ``unknown_rate_jumps`` (of the share called unknown), ``summed`` and a type (events that were
-        told by a sum), ``type`` and a type (those that were told), ``drifted``, ``known of`` and ``unknown of`` and a
-        known class (its drifts, and decisions to which it was nearest); by name and -1: ``commands_unreadable``
+        not be done), ``unknown_rate_jumps`` (of the share called unknown), ``data_faults`` (columns that began to
+        fail, rows that began to repeat), ``summed`` and a type (events that were told by a sum), ``type`` and a type
+        (those that were told), ``drifted``, ``known of`` and ``unknown of`` and a known class (its drifts, and
+        decisions to which it was nearest); by name and -1: ``commands_unreadable``
         (records of the topic of labels that are no commands), ``transactions``, ``transactions_failed``,
         ``transactions_abandoned`` among them, ``transactions_fenced``, ``transactions_retried``, ``rebalances``,
         ``consumers`` made.

@@ -72,6 +72,9 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
     p, d = len(trained["names"]), width_of(prior_of(trained["draws"][0]["prior"]))
     for at, arrived in enumerate(form["buffer"]):
         need(len(arrived["row"]) == p, f"buffer[{at}].row", f"of {len(arrived['row'])}", f"{p}: features")
+    if stream["faults"] is not None:
+        count = len(stream["faults"]["columns"]["last"])
+        need(count == p, "Stream.faults.columns", f"of {count}", f"{p}: features")
     known = list(stream["labels"])
     for at, evidence in enumerate(form["evidence"]):
         row = evidence["row"]

@@ -2,88 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from stream_osr.discovery.event import Event as Event
+from stream_osr.discovery.event import Moment as Moment
 from stream_osr.discovery.explanation import Explanation, Movement
-from stream_osr.showing import printable, shown
-
-MOVED = 3
-"""Features that the text of a drift names."""
-_OF_ALL = ("batch", "seq", "model")
-"""What every event has."""
-
-
-class Moment(NamedTuple):
-    """A place in the stream: position of an instance, from 0, its time and its key, as the caller gave them."""
-
-    seq: int
-    t: float | None
-    key: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that an operator may want to know; each fact is told once.
-
-    Attributes
-    ----------
-    batch
-        Number of the micro-batch after which it was known.
-    seq
-        Position of the last instance of that batch.
-    model
-        Fingerprint of the trained model.
-
-    Examples
-    --------
-    >>> print(SubclassMerged(batch=3, seq=219, model="5f0c", subclass_id=14, into=11, size=40))
-    SubclassMerged at 219: subclass_id 14, into 11, size 40
-    """
-
-    batch: int
-    seq: int
-    model: str
-
-    def __str__(self) -> str:
-        facts = [_told(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in _OF_ALL]
-        return f"{type(self).__name__} at {self.seq}: {', '.join(facts)}"
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show the text in a notebook; ``repr`` has all of it."""
-        printer.text(str(self))
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the event as nested dicts of plain values, ``type`` first."""
-        out: dict[str, Any] = {"type": type(self).__name__}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            value = as_fields(value) if hasattr(value, "_asdict") else value
-            out[f.name] = {k: _texts(v) for k, v in value.items()} if isinstance(value, dict) else value
-        return out
-
-
-def _told(name: str, value: Any) -> str:
-    """Write a fact in short: of a moment the position, of an explanation what lies nearest."""
-    if isinstance(value, Explanation):
-        return f"{value.distance:.1f} standard deviations off {printable(str(value.nearest_class), 60)}"
-    if isinstance(value, Movement):
-        moved = sorted(value.shift, key=lambda name: -abs(value.shift[name]))[:MOVED]
-        told = ", ".join(f"{shown(name)} {value.shift[name]:+.1f}" for name in moved)
-        return f"moved by standard deviations: {told}"
-    if isinstance(value, Moment):
-        value = value.seq
-    return f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {shown(value)}"
-
-
-def as_fields(value: Any) -> dict[str, Any]:
-    """Fields of a record, without those of categories where there are none."""
-    return {name: its for name, its in value._asdict().items() if name != "values" or its}
-
-
-def _texts(value: Any) -> Any:
-    """Name features by text: JSON has no other keys."""
-    return {str(k): v for k, v in value.items()} if isinstance(value, dict) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +235,66 @@ class UnknownRateJumped(Event):
     before: float
     since: int
     size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFailed(Event):
+    """A column is stuck, out of scale or shifted as a whole: a fault of the data, and no new class.
+
+    While it fails the column is treated as missing, unless most columns fail together, or the instances do not show
+    that all classes are affected. ``Signals.faulty_columns`` names the columns that fail now. What to do: look at the
+    sensor, the unit, or whoever fills the column.
+
+    Attributes
+    ----------
+    column
+        Name of the feature.
+    kind
+        ``"stuck"``: it repeats one value, zero for example, for longer than training makes plausible.
+        ``"out of scale"``: it lies ten ranges or more beyond the range of training. ``"shifted"``: all of it has left
+        the range at one time.
+    since
+        Position in the stream from which on it fails: an estimate.
+    size
+        Instances since then.
+    value
+        Its latest value.
+    low, high
+        Range of training: from the lowest 1st to the highest 99th percentile of a class.
+    longest
+        Longest run of one value in training.
+    """
+
+    column: Any
+    kind: str
+    since: int
+    size: int
+    value: float
+    low: float
+    high: float
+    longest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRepeated(Event):
+    """A row comes again and again, far more often than rows do in training: a fault of the data, and no new class.
+
+    Further copies get the decision of the first and are no evidence of anything. It is told again when the row comes
+    back after it has not been among the latest 64 instances.
+
+    Attributes
+    ----------
+    first
+        The first of the copies among the latest instances.
+    size
+        Copies among the batch and the 64 instances before it.
+    usual
+        Most copies of a row among 64 successive training instances.
+    """
+
+    first: Moment
+    size: int
+    usual: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stream_osr.discovery.grouping import Estimate
+from stream_osr.kinds import Name
 from stream_osr.showing import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
 
@@ -112,7 +113,7 @@ def _shares(subclasses: Sequence[tuple[int, float]], most: int = 12) -> str:
 
 
 class Signals(NamedTuple):
-    """Six counts since the stream began, none of them part of another, and the recall to be expected now.
+    """Counts since the stream began, none of them part of another, and how things are now.
 
     Attributes
     ----------
@@ -136,6 +137,10 @@ class Signals(NamedTuple):
         no references.
     recall_dropped
         It has fallen below the promise, and is not back.
+    data_faults
+        Columns that began to fail, and rows that began to repeat: ``ColumnFailed`` and ``RowsRepeated`` events.
+    faulty_columns
+        Columns that fail now.
 
     Examples
     --------
@@ -155,10 +160,15 @@ class Signals(NamedTuple):
     expected_recall: ExpectedRecall | None = None
     recall_dropped: bool = False
     rate_jumps: int = 0
+    data_faults: int = 0
+    faulty_columns: tuple[Name, ...] = ()
 
     def __str__(self) -> str:
-        counts = ("novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps")
+        counts = ["novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps"]
+        counts += ["data_faults"] if self.data_faults else []
         told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
+        if self.faulty_columns:
+            told += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
         if self.expected_recall is None:
             return told
         below = ": below what was promised" if self.recall_dropped else ""

@@ -8,6 +8,8 @@ from stream_osr.engine.immediate import Glance, predict
 from stream_osr.engine.naming import mute, promote, undo
 from stream_osr.engine.state import (
     Arrived,
+    Copy,
+    Faults,
     Following,
     Menu,
     Stages,
@@ -28,8 +30,10 @@ __all__ = [
     "Arrived",
     "Batch",
     "Chain",
+    "Copy",
     "Decided",
     "Evidence",
+    "Faults",
     "Following",
     "Glance",
     "Guard",

@@ -13,6 +13,7 @@ from stream_osr.discovery import events as ev
 from stream_osr.engine.announce import about, sum_up, tell, tell_within_budgets
 from stream_osr.engine.decisions import decide, release_ready, wait
 from stream_osr.engine.evidence import Evidence, learn_evidence
+from stream_osr.engine.faults import Noticed, as_first, decided_as_first, settle_faults
 from stream_osr.engine.following import class_shifts, follow_classes
 from stream_osr.engine.opened import with_references
 from stream_osr.engine.state import Arrived, Stream
@@ -22,7 +23,7 @@ from stream_osr.ensemble.arrival import Arrival, predict, test
 from stream_osr.ensemble.chain import Followed, led_by
 from stream_osr.ensemble.past import Decided
 from stream_osr.ensemble.step import Judged, Seated
-from stream_osr.model.gaps import NOTHING, Gaps
+from stream_osr.model.gaps import NOTHING, Gaps, filled_in
 from stream_osr.parallel import one_thread
 from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, learn_odds, shift_odds
@@ -41,12 +42,16 @@ class Batch(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing."""
+    """The instances of a batch, in order of arrival: whitened rows, shape (b, d), times, keys, what is missing.
+
+    ``noticed`` is what their raw rows show; ``None``: nobody looked.
+    """
 
     rows: np.ndarray
     times: Sequence[float | None]
     keys: Sequence[Any]
     gaps: Gaps | None = None
+    noticed: Noticed | None = None
 
 
 def close_batch(
@@ -118,18 +123,40 @@ def _go_through(
     trained: TrainedModel, stream: Stream, arrived: Arrivals, parameters: Parameters
 ) -> tuple[Stream, list[ev.Event]]:
     """Take a batch through its stages; its decisions are final when they are released."""
-    rows = step.complete(stream.chains, arrived.rows, parameters, arrived.gaps)
-    seated, arrival = seat(trained, stream, rows, parameters, arrived.gaps)
+    noticed, gaps = arrived.noticed, arrived.gaps
+    repeats = [] if noticed is None else list(noticed.repeats)
+    rows = step.complete(stream.chains, arrived.rows, parameters, gaps)
+    if repeats and gaps is not None:
+        rows, gaps = without_repeats(stream, rows, gaps, repeats, parameters)
+    seated, arrival = seat(trained, stream, rows, parameters, gaps, repeats)
     judged, odds = average(stream.odds, seated, rows, parameters)
-    decisions = decide(stream, arrived.times, arrived.keys, judged, parameters)
+    shown = judged
+    if noticed is not None and repeats:
+        raw = as_first(noticed, judged.raw)
+        shown = judged._replace(raw=raw, probabilities=shift_odds(odds, raw))
+    decisions = decide(stream, arrived.times, arrived.keys, shown, parameters)
     after, batch = settle_identities(stream._replace(odds=odds, arrival=arrival), arrived, judged, parameters)
+    failed = list[ev.Event]()
+    if noticed is not None:
+        decisions = decided_as_first(noticed, decisions)
+        after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
     references = references_of(trained, stream)
     if references is not None and _typical(arrival) and not _typical(stream.arrival):
         after = after._replace(chains=guard.recounted(after.chains, after.past, references))
     after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
-    after, events = watch(trained, stream, after, judged, (events, jumped, told.regained), parameters)
-    return hold(after, decisions, judged, told), events
+    said = [*failed, *events], jumped, told.regained
+    after, events = watch(trained, stream, after, judged, said, parameters, repeats)
+    return hold(after, decisions, shown, told), events
+
+
+def without_repeats(
+    stream: Stream, rows: np.ndarray, gaps: Gaps, repeats: Sequence[int], parameters: Parameters
+) -> tuple[np.ndarray, Gaps]:
+    """Put rows that the known classes draw in the place of those that repeat: no evidence of anything new."""
+    rows, known, theirs = rows.copy(), range(len(stream.labels)), gaps._replace(pattern=gaps.pattern[repeats])
+    rows[repeats] = step.complete(stream.chains, rows[repeats], parameters, theirs, asked=-1, only=known)
+    return rows, filled_in(gaps, repeats)
 
 
 def _typical(arrival: Arrival | None) -> bool:
@@ -137,9 +164,16 @@ def _typical(arrival: Arrival | None) -> bool:
 
 
 def seat(
-    trained: TrainedModel, stream: Stream, rows: np.ndarray, parameters: Parameters, gaps: Gaps | None = None
+    trained: TrainedModel,
+    stream: Stream,
+    rows: np.ndarray,
+    parameters: Parameters,
+    gaps: Gaps | None = None,
+    repeats: Sequence[int] = (),
 ) -> tuple[list[Seated], Arrival | None]:
     """Let every chain seat the batch; references are asked beside it, and what is promised is kept.
+
+    ``repeats`` are rows that were drawn in the place of others: neighbours of nobody.
 
     Returns
     -------
@@ -147,7 +181,8 @@ def seat(
     """
     references, arrival, order, gain = references_of(trained, stream), stream.arrival, trained.order, None
     shifts = class_shifts(stream) if parameters.follow_drift else None
-    incomplete = None if gaps is None else gaps.pattern != NOTHING
+    incomplete = np.zeros(len(rows), bool) if gaps is None else gaps.pattern != NOTHING
+    incomplete[list(repeats)] = True
     if arrival is not None and order is not None and references is not None:
         if shifts is not None:
             moved = shifts[: len(order.residuals.mean), len(stream.known.prior.first) :]
@@ -211,10 +246,11 @@ def watch(
     judged: Judged,
     told: tuple[list[ev.Event], list[ev.Event], int],
     parameters: Parameters,
+    repeats: Sequence[int] = (),
 ) -> tuple[Stream, list[ev.Event]]:
     """Watch the known classes: which drift, whether the promise holds; count, and let them follow if asked."""
     events, jumped, regained = told
-    drift, drifted = follow_known(trained, before, stream, judged, parameters)
+    drift, drifted = follow_known(trained, before, stream, judged, parameters, repeats)
     stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
     events = [*events, *drifted, *jumped, *dropped]
     stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))

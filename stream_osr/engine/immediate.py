@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream_osr.engine.faults import believable
 from stream_osr.engine.state import Stream
 from stream_osr.engine.watch import references_of
 from stream_osr.ensemble.views import Views
@@ -46,6 +47,7 @@ class Glance:
 
     def probabilities(self, values: np.ndarray) -> np.ndarray:
         """Probabilities of raw rows, NaN = missing, shape (n, p): each known class and, last, unknown."""
+        values = believable(self.stream, values)
         found, log_density = self._views.of_values(values)
         return found if self._views.shifted else self._told(found, log_density)
 

@@ -11,6 +11,7 @@ import numpy as np
 from stream_osr.config import Label, Parameters
 from stream_osr.decision import Decision
 from stream_osr.discovery.candidates import Measured, NewClasses
+from stream_osr.discovery.columns import Columns
 from stream_osr.discovery.drift import Drift, start_drift
 from stream_osr.discovery.lives import Lifecycle
 from stream_osr.discovery.rate import UnknownRate
@@ -29,6 +30,7 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.odds import Odds, start_odds
 from stream_osr.trust.recall import Called
 from stream_osr.trust.references import References
+
 
 class Arrived(NamedTuple):
     """An unlabelled instance that waits for its batch: whitened row of shape (d,), time, key."""
@@ -131,6 +133,45 @@ class Following(NamedTuple):
     saved: np.ndarray
 
 
+class Copy(NamedTuple):
+    """The first of several equal rows among the latest.
+
+    Attributes
+    ----------
+    row
+        Fingerprint of the row.
+    raw
+        Probabilities of each known class and, last, unknown, before the shift of the odds, shape (J + 1,).
+    decision
+        As it was made at first.
+    repeats
+        More copies have come than is usual.
+    """
+
+    row: int
+    raw: np.ndarray
+    decision: Decision
+    repeats: bool = False
+
+
+class Faults(NamedTuple):
+    """What is wrong with the data (:mod:`stream_osr.engine.faults`).
+
+    Attributes
+    ----------
+    columns
+        How the raw columns are doing.
+    rows
+        Fingerprints of the latest rows, shape (w,).
+    copies
+        First copies of those of them that came more than once.
+    """
+
+    columns: Columns
+    rows: np.ndarray = np.zeros(0, np.int64)
+    copies: tuple[Copy, ...] = ()
+
+
 class Stream(NamedTuple):
     """The stream's part of a recognizer.
 
@@ -166,6 +207,8 @@ class Stream(NamedTuple):
         Events that were told lately, and those that wait to be summed up.
     arrival
         Where the known classes are in order of arrival; ``None``: neighbours are independent.
+    faults
+        Columns that fail and rows that repeat; ``None``: nothing came yet, or training did not say what is usual.
     """
 
     labels: tuple[Label, ...]
@@ -183,6 +226,7 @@ class Stream(NamedTuple):
     unknown_rate: UnknownRate | None = None
     telling: Telling = Telling()
     arrival: Arrival | None = None
+    faults: Faults | None = None
 
     @property
     def known(self) -> Known:

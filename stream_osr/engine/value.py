@@ -15,10 +15,12 @@ from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
+from stream_osr.engine.faults import believable, notice
 from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
 from stream_osr.kinds import Name
 from stream_osr.model.gaps import gaps_of
+from stream_osr.model.prior import FULL
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel
 from stream_osr.training_set import TrainingSet
@@ -162,9 +164,13 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     arrived = Arrivals(np.zeros((0, 0)), (), ())
     if value.buffer:
         rows, times, keys = zip(*value.buffer, strict=True)
-        values, space = np.array(rows, dtype=float), value.trained.space
+        values, space, usual, noticed = np.array(rows, dtype=float), value.trained.space, value.trained.usual, None
+        if usual is not None:
+            full = value.trained.prior.covariance == FULL
+            noticed = notice(usual, value.stream, values, hides_rows=value.integrates and full)
+            values = noticed.values
         gaps = gaps_of(space, values) if value.integrates else None
-        arrived = Arrivals(whiten(space, values), times, keys, gaps)
+        arrived = Arrivals(whiten(space, values), times, keys, gaps, noticed)
     later, now = list[Evidence](), value.evidence
     if value.evidence:
         waiting = set(arrived.keys)
@@ -182,8 +188,11 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
 def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:
     """Make evidence of a raw row, NaN = missing, shape (p,); what is missing is drawn from its class."""
     trained, stream = value.running
-    row, asked = whiten(trained.space, values[None]), value.asked
-    gaps = gaps_of(trained.space, values[None]) if value.integrates else None
-    known = stream.labels.index(label) if label in stream.labels else None
+    rows = believable(stream, values[None])
+    row, asked = whiten(trained.space, rows), value.asked
+    gaps = gaps_of(trained.space, rows) if value.integrates else None
+    known = None
+    if label in stream.labels:
+        known = range(at := stream.labels.index(label), at + 1)
     row = step.complete(stream.chains, row, value.parameters, gaps, asked=asked, only=known)
     return Evidence(label, row[0], number=asked)

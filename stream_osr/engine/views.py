@@ -11,6 +11,7 @@ from stream_osr.config import Label
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.summaries import Group, Signals, Summary
 from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
+from stream_osr.engine.faults import faulty_columns
 from stream_osr.engine.intake import row_of
 from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
@@ -145,11 +146,15 @@ class Views(Holder):
         >>> model.signals.data_quality, model.signals.expected_recall
         (1, None)
         """
-        stream, bad = self.value.stream, self.value.counters["bad_rows"]
-        if stream is None:
+        trained, stream, bad = self.value.trained, self.value.stream, self.value.counters["bad_rows"]
+        if trained is None or stream is None:
             return Signals(data_quality=bad)
-        dropped = stream.called is not None and stream.called.dropped
-        return stream.signals._replace(data_quality=bad, expected_recall=self.expected_recall, recall_dropped=dropped)
+        return stream.signals._replace(
+            data_quality=bad,
+            expected_recall=self.expected_recall,
+            recall_dropped=stream.called is not None and stream.called.dropped,
+            faulty_columns=faulty_columns(trained, stream),
+        )
 
     @property
     def expected_recall(self) -> ExpectedRecall | None:

@@ -35,7 +35,12 @@ def references_of(trained: TrainedModel, stream: Stream) -> References | None:
 
 
 def follow_known(
-    trained: TrainedModel, stream: Stream, after: Stream, judged: Judged, parameters: Parameters
+    trained: TrainedModel,
+    stream: Stream,
+    after: Stream,
+    judged: Judged,
+    parameters: Parameters,
+    repeats: Sequence[int] = (),
 ) -> tuple[Drift, list[ev.Event]]:
     """Follow the known classes through a batch, as the leader sees them, and tell which have drifted.
 
@@ -49,8 +54,10 @@ def follow_known(
         The batch.
     parameters
         Settings.
+    repeats
+        Positions in the batch of rows that are no evidence.
     """
-    if parameters.drift_interval is None:
+    if parameters.drift_interval is None or len(repeats) == len(judged.rows):
         return stream.drift, []
     leader, n_classes, usual = stream.chains[0], len(stream.labels), np.zeros(0, np.int64)
     known, state = leader.known, leader.state
@@ -58,7 +65,11 @@ def follow_known(
         usual = leader.life.ids[comes_as_usual(leader.life, state.seen)]
     accepted = judged.probabilities.argmax(axis=1) < n_classes
     given, interval = places_of(usual, judged.leader.subclass) >= 0, parameters.drift_interval
-    batch = judged.nearest, judged.rank, accepted, judged.rows[:, len(known.prior.first) :]
+    nearest, rank, rows = judged.nearest, judged.rank, judged.rows[:, len(known.prior.first) :]
+    if repeats:
+        parts = nearest, rank, accepted, rows, given
+        nearest, rank, accepted, rows, given = (np.delete(part, repeats, axis=0) for part in parts)
+    batch = nearest, rank, accepted, rows
     drift, alarms = follow(stream.drift, *batch, state.seen, n_classes, interval, given)
     told, events = about(trained, after.state), list[ev.Event]()
     for alarm in alarms:
@@ -146,7 +157,7 @@ def _log_odds_of_new(seated: Seated) -> np.ndarray:
     log_density = result.log_density
     if result.gain is not None:
         log_density = log_density - result.gain[-len(log_density) :, None]
-    return np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen)))
+    return np.asarray(np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen))))
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
@@ -190,4 +201,6 @@ def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signal
         outliers=signals.outliers + outliers,
         recall_drops=signals.recall_drops + sum(isinstance(event, ev.RecallDropped) for event in events),
         rate_jumps=signals.rate_jumps + sum(isinstance(event, ev.UnknownRateJumped) for event in events),
+        data_faults=signals.data_faults
+        + sum(isinstance(event, ev.ColumnFailed | ev.RowsRepeated) for event in events),
     )

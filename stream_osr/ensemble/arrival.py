@@ -128,7 +128,7 @@ def predict(
     chains: Chains,
     references: References,
     rows: np.ndarray,
-    incomplete: np.ndarray | None,
+    incomplete: np.ndarray,
     kept: int,
 ) -> tuple[Arrival, np.ndarray | None]:
     """Predict a batch, and let the classes follow the instances that are accepted as theirs.
@@ -146,7 +146,7 @@ def predict(
     rows
         Whitened rows, shape (b, C + d).
     incomplete
-        Rows of which something is missing: they are not predicted, shape (b,); ``None``: none.
+        Rows of which something is missing, or that stand in for others: they are not predicted, shape (b,).
     kept
         Instances whose gain is remembered: those of the window.
 
@@ -165,7 +165,7 @@ def predict(
     seats = np.mean([opening_seats(c.known, c.frozen) for c in chains], axis=0)
     log_new = np.mean([each[2] for each in found], axis=0) + seats[-1] - seats[:n_classes].max()
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
-    complete = np.ones(len(rows), bool) if incomplete is None else ~incomplete
+    complete = ~incomplete
     came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
     least = _least(_Same(references), n_classes, ACCEPTED_FROM)
     gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
@@ -181,7 +181,7 @@ def test(
     references: References,
     rows: np.ndarray,
     log_density: np.ndarray,
-    incomplete: np.ndarray | None,
+    incomplete: np.ndarray,
     unknown: np.ndarray,
     first: int,
 ) -> Arrival:
@@ -206,8 +206,7 @@ def test(
     typical = many & (density >= _least(same, n_classes, TYPICAL_FROM)[near])
     arrival = _count_typical(arrival, typical, unknown, now)
     plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
-    if incomplete is not None:
-        plausible &= ~incomplete
+    plausible &= ~incomplete
     z = shortened(whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
     residual = np.concatenate([arrival.residual, z])
@@ -228,7 +227,7 @@ def test(
     if not dependent:
         process = fit_process(pairs)
         return _fitted(arrival, process, pairs)._replace(tracked=start(process, n_classes), since=now, fitted=now)
-    if now - arrival.fitted >= (FITTED_AGAIN if pairs.count[0] >= FITTED_AGAIN else FITTED_OFTEN):
+    if now - arrival.fitted >= (FITTED_AGAIN if pairs.number[0] >= FITTED_AGAIN else FITTED_OFTEN):
         return _fitted(arrival, fit_process(pairs), pairs)._replace(fitted=now)
     return arrival
 

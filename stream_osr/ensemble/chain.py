@@ -22,7 +22,6 @@ from stream_osr.trained import TrainedModel
 from stream_osr.trust.balance import Shares
 from stream_osr.trust.books import Books
 
-
 PRIOR_SEATS = 50.0
 """Seats that the known classes hold when a stream begins; they fade like all others."""
 
@@ -182,7 +181,7 @@ def opening_seats(known: Known, frozen: Densities) -> np.ndarray:
     alpha = STREAM_ALPHA.shape / STREAM_ALPHA.rate
     share = alpha / (frozen.menu.sum() + known.gamma)
     seats = PRIOR_SEATS * known.size / known.size.sum() + share * frozen.menu
-    return np.log(np.append(seats, share * known.gamma))
+    return np.asarray(np.log(np.append(seats, share * known.gamma)))
 
 
 def refreshed(chain: Chain, known: Known) -> Chain:

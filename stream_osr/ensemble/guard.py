@@ -176,7 +176,7 @@ def _follow_balance(
 ) -> Seated:
     """Take a batch into the books of a chain, and balance its probabilities."""
     chain, state, result = seated[:3]
-    known, (at, stay, rows, ours, *typical) = chain.known, turn
+    known, (at, stay, rows, ours, level, tail, independent) = chain.known, turn
     n_classes, first, n = len(known.size), at.stop - at.start, len(result.subclass)
     model, waiting = model_of(references, number), len(ours.rows) - n
     theirs = Theirs(*(column[at] for column in model.theirs))
@@ -204,7 +204,9 @@ def _follow_balance(
         ),
         n,
         due,
-        *typical,
+        level,
+        tail,
+        independent,
         known.prior,
     )
     result = result._replace(probabilities=probabilities[first : first + n])
@@ -221,7 +223,16 @@ def _follow_balance(
 
 @kernel
 def _take_in(
-    guard: Guard, state: StreamState, sides: _Sides, known: _Known, n: int, due: bool, typical: np.ndarray, tail: np.ndarray, independent: float, prior: Prior
+    guard: Guard,
+    state: StreamState,
+    sides: _Sides,
+    known: _Known,
+    n: int,
+    due: bool,
+    typical: np.ndarray,
+    tail: np.ndarray,
+    independent: float,
+    prior: Prior,
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 

@@ -98,11 +98,11 @@ def complete(
     gaps: Gaps | None,
     *,
     asked: int = 0,
-    only: int | None = None,
+    only: range | None = None,
 ) -> np.ndarray:
     """Draw what is missing of whitened rows, shape (b, d), once for all chains, by the leader's present state.
 
-    ``only`` is the known class that the rows belong to, if that is known, ``asked`` the number of such a question.
+    ``only`` are the known classes that the rows belong to, if that is known, ``asked`` the number of such a question.
     """
     leader = chains[0]
     if gaps is None or is_complete(gaps) or leader.known.prior.covariance != FULL:

@@ -66,7 +66,7 @@ def weights_of(view: View, product: np.ndarray, places: np.ndarray) -> np.ndarra
 
 
 def complete_rows(
-    view: View, rows: np.ndarray, gaps: Gaps, rng: np.random.Generator | None, only: int | None = None
+    view: View, rows: np.ndarray, gaps: Gaps, rng: np.random.Generator | None, only: range | None = None
 ) -> np.ndarray:
     """Complete whitened rows, shape (n, C + d), by what is there of them.
 
@@ -80,10 +80,10 @@ def complete_rows(
         Source of randomness: a term is drawn, then what is missing given that and the rest. ``None``: the most
         probable term, and the middle of it.
     only
-        Known class that the rows belong to.
+        Known classes that the rows belong to.
     """
     out = homogeneous(rows)
-    first, last = (0, len(view.packed)) if only is None else (view.first[only], view.first[only + 1])
+    first, last = (0, len(view.packed)) if only is None else (view.first[only.start], view.first[only.stop])
     d = gaps.basis.shape[1]
     columns = rows.shape[1] - d
     a, b = np.tril_indices(d + 1)

@@ -66,7 +66,7 @@ class Pairs(NamedTuple):
     ----------
     products
         Symmetrised products of residuals, at lag 0 and at each of :data:`LAGS`, shape (8, d, d).
-    count
+    number
         Number of pairs at each of them, shape (8,).
     correlation
         For each class: pairs of one instance and the one before it in the class, the sum of their correlations and
@@ -74,7 +74,7 @@ class Pairs(NamedTuple):
     """
 
     products: np.ndarray
-    count: np.ndarray
+    number: np.ndarray
     correlation: np.ndarray
 
 
@@ -201,7 +201,7 @@ def count_pairs(
     products
         Add products of residuals, too: they cost more, and only a fit needs them.
     """
-    summed, count, correlation = before.products, before.count, before.correlation.copy()
+    summed, count, correlation = before.products, before.number, before.correlation.copy()
     d, new = max(z.shape[1], 1), np.flatnonzero((group >= 0) & (np.arange(len(z)) >= first))
     if products:
         summed, count = summed.copy(), count.copy()
@@ -281,5 +281,5 @@ def effective_share(pairs: Pairs, process: Process) -> float:
     lag = np.arange(1, FARTHEST)
     slow = process.slow / (process.slow + process.noise)
     rho = (slow * process.step ** lag[:, None]).mean(axis=1)
-    partners = np.interp(np.log(lag), np.log(LAGS), np.minimum(pairs.count[1:] / max(pairs.count[0], 1.0), 1.0))
+    partners = np.interp(np.log(lag), np.log(LAGS), np.minimum(pairs.number[1:] / max(pairs.number[0], 1.0), 1.0))
     return float(1.0 / (1.0 + 2.0 * (partners * rho).sum()))

@@ -13,6 +13,7 @@ So a pattern of missing features has terms of its own, and whatever computes wit
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -86,6 +87,15 @@ def gaps_of(space: Space, X: np.ndarray) -> Gaps:
     pattern = np.full(n, NOTHING)
     pattern[some] = np.where(rank[number] > 0, number, NOTHING)
     return Gaps(pattern, basis, rank, np.zeros(n), *np.empty((2, d + 2, d + 1)))
+
+
+def filled_in(gaps: Gaps, at: Sequence[int]) -> Gaps:
+    """Take what was drawn for some rows as if it had been there; it costs less than to integrate it out."""
+    pattern = gaps.pattern.copy()
+    pattern[at] = NOTHING
+    return (
+        no_gaps(len(pattern), gaps.basis.shape[1]) if (pattern == NOTHING).all() else gaps._replace(pattern=pattern)
+    )
 
 
 def after(n: int, gaps: Gaps) -> Gaps:

@@ -30,6 +30,8 @@ from stream_osr.model.known import Known, densities, log_categories
 
 PREDICTED = 0.6
 """Weight w of what the order of arrival predicts."""
+
+
 class Tracked(NamedTuple):
     """Where the J classes are lately, in the d directions of the process.
 

@@ -15,7 +15,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-
 from scipy.stats import rankdata
 
 from stream_osr.model.apart import told_apart
@@ -139,7 +138,9 @@ def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None)
     rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
     unit = units(X)[telling]
     weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
-    return Plan(telling, axes.shape[1], rare, weight, least, at, twins[:, at].argmax(axis=0), *chosen, np.flatnonzero(clock))
+    return Plan(
+        telling, axes.shape[1], rare, weight, least, at, twins[:, at].argmax(axis=0), *chosen, np.flatnonzero(clock)
+    )
 
 
 def is_clock(X: np.ndarray, group: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -12,12 +12,14 @@ import pytest
 
 from stream_osr import (
     ClassDrifted,
+    ColumnFailed,
     Event,
     EventsSummed,
     NamingUndone,
     NewClassesChanged,
     OpenSetRecognizer,
     RecallDropped,
+    RowsRepeated,
     SubclassDormant,
     SubclassEmerged,
     SubclassForgotten,
@@ -59,6 +61,8 @@ EVENTS: list[Event] = [
     SubclassForgotten(**ABOUT, subclass_id=9, last_seen=Moment(127, None, None)),
     SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20),
     UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64),
+    ColumnFailed(**ABOUT, column="a", kind="stuck", since=90, size=16, value=0.0, low=1.0, high=2.0, longest=1),
+    RowsRepeated(**ABOUT, first=Moment(96, None, "k"), size=32, usual=1),
     RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97),
     EventsSummed(**ABOUT, counts={"SubclassGrew": 7, "SubclassEmerged": 2}, since=3, until=90, emerged=(5, 9)),
     NewClassesChanged(**ABOUT, delta=2, before=1, subclasses=(5, 9)),

@@ -48,6 +48,7 @@ def exposed() -> dict[str, set[str]]:
         "unaccounted_records",
         "commands_left",
         "unknown_rate_jumps",
+        "data_faults",
         SUMMED + "SubclassGrew",
         OF_TYPE + "SubclassGrew",
         KNOWN_OF + "sky",

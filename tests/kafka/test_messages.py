@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream_osr import (
+    ColumnFailed,
     Decision,
     Event,
     EventsSummed,
     OpenSetRecognizer,
     RecallDropped,
+    RowsRepeated,
     SubclassRefuted,
     UnknownRateJumped,
 )
+from stream_osr.discovery.events import Moment
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_connectors.values import DecodeError
 from stream_osr_kafka.client import ClientError, Kind
@@ -93,6 +96,13 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
     [
         (SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20), "in/3:9"),
         (UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64), "in/3"),
+        (
+            ColumnFailed(
+                **ABOUT, column="a", kind="stuck", since=90, size=16, value=0.0, low=1.0, high=2.0, longest=1
+            ),
+            "in/3",
+        ),
+        (RowsRepeated(**ABOUT, first=Moment(96, None, "k"), size=32, usual=1), "in/3"),
         (RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97), "in/3"),
         (EventsSummed(**ABOUT, counts={"SubclassGrew": 7}, since=3, until=9, emerged=(4, 5)), "in/3"),
     ],

@@ -36,6 +36,7 @@ _PARTITION_COUNTS = {
     "replayed": "Records replayed silently, from a snapshot up to the committed offset.",
     "unreadable": "Times that a partition could not be read on: a damaged batch, or a codec that is not installed.",
     "unknown_rate_jumps": "Jumps of the share called unknown (UnknownRateJumped).",
+    "data_faults": "Columns that began to fail and rows that began to repeat (ColumnFailed, RowsRepeated).",
     "commands_left": "Promotions, mutes, late labels and undos that could not be done; the log says why. A label "
     "that cannot be one counts in each partition.",
     "features_missing": "Feature values that instances lacked. Its ratio to stream_osr_features_expected_total is "
