@@ -19,7 +19,7 @@ from stream_osr.trust.balance import (
     share_out,
 )
 from stream_osr.trust.books import Books, counted
-from stream_osr.trust.levels import LEVELS, N_LEVELS, level_bounds, levels_of, scores
+from stream_osr.trust.levels import LEAST_BELOW, LEVELS, N_LEVELS, level_bounds, levels_of, nearest
 from tests.oracles import balance as oracle
 
 
@@ -237,21 +237,42 @@ def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     log_density = rng.normal(size=(10, 3))
     count = np.bincount(group).astype(float)
     total = np.array([log_density[group == j, j].sum() for j in range(3)])
-    found = scores(log_density, count, total, group)
+    near, found = nearest(log_density, count, total, group)
     for i in range(10):
         excess = []
         for j in range(3):
             others = [log_density[k, j] for k in range(10) if group[k] == j and k != i]
             if others:
                 excess.append(log_density[i, j] - np.mean(others))
+            else:
+                excess.append(-np.inf)
         assert found[i] == pytest.approx(max(excess))
+        assert near[i] == np.argmax(excess)
     fresh = rng.normal(size=(4, 3))
     expected = [max(row[j] - log_density[group == j, j].mean() for j in range(3)) for row in fresh]
-    np.testing.assert_allclose(scores(fresh, count, total), expected)
-    nothing = scores(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))
+    np.testing.assert_allclose(nearest(fresh, count, total)[1], expected)
+    nothing = nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
     assert np.isneginf(nothing).all()
-    bounds = np.sort(rng.normal(size=N_LEVELS - 1))
-    np.testing.assert_array_equal(levels_of(fresh, count, total, bounds), np.searchsorted(bounds, expected))
+    bounds, many = np.sort(rng.normal(size=N_LEVELS - 1)), LEAST_BELOW / LEVELS[0]
+    found = levels_of(fresh, np.full(3, many), total / count * many, bounds)
+    np.testing.assert_array_equal(found, np.searchsorted(bounds, expected))
+
+
+def test_levels_near_a_class_of_few_references_are_as_coarse_as_these_allow() -> None:
+    count, total, bounds = np.array([1000.0, 20.0, 5.0]), np.zeros(3), np.arange(-4.0, 1.0)
+
+    def levels(scores: list[float], j: int, group: int | None = None) -> list[int]:
+        log_density = np.full((len(scores), 3), -99.0)
+        log_density[:, j] = scores
+        own = None if group is None else np.full(len(scores), group)
+        return levels_of(log_density, count, total, bounds, own).tolist()
+
+    every = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.5]
+    assert levels(every, 0) == [0, 1, 2, 3, 4, 5]
+    assert levels(every, 1) == [0, 3, 3, 3, 4, 5], "a twentieth of 20 is one reference"
+    assert levels(every, 2) == [0, 5, 5, 5, 5, 5]
+    assert levels(every, 0, 2) == [5] * 6, "made without a fifth of the class"
+    assert levels(every, 1, 1) == [0, 3, 3, 3, 4, 5]
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,7 +11,7 @@ from stream_osr.model.cells import Asked, asked
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.trust.division import votes
-from stream_osr.trust.levels import level_bounds, levels_of, scores
+from stream_osr.trust.levels import level_bounds, levels_of, nearest
 from stream_osr.trust.references import References
 
 ASKED = 256
@@ -120,11 +120,10 @@ def _model_of(held: _Held, number: int) -> Model:
     n_classes = log_density.shape[1]
     count = np.bincount(group, minlength=n_classes).astype(float)
     total = np.bincount(group, log_density[np.arange(len(group)), group], minlength=n_classes)
-    score = scores(log_density, count, total, group)
-    bounds = level_bounds(score, group)
+    bounds = level_bounds(nearest(log_density, count, total, group)[1], group)
     vote = votes(log_density)
     confusion = np.eye(n_classes)
     for j in np.unique(group):
         confusion[j] = vote[group == j].mean(axis=0)
-    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), log_density, vote)))
+    theirs = Theirs(*map(_twice, (group, levels_of(log_density, count, total, bounds, group), log_density, vote)))
     return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)

@@ -39,6 +39,9 @@ LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 """Known shares from which on a subclass gets an owner, and below which it loses it."""
+TYPICAL = N_LEVELS - 2
+"""From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
+class that is called unknown would lose its share, and be called unknown the more."""
 NOBODY = -1
 
 
@@ -201,8 +204,9 @@ def _take_in(
     unknown[first:] = said_unknown
     probabilities = balance(shares, unknown, cells, level, vote)
     for i in range(first, first + n):
+        weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
-            books.votes[j] += (1.0 - probabilities[i, n_classes]) * vote[i, j]
+            books.votes[j] += weight * vote[i, j]
     owner, part = _owners(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
     return Guard(guard.ids, books, shares, owner, part, estimated_at), probabilities

@@ -29,21 +29,38 @@ def level_bounds(score: np.ndarray, group: np.ndarray) -> np.ndarray:
 
 
 @kernel
-def levels_of(log_density: np.ndarray, count: np.ndarray, total: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Level of each instance by its score (:func:`scores`): so many of the ascending bounds lie below, shape (n,)."""
-    score = scores(log_density, count, total)
+def levels_of(
+    log_density: np.ndarray,
+    count: np.ndarray,
+    total: np.ndarray,
+    bounds: np.ndarray,
+    group: np.ndarray | None = None,
+) -> np.ndarray:
+    """Level of each instance by its score (:func:`nearest`): so many of the ascending bounds lie below, shape (n,).
+
+    If the nearest class has so few references that fewer than ``LEAST_BELOW`` would lie below a bound, the lowest
+    bound takes its place. The references of a class that is left with no other bound are in the highest level: each
+    is a large part of what the class is known by, and its own density was made without it.
+    """
+    near, score = nearest(log_density, count, total, group)
     level = np.zeros(len(score), np.int64)
     for i in range(len(score)):
-        for bound in bounds:
-            level[i] += bound < score[i]
+        if group is not None and LEVELS[-1] * count[group[i]] < LEAST_BELOW:
+            level[i] = len(bounds)
+            continue
+        for at in range(len(bounds)):
+            fine = at == 0 or LEVELS[at - 1] * count[near[i]] < LEAST_BELOW
+            level[i] += bounds[0 if fine else at] < score[i]
     return level
 
 
 @kernel
-def scores(
+def nearest(
     log_density: np.ndarray, count: np.ndarray, total: np.ndarray, group: np.ndarray | None = None
-) -> np.ndarray:
-    """How dense instances are in the known classes: the largest excess over the mean of a class's references, (n,).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest class of each instance, (n,), and the excess over the mean of its references, (n,).
+
+    That is the class under which the log density exceeds the mean of the class's references most.
 
     Parameters
     ----------
@@ -55,7 +72,7 @@ def scores(
         Class of each, when they are references themselves: its own mean is then that of the others.
     """
     n, n_classes = log_density.shape
-    out = np.full(n, -np.inf)
+    near, score = np.zeros(n, np.int64), np.full(n, -np.inf)
     for i in range(n):
         for j in range(n_classes):
             of, whole = count[j], total[j]
@@ -63,6 +80,6 @@ def scores(
                 of -= 1.0
                 whole -= log_density[i, j]
             excess = log_density[i, j] - whole / of if of > 0.0 else -np.inf
-            if excess > out[i]:
-                out[i] = excess
-    return out
+            if excess > score[i]:
+                near[i], score[i] = j, excess
+    return near, score
