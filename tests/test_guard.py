@@ -21,12 +21,15 @@ from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
     LEAST_SUPPORT,
+    MANY,
+    MOSTLY_NEW,
     NOBODY,
     REMEMBERED,
     TYPICAL,
     _owners,
     _take_in,
     fit_guard,
+    mostly_new,
     start_guard,
     without_openings,
 )
@@ -228,6 +231,14 @@ def check_fits(guard: Guard, n_classes: int) -> None:
     assert books.votes.shape == guard.shares.classes.shape == (n_classes,)
     assert guard.shares.owner.shape == (n_classes, len(guard.ids) + 1)
     assert guard.owner.shape == guard.known.shape == (len(guard.ids),)
+
+
+def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
+    guard = counted([3, 5, 9, 11])
+    books = guard.books._replace(stream=np.full((7, N_LEVELS), MANY / N_LEVELS))
+    books.stream[3] *= 0.9
+    guard = guard._replace(books=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
+    np.testing.assert_array_equal(mostly_new(guard), [3])
 
 
 def test_books_follow_identities() -> None:

@@ -39,6 +39,8 @@ LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 """Known shares from which on a subclass gets an owner, and below which it loses it."""
+MANY, MOSTLY_NEW = 20.0, 0.3
+"""A subclass with so many remembered instances, of which this share is known at most, is mostly new."""
 TYPICAL = N_LEVELS - 2
 """From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
 class that is called unknown would lose its share, and be called unknown the more."""
@@ -241,6 +243,12 @@ def shares_of(chains: Chains) -> list[Shares | None]:
 def owned_by(chain: Chain) -> set[int]:
     """Identities of the subclasses that have an owner."""
     return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
+
+
+def mostly_new(guard: Guard) -> np.ndarray:
+    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,)."""
+    support = guard.books.stream[len(guard.shares.classes) : -1].sum(axis=1)
+    return np.asarray(guard.ids[(support >= MANY) & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
 
 
 def start_guard(n_classes: int) -> Guard:
