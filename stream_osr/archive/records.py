@@ -23,7 +23,7 @@ from stream_osr.model.location import CONJUGATE
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
 
-FIRST, VERSION = 5, 8
+FIRST, VERSION = 5, 9
 """The oldest format version that is read, and the one that is written: one more with every change that a release
 before it would misread."""
 

@@ -32,7 +32,10 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     rows = np.concatenate([base.rows, members.rows])[order]
     log_density = tuple(each[order] for each in reference_densities(stream.chains, base, members))
     group = np.concatenate([base.group, members.group])[order]
-    return stream._replace(references=References(rows, group, log_density))
+    weight = None
+    if base.weight is not None:
+        weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
+    return stream._replace(references=References(rows, group, log_density, weight))
 
 
 def _places(group: np.ndarray) -> np.ndarray:

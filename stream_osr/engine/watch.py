@@ -113,7 +113,7 @@ def follow_recall(
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
-    called = call(called, label, references.group[at], shares, len(judged.rows))
+    called = call(called, label, references.group[at], shares, len(judged.rows), references.weights[at])
     stream = stream._replace(called=called)
     now, promised = expected_recall(trained, stream), trained.report.recall_interval
     if now is None or promised is None:
@@ -156,7 +156,7 @@ def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
 
 
 def _distinct(references: References, n_classes: int) -> np.ndarray:
-    return np.bincount(references.group, minlength=n_classes)
+    return references.distinct(n_classes)
 
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:

@@ -129,6 +129,8 @@ class _Known(NamedTuple):
 
     many: np.ndarray
     total: np.ndarray
+    below: np.ndarray
+    spread: np.ndarray
     bounds: np.ndarray
     confusion: np.ndarray
     trained: np.ndarray
@@ -161,7 +163,7 @@ def _follow_balance(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(model.many, model.total, model.bounds, model.confusion, known.size / known.size.sum()),
+        _Known(*model[:6], known.size / known.size.sum()),
         n,
         due,
         known.prior,
@@ -198,10 +200,12 @@ def _take_in(
     vote[first:] = votes(of_others.log_density)
     level = np.empty(many, np.int64)
     level[:first] = theirs.level
-    level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
-    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / REMEMBERED))
+    level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds, known.below)
+    books = counted(guard.books, cells, level, theirs.group, theirs.weight, n, 0.5 ** (n / REMEMBERED))
     classes = class_shares(books.votes, known.confusion, known.trained)
-    shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
+    shares = share_of_cells(
+        books, classes, known.many, known.spread, np.nan if due else guard.shares.kappa, guard.known
+    )
     unknown = np.full(many, np.nan)  # of references what the cells say
     unknown[first:] = said_unknown
     probabilities = balance(shares, unknown, cells, level, vote)

@@ -10,6 +10,7 @@ says the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,8 @@ PLENTY = 20.0
 fold."""
 LEAST_OF_CLASS = 20
 """References of each class that has them, however many classes there are."""
+UNUSUAL, OF_UNUSUAL = 0.05, 0.5
+"""Of a class that not all are references of, its least usual twentieth gives half: there it meets what is new."""
 
 
 class References(NamedTuple):
@@ -45,11 +48,25 @@ class References(NamedTuple):
         Number of the class of each, shape (R,).
     log_density
         Log density of each under the known classes, its own made without it, in each model, shape (R, J).
+    weight
+        Instances of its class that each stands for, in means over the class, shape (R,); ``None``: one each. They sum
+        to the number of the class's references.
     """
 
     rows: np.ndarray
     group: np.ndarray
     log_density: tuple[np.ndarray, ...]
+    weight: np.ndarray | None = None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each, shape (R,)."""
+        return np.ones(len(self.group)) if self.weight is None else self.weight
+
+    def distinct(self, n_classes: int) -> np.ndarray:
+        """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
+        sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
+        return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
 
 def unseen_densities(
@@ -166,6 +183,8 @@ def choose_references(
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
 
+    Within a class the least usual are more likely, and weigh less.
+
     Parameters
     ----------
     rows
@@ -185,14 +204,30 @@ def choose_references(
     most = max(LEAST_OF_CLASS, -(-p.references // n_classes))
     if p.max_false_unknown is not None:
         most = max(most, least_references(p.max_false_unknown))
-    chosen, place = [np.zeros(0, np.int64)], [np.zeros(0)]
+    chosen, place, weight = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+    usual = np.mean([each[np.arange(len(group)), group] for each in log_density], axis=0)
     for j in range(n_classes):
-        own = rng.permutation(np.flatnonzero((group == j) & usable))[:most]
-        chosen.append(own)
-        place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
-    at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
+        own, begin = rng.permutation(np.flatnonzero((group == j) & usable)), rng.random()
+        for part, many in _strata(usual[own], most):
+            chosen.append(own[part][:many])
+            place.append((np.arange(many) + begin) / max(many, 1))
+            weight.append(np.full(many, part.mean() * min(len(own), most) / max(many, 1)))
+    order = np.argsort(np.concatenate(place), kind="stable")
+    at, each_weight = np.concatenate(chosen)[order], np.concatenate(weight)[order]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
-    return References(rows, group[at], tuple(densities))
+    even = bool((each_weight == 1.0).all())
+    return References(rows, group[at], tuple(densities), None if even else each_weight)
+
+
+def _strata(usual: np.ndarray, most: int) -> list[tuple[np.ndarray, int]]:
+    """Divide the instances of a class by how usual they are, (n,): parts, and how many of each are references."""
+    n = len(usual)
+    if n <= most:
+        return [(np.ones(n, bool), n)]
+    unusual = np.zeros(n, bool)
+    unusual[np.argsort(usual, kind="stable")[: math.ceil(UNUSUAL * n)]] = True
+    many = min(int(unusual.sum()), int(OF_UNUSUAL * most))
+    return [(unusual, many), (~unusual, most - many)]
 
 
 def least_references(max_false_unknown: float) -> int:
