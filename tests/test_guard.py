@@ -20,6 +20,7 @@ from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
+    EXPECTED,
     LEAST_SUPPORT,
     MANY,
     MOSTLY_NEW,
@@ -235,10 +236,13 @@ def check_fits(guard: Guard, n_classes: int) -> None:
 
 def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
     guard = counted([3, 5, 9, 11])
-    books = guard.books._replace(stream=np.full((7, N_LEVELS), MANY / N_LEVELS))
+    books = guard.books._replace(stream=np.eye(N_LEVELS)[[3] * 7] * MANY, seen=np.full(7, 4.0 * MANY))
     books.stream[3] *= 0.9
     guard = guard._replace(books=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
-    np.testing.assert_array_equal(mostly_new(guard), [3])
+    few = np.full(2, 2.0 * EXPECTED)
+    np.testing.assert_array_equal(mostly_new(guard, few), [3])
+    few[1] -= 1.0
+    assert not len(mostly_new(guard, few)), "of a class with so few references none may have come"
 
 
 def test_books_follow_identities() -> None:

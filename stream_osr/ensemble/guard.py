@@ -39,8 +39,9 @@ LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 """Known shares from which on a subclass gets an owner, and below which it loses it."""
-MANY, MOSTLY_NEW = 20.0, 0.3
-"""A subclass with so many remembered instances, of which this share is known at most, is mostly new."""
+MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
+"""A subclass with so many remembered instances, and so many references if it were known, is mostly new if this share
+of it is known at most."""
 TYPICAL = N_LEVELS - 2
 """From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
 class that is called unknown would lose its share, and be called unknown the more."""
@@ -177,6 +178,7 @@ def _follow_balance(
         guard=guard,
         references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
+        mostly_new=mostly_new(guard, model.many),
     )
 
 
@@ -249,10 +251,25 @@ def owned_by(chain: Chain) -> set[int]:
     return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
 
 
-def mostly_new(guard: Guard) -> np.ndarray:
-    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,)."""
-    support = guard.books.stream[len(guard.shares.classes) : -1].sum(axis=1)
-    return np.asarray(guard.ids[(support >= MANY) & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
+def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
+    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
+
+    Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
+    share of the stream, an even one at least.
+
+    Parameters
+    ----------
+    guard
+        The guard after a batch.
+    many
+        Number of the references of each class, shape (J,).
+    """
+    emerging = slice(len(guard.shares.classes), -1)
+    support, seen = guard.books.stream[emerging].sum(axis=1), guard.books.seen[emerging]
+    share = np.maximum(guard.shares.classes, 1.0 / len(many))
+    instances = (share / np.maximum(many, 1.0)).max() * seen  # that a reference stands for
+    enough = support >= np.maximum(MANY, EXPECTED * instances)
+    return np.asarray(guard.ids[enough & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
 
 
 def start_guard(n_classes: int) -> Guard:

@@ -211,7 +211,7 @@ def choose_references(
         for part, many in _strata(usual[own], most):
             chosen.append(own[part][:many])
             place.append((np.arange(many) + begin) / max(many, 1))
-            weight.append(np.full(many, part.mean() * min(len(own), most) / max(many, 1)))
+            weight.append(np.full(many, part.sum() * min(len(own), most) / max(many * len(own), 1)))
     order = np.argsort(np.concatenate(place), kind="stable")
     at, each_weight = np.concatenate(chosen)[order], np.concatenate(weight)[order]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))

@@ -19,7 +19,12 @@ def _fields_alone(manifest: Manifest, beside: Any) -> Manifest:
     return {**manifest, "version": manifest["version"] + 1}
 
 
-STEPS: dict[int, Callable[[Manifest, Any], Manifest]] = {5: name_what_lies_beside, 6: _fields_alone, 7: _fields_alone}
+STEPS: dict[int, Callable[[Manifest, Any], Manifest]] = {
+    5: name_what_lies_beside,
+    6: _fields_alone,
+    7: _fields_alone,
+    8: _fields_alone,
+}
 """By the version that they take. What they get beside the manifest is the value that the file was written beside."""
 
 
