@@ -31,6 +31,7 @@ from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport, told_of_flags
+from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 
@@ -326,13 +327,14 @@ def train_model(
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
-        references = None
+        references, wrong = None, np.zeros(len(group), bool)
         if draws is None:  # a provisional model guards nothing
             log_density = unseen_densities(X, group, p, space, trainings, log_density, plan)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p)
+            wrong = mislabelled(log_density, group)
+            references = choose_references(trainings[0].seating.guests.rows[:, :-1], group, log_density, p, wrong)
         space = trainings[0].space
-        promised = promise(log_density, group)
+        promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
@@ -343,6 +345,7 @@ def train_model(
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
+        mislabelled=int(wrong.sum()),
         variance_left_out=space.variance_left,
         dimensions=space.forward.shape[1],
         **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),

@@ -60,6 +60,8 @@ class TrainingReport:
         Constant numbers beside categories: another value is a new one, however large.
     bent_features
         Skewed features that are taken to a power, or by their logarithm, before anything else.
+    mislabelled
+        Training instances that look mislabelled: they are no references, and the promise does not count them.
     """
 
     instances: dict[Label, int]
@@ -79,6 +81,7 @@ class TrainingReport:
     one_hot_features: tuple[tuple[Name, ...], ...] = ()
     one_valued_features: tuple[Name, ...] = ()
     bent_features: tuple[Name, ...] = ()
+    mislabelled: int = 0
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -128,6 +131,9 @@ class TrainingReport:
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
+        if self.mislabelled:
+            look = "looks" if self.mislabelled == 1 else "look"
+            lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)

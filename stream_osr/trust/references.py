@@ -179,7 +179,11 @@ def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Know
 
 
 def choose_references(
-    rows: np.ndarray, group: np.ndarray, log_density: Sequence[np.ndarray], p: Parameters
+    rows: np.ndarray,
+    group: np.ndarray,
+    log_density: Sequence[np.ndarray],
+    p: Parameters,
+    mislabelled: np.ndarray | None = None,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
 
@@ -195,12 +199,16 @@ def choose_references(
         As :func:`unseen_densities` returns them.
     p
         Their number, and the seed.
+    mislabelled
+        Instances that look mislabelled, shape (n,): they are no references.
     """
     if not p.references:
         return None
     rng = np.random.default_rng([p.seed, 17])
     n_classes = int(group.max()) + 1
     usable = np.all([np.isfinite(each[np.arange(len(group)), group]) for each in log_density], axis=0)
+    if mislabelled is not None:
+        usable &= ~mislabelled
     most = max(LEAST_OF_CLASS, -(-p.references // n_classes))
     if p.max_false_unknown is not None:
         most = max(most, least_references(p.max_false_unknown))
