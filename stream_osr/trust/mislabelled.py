@@ -16,7 +16,7 @@ USUAL = 0.05
 """The other class finds it usual: so many of its own instances, as a share, are less dense in it."""
 LEAST_EXCESS = math.log(50.0)
 """Excess of a mislabelled instance at least: where classes overlap widely, margins are as small as errors."""
-LEAST_SHARE, LEAST = 0.01, 5
+LEAST_SHARE, LEAST = 0.02, 10
 """Mislabelled instances there are if the excess of so large a share, and of so many, is above the median margin."""
 
 
