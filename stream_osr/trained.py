@@ -41,6 +41,7 @@ from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport, told_of_flags
+from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
 
@@ -315,7 +316,7 @@ def train_model(
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
-        references, found_order = None, None
+        references, found_order, wrong = None, None, np.zeros(len(group), bool)
         if draws is None:  # a provisional model guards nothing
             final = trainings[0].seating.guests.rows[:, len(space.places) : -1]
             found_order = find_order(final, group, order)
@@ -327,11 +328,12 @@ def train_model(
                 gain = training_in_order(*ordered, np.mean(log_density, axis=0), draws_of[0])
                 effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            references = choose_references(
-                trainings[0].seating.guests.rows[:, :-1], group, log_density, p, gain, effective
-            )
+            if blocks is None:  # a block of arrival without its neighbours may look like another class
+                wrong = mislabelled(log_density, group)
+            rows = trainings[0].seating.guests.rows[:, :-1]
+            references = choose_references(rows, group, log_density, p, wrong, gain, effective)
         space = trainings[0].space
-        promised = promise(log_density, group)
+        promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
     report = TrainingReport(
         instances=dict(zip(labels, counts.tolist(), strict=True)),
@@ -342,6 +344,7 @@ def train_model(
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
+        mislabelled=int(wrong.sum()),
         variance_left_out=space.variance_left,
         dimensions=space.forward.shape[1],
         **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),

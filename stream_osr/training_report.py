@@ -62,6 +62,8 @@ class TrainingReport:
         Features that rise or fall with the order of arrival in every class (a date, a counter): they are left out.
     bent_features
         Skewed features that are taken to a power, or by their logarithm, before anything else.
+    mislabelled
+        Training instances that look mislabelled: they are no references, and the promise does not count them.
     """
 
     instances: dict[Label, int]
@@ -82,6 +84,7 @@ class TrainingReport:
     one_valued_features: tuple[Name, ...] = ()
     bent_features: tuple[Name, ...] = ()
     clock_features: tuple[Name, ...] = ()
+    mislabelled: int = 0
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -133,6 +136,9 @@ class TrainingReport:
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
+        if self.mislabelled:
+            look = "looks" if self.mislabelled == 1 else "look"
+            lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
         return "\n".join(lines)

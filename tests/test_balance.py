@@ -19,7 +19,7 @@ from stream_osr.trust.balance import (
     share_out,
 )
 from stream_osr.trust.books import Books, counted
-from stream_osr.trust.levels import LEVELS, N_LEVELS, level_bounds, levels_of, scores
+from stream_osr.trust.levels import LEAST_BELOW, LEVELS, N_LEVELS, level_bounds, levels_of, nearest, references_below
 from tests.oracles import balance as oracle
 
 
@@ -217,18 +217,46 @@ def test_levels_hold_their_shares_of_the_references_and_are_left_out_where_those
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(4), 400)
     score = rng.normal(size=1600)
-    bounds = level_bounds(score, group)
+    bounds = level_bounds(score, group, references_below(score[:, None].repeat(4, axis=1), group))
     below = np.searchsorted(bounds, score)
     np.testing.assert_allclose(
         np.bincount(below, minlength=N_LEVELS) / 1600, [0, *np.diff([0, *LEVELS, 1])], atol=2e-3
     )
     assert np.searchsorted(bounds, -12.0) == 0, "beyond all references"
-    few = level_bounds(score[:40], np.repeat(np.arange(4), 10))
+    few = level_bounds(score[:40], np.repeat(np.arange(4), 10), np.outer(np.full(4, 10), LEVELS))
     assert (few[:4] == few[0]).all()
     assert few[4] > few[0]
-    alone = level_bounds(score[:4], np.arange(4))
+    alone = level_bounds(score[:4], np.arange(4), np.outer(np.ones(4), LEVELS))
     assert (alone == alone[0]).all(), "one of each class"
     assert alone[0] < score[:4].min()
+
+
+def test_levels_hold_their_shares_of_what_weighted_references_stand_for() -> None:
+    rng = np.random.default_rng(0)
+    whole = np.sort(rng.normal(size=8000))
+    drawn = np.concatenate([rng.permutation(whole[:400])[:200], rng.permutation(whole[400:])[:200]])
+    weight, group = np.repeat([0.1, 1.9], 200), np.zeros(400, int)
+    below = references_below(drawn[:, None], group, weight)
+    np.testing.assert_allclose(below[0, :2], [40, 200], atol=1)
+    bounds = level_bounds(drawn, group, below, weight)
+    passed = (whole < bounds[1:, None]).mean(axis=1)
+    np.testing.assert_allclose(passed[:2], LEVELS[:2], atol=2e-3)
+    np.testing.assert_allclose(passed, LEVELS, atol=0.05)
+    assert bounds[0] < whole.min()
+
+
+def test_references_that_weigh_little_stand_for_few_instances() -> None:
+    stream, taken = np.zeros((2, N_LEVELS)), np.zeros((1, 2, N_LEVELS))
+    stream[1, 1], taken[0, 1, 1] = 40.0, 4.0
+    books = Books(stream, np.full(2, 1000.0), taken, np.full((1, 2), 100.0), np.ones(1))
+    of_each, one = [], np.ones((1, N_LEVELS))
+    for spread in (None, one, 0.1 * one):
+        of_each.append(share_out(books, np.ones(1), np.full(1, 100), 1.0, spread=spread).known[1, 1])
+    assert of_each[0] == of_each[1]
+    alone = known_share(40.0, 4.1, 10.0, 0.5)[0]  # a cell has a tenth of a reference in any case
+    assert of_each[1] == pytest.approx(alone, abs=0.03)
+    sure = known_share(40.0, 40.0, 1.0, 0.5)[0]
+    assert of_each[2] == pytest.approx(sure, abs=0.03), "forty references that stand for one instance each"
 
 
 def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
@@ -237,21 +265,50 @@ def test_scores_are_excesses_over_the_mean_of_the_others() -> None:
     log_density = rng.normal(size=(10, 3))
     count = np.bincount(group).astype(float)
     total = np.array([log_density[group == j, j].sum() for j in range(3)])
-    found = scores(log_density, count, total, group)
+    near, found = nearest(log_density, count, total, group)
     for i in range(10):
         excess = []
         for j in range(3):
             others = [log_density[k, j] for k in range(10) if group[k] == j and k != i]
             if others:
                 excess.append(log_density[i, j] - np.mean(others))
+            else:
+                excess.append(-np.inf)
         assert found[i] == pytest.approx(max(excess))
+        assert near[i] == np.argmax(excess)
     fresh = rng.normal(size=(4, 3))
     expected = [max(row[j] - log_density[group == j, j].mean() for j in range(3)) for row in fresh]
-    np.testing.assert_allclose(scores(fresh, count, total), expected)
-    nothing = scores(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))
+    np.testing.assert_allclose(nearest(fresh, count, total)[1], expected)
+    nothing = nearest(np.full((2, 1), -np.inf), np.ones(1), np.zeros(1), np.zeros(2, int))[1]
     assert np.isneginf(nothing).all()
-    bounds = np.sort(rng.normal(size=N_LEVELS - 1))
-    np.testing.assert_array_equal(levels_of(fresh, count, total, bounds), np.searchsorted(bounds, expected))
+    weighted, weight = rng.normal(size=(10, 3)), rng.random(10)
+    total = np.array([weight[group == j] @ weighted[group == j, j] for j in range(3)])
+    found = nearest(weighted, count, total, group, weight)[1]
+    others = (total[0] - weight[0] * weighted[0, 0]) / (count[0] - weight[0])
+    excess = [weighted[0, 0] - others, *(weighted[0, 1:] - (total / count)[1:])]
+    assert found[0] == pytest.approx(max(excess))
+    total = np.array([log_density[group == j, j].sum() for j in range(3)])
+    bounds, enough = np.sort(rng.normal(size=N_LEVELS - 1)), np.full((3, len(LEVELS)), LEAST_BELOW)
+    found = levels_of(fresh, count, total, bounds, enough)
+    np.testing.assert_array_equal(found, np.searchsorted(bounds, expected))
+
+
+def test_levels_near_a_class_of_few_references_are_as_coarse_as_these_allow() -> None:
+    count, total, bounds = np.array([1000.0, 20.0, 5.0]), np.zeros(3), np.arange(-4.0, 1.0)
+    below = references_below(np.zeros((1025, 3)), np.repeat(np.arange(3), [1000, 20, 5]))
+
+    def levels(scores: list[float], j: int, group: int | None = None) -> list[int]:
+        log_density = np.full((len(scores), 3), -99.0)
+        log_density[:, j] = scores
+        own = None if group is None else np.full(len(scores), group)
+        return levels_of(log_density, count, total, bounds, below, own).tolist()
+
+    every = [-4.5, -3.5, -2.5, -1.5, -0.5, 0.5]
+    assert levels(every, 0) == [0, 1, 2, 3, 4, 5]
+    assert levels(every, 1) == [0, 3, 3, 3, 4, 5], "a twentieth of 20 is one reference"
+    assert levels(every, 2) == [0, 5, 5, 5, 5, 5]
+    assert levels(every, 0, 2) == [5] * 6, "made without a fifth of the class"
+    assert levels(every, 1, 1) == [0, 3, 3, 3, 4, 5]
 
 
 @settings(max_examples=40, deadline=None)
@@ -274,14 +331,15 @@ def test_books_take_in_references_and_instances(
     expected = Books(*(fade * counts for counts in books))
     cells = rng.dirichlet(np.ones(count), size=asked + n + others)
     level, group = rng.integers(N_LEVELS, size=len(cells)), rng.integers(n_classes, size=asked)
+    weight = rng.random(asked)
     for i in range(asked):
-        expected.taken[group[i], :, level[i]] += cells[i]
-        expected.asked[group[i]] += 1.0
+        expected.taken[group[i], :, level[i]] += weight[i] * cells[i]
+        expected.asked[group[i]] += weight[i]
     for i in range(asked, asked + n):
         expected.stream[:, level[i]] += cells[i]
         expected.seen[:] += 1.0
     before = Books(*(counts.copy() for counts in books))
-    for found, right in zip(counted(books, cells, level, group, n, fade), expected, strict=True):
+    for found, right in zip(counted(books, cells, level, group, weight, n, fade), expected, strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
     for one, other in zip(books, before, strict=True):
         np.testing.assert_array_equal(one, other, "the argument stays as it is")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import parameters
 from stream_osr.trust.conformal import call_known, plausible
-from stream_osr.trust.references import References, least_references
+from stream_osr.trust.references import References, choose_references, least_references
 
 SETTINGS: dict[str, Any] = {"training_sweeps": 5, "chains": 2, "references": 2000}
 
@@ -101,3 +102,17 @@ def test_no_class_loses_more_than_promised_in_a_stream(bound: float) -> None:
         # the references are a sample, too: the share that they keep out has a standard error of its own
         error = np.sqrt(bound * (1 - bound) * (1 / own.sum() + 1 / 400))
         assert (label[own] == "unknown").mean() <= bound + 3 * error, f"class {j}"
+
+
+@pytest.mark.parametrize("bound", [0.01, 0.05, 0.2])
+def test_weighted_references_keep_the_promise(bound: float) -> None:
+    rng = np.random.default_rng(int(1000 * bound))
+    count = 0
+    for _ in range(40):
+        values = rng.standard_t(1.5, size=2500)
+        own, group = values[:2000, None], np.zeros(2000, int)
+        references = choose_references(np.zeros((2000, 1)), group, [own], parameters(references=300))
+        assert references is not None
+        assert references.weight is not None
+        count += int((~plausible(references, values[2000:, None], bound)).sum())
+    assert count / 20_000 == pytest.approx(bound, rel=0.15)

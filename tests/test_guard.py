@@ -20,12 +20,17 @@ from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
 from stream_osr.ensemble.guard import (
+    EXPECTED,
     LEAST_SUPPORT,
+    MANY,
+    MOSTLY_NEW,
     NOBODY,
     REMEMBERED,
+    TYPICAL,
     _owners,
     _take_in,
     fit_guard,
+    mostly_new,
     start_guard,
     without_openings,
 )
@@ -229,6 +234,17 @@ def check_fits(guard: Guard, n_classes: int) -> None:
     assert guard.owner.shape == guard.known.shape == (len(guard.ids),)
 
 
+def test_mostly_new_is_what_many_members_and_no_references_share() -> None:
+    guard = counted([3, 5, 9, 11])
+    books = guard.books._replace(stream=np.eye(N_LEVELS)[[3] * 7] * MANY, seen=np.full(7, 4.0 * MANY))
+    books.stream[3] *= 0.9
+    guard = guard._replace(books=books, known=np.array([MOSTLY_NEW, 0.0, MOSTLY_NEW + 0.01, -1.0]))
+    few = np.full(2, 2.0 * EXPECTED)
+    np.testing.assert_array_equal(mostly_new(guard, few), [3])
+    few[1] -= 1.0
+    assert not len(mostly_new(guard, few)), "of a class with so few references none may have come"
+
+
 def test_books_follow_identities() -> None:
     guard = counted([10, 11, 12])
     after = fit_guard(guard, np.array([12, 15, 10]), 2)
@@ -385,6 +401,50 @@ def test_tables_of_subclasses_with_an_owner_are_no_openings(trained: TrainedMode
     assert before.table_founder[theirs].any()
     assert not after.table_founder[theirs].any()
     np.testing.assert_array_equal(after.table_founder[~theirs], before.table_founder[~theirs])
+
+
+@pytest.mark.parametrize("level", [TYPICAL - 1, TYPICAL])
+def test_an_instance_that_is_typical_of_a_class_votes_for_it_whatever_it_is_called(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    seen: list[tuple[Any, ...]] = []
+    monkeypatch.setattr("stream_osr.ensemble.guard._take_in", lambda *a: seen.append(a) or _take_in(*a))
+    play(OpenSetRecognizer.from_trained(trained, **SETTINGS), 96)
+    guard, state, sides, known, n, due, prior = seen[-1]
+    bounds = np.where(np.arange(N_LEVELS - 1) < level, -np.inf, np.inf)
+    unknown, many = np.ones(len(sides.unknown)), np.full(2, 1e3)
+    after, probabilities = _take_in(
+        guard,
+        state,
+        sides._replace(unknown=unknown),
+        known._replace(bounds=bounds, many=many),
+        n,
+        due,
+        prior,
+    )
+    came = (after.books.votes - 0.5 ** (n / REMEMBERED) * guard.books.votes).sum()
+    accepted = (1.0 - probabilities[len(sides.references.rows) :, -1]).sum()
+    assert accepted < n - 1
+    assert came == pytest.approx(n if level == TYPICAL else accepted)
+
+
+def test_a_class_of_five_instances_is_no_new_class() -> None:
+    rng = np.random.default_rng(7)
+    centres = 2.5 * rng.normal(size=(3, 2, 6))
+
+    def rows(group: np.ndarray) -> list[dict[int, float]]:
+        X = centres[group, rng.integers(2, size=len(group))] + rng.normal(size=(len(group), 6))
+        return [dict(enumerate(x)) for x in X.tolist()]
+
+    training, stream = np.repeat(np.arange(3), [200, 20, 5]), rng.integers(3, size=3000)
+    model = OpenSetRecognizer(chains=2, batch_size=64)
+    learn_all(model, zip(rows(training), training.tolist(), strict=True)).freeze()
+    for x in rows(stream):
+        model.learn_one(x)
+    model.flush()
+    right = np.array([d.label for d in told(model)[0]]) == stream
+    assert right[stream == 2].mean() > 0.9
+    assert right.mean() > 0.95
 
 
 def test_books_count_everybody_once(trained: TrainedModel) -> None:

@@ -94,6 +94,16 @@ def test_what_was_called_fades_and_is_weighed_by_the_shares_of_the_stream() -> N
     assert expect(nothing_called(2), np.array([5, 5])) is None
 
 
+def test_references_count_by_their_weight() -> None:
+    label, group, weight = np.array([0, 2, 0]), np.zeros(3, int), np.array([1.9, 0.1, 1.0])
+    called = call(nothing_called(2), label, group, np.array([1.0, 0.0]), 10, weight)
+    now = expect(called, np.array([100, 100]))
+    assert now is not None
+    assert now.recall == pytest.approx(2.9 / 3.0)
+    assert now.false_unknown == pytest.approx(0.1 / 3.0)
+    assert called.asked[0] == pytest.approx(3.0)
+
+
 def test_a_class_that_was_not_asked_is_left_out_and_one_that_comes_is_made_room_for() -> None:
     called = call(nothing_called(2), np.array([0]), np.array([0]), np.array([0.2, 0.8]), 1)
     now = expect(called, np.array([3, 3]))

@@ -171,6 +171,29 @@ def test_any_stretch_holds_the_classes_in_proportion() -> None:
             assert np.abs(count - length * sizes / 200).max() <= 2.0, (start, length)
 
 
+def test_half_are_of_the_least_usual_twentieth_and_weighted_they_stand_for_their_class() -> None:
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(2), [4000, 90])
+    log_density = rng.normal(size=(4090, 2))
+    references = choose_references(log_density, group, [log_density], Parameters(references=400))
+    assert references is not None
+    assert references.weight is not None
+    weight, own = references.weight, references.group == 0
+    assert (weight[~own] == 1.0).all(), "all of a class that is small"
+    least = references.rows[own, 0] <= np.sort(log_density[:4000, 0])[199]
+    assert least.sum() == 100
+    np.testing.assert_allclose(weight[own], np.where(least, 0.1, 1.9))
+    np.testing.assert_allclose(references.distinct(3), [200**2 / (100 * 0.1**2 + 100 * 1.9**2), 90, 0])
+    error = np.average(references.rows[own], axis=0, weights=weight[own]) - log_density[:4000].mean(axis=0)
+    assert np.abs(error).max() < 3.0 / np.sqrt(200)
+    for start in range(0, len(own), 29):
+        stretch = np.arange(start, start + 58) % len(own)
+        assert abs(weight[stretch][own[stretch]].sum() - own[stretch].sum()) < 4.0
+    few = choose_references(log_density, group, [log_density], Parameters(references=8000))
+    assert few is not None
+    assert few.weight is None
+
+
 def test_what_is_said_of_a_reference_is_said_of_its_row() -> None:
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(90, 3))

@@ -26,11 +26,15 @@ EMERGES_WITHIN = 16
 more there must be ..."""
 BURST = 8
 """... if they came in more than one batch, or it has so many members."""
+OVERLAPS_ABOVE = 0.5
+"""A subclass that is mostly new by the references is announced if this is the mean of all members that are
+remembered: where it overlaps a known class none of them is surely unknown."""
 WAKES_WITHIN = 640
 """The members that wake a dormant one came within so many instances."""
 HELD_WITH = 4
 """An emerged subclass with fewer instances is not held: the others have moved. So many new ones wake it."""
 EXEMPLARS = 5
+NOT_ANY = np.zeros(0, np.int64)
 _NOTHING, _CANDIDATE, _GREW, _DORMANT, _RECURRED = range(5)
 NOTICED_BY = 256.0
 """What is usual of a subclass that has brought so many instances is its rate since it began; before, nothing is."""
@@ -60,6 +64,7 @@ def observe(
     coming: Coming,
     menu: OnMenu,
     stands_out: Callable[[int, int], bool] = lambda key, first: True,
+    new: np.ndarray = NOT_ANY,
 ) -> tuple[Lifecycle, Changes]:
     """Follow one micro-batch.
 
@@ -74,9 +79,11 @@ def observe(
     stands_out
         Asked of a candidate that has support, by its identity and the position of its first member: is it more than
         instances that resemble nothing?
+    new
+        Identities of subclasses that are mostly new by what references say of many members.
     """
     life = take_in(life, coming, menu.ids)
-    happened, size = _go_on(life.ids, life.lives, *menu)
+    happened, size = _go_on(life.ids, life.lives, *menu, new)
     if not happened.any():
         return life, Changes((), (), (), ())
     kinds = _CANDIDATE, _GREW, _DORMANT, _RECURRED
@@ -93,10 +100,11 @@ def observe(
 
 @kernel
 def _go_on(
-    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, served: np.ndarray
+    ids: np.ndarray, lives: np.ndarray, menu: np.ndarray, sizes: np.ndarray, served: np.ndarray, new: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Say what has happened to each life, and its size now, shape (K,); write it, but for who is a candidate."""
     at, size, happened = places_of(menu, ids), np.zeros(len(ids), np.int64), np.full(len(ids), _NOTHING)
+    mostly_new = places_of(new, ids)
     for k in range(len(ids)):
         life = lives[k]
         if at[k] >= 0:
@@ -104,10 +112,10 @@ def _go_on(
         if life.muted or life.owned:
             continue
         if not life.emerged:
-            if size[k] >= EMERGES_WITH and _has_support(lives, k, size[k]):
+            if size[k] >= EMERGES_WITH and _has_support(lives, k, size[k], mostly_new[k] >= 0):
                 happened[k] = _CANDIDATE
         elif life.dormant:
-            if _are_new(lives, k, HELD_WITH, WAKES_WITHIN):
+            if _are_new(lives, k, HELD_WITH, WAKES_WITHIN, EMERGES_ABOVE):
                 happened[k] = _RECURRED
         elif size[k] > 0 and not served[at[k]]:
             happened[k], life.dormant = _DORMANT, True
@@ -120,19 +128,19 @@ def _go_on(
 
 
 @borrowing_kernel
-def _has_support(lives: np.ndarray, k: int, size: int) -> bool:
+def _has_support(lives: np.ndarray, k: int, size: int, mostly_new: bool) -> bool:
     """Say whether a candidate has members enough; of more than one batch, or many."""
     life, several = lives[k], size >= BURST
     for r in range(RECENT):
         several |= life.seq[r] > NEVER and life.batch[r] != life.batch[RECENT - 1]
-    enough = False
+    enough = mostly_new and _are_new(lives, k, RECENT, EMERGES_WITHIN * RECENT**2, OVERLAPS_ABOVE)
     for count in range(EMERGES_WITH, RECENT + 1):
-        enough |= _are_new(lives, k, count, EMERGES_WITHIN * count**2)
+        enough |= _are_new(lives, k, count, EMERGES_WITHIN * count**2, EMERGES_ABOVE)
     return several and enough
 
 
 @borrowing_kernel
-def _are_new(lives: np.ndarray, k: int, count: int, within: int) -> bool:
+def _are_new(lives: np.ndarray, k: int, count: int, within: int, above: float) -> bool:
     """Say whether the latest members of a life, so many, came close together and were taken for unknown."""
     life, p = lives[k], 0.0
     oldest = life.seq[RECENT - count]
@@ -140,7 +148,7 @@ def _are_new(lives: np.ndarray, k: int, count: int, within: int) -> bool:
         return False
     for r in range(RECENT - count, RECENT):
         p += life.p_unknown[r]
-    return p >= EMERGES_ABOVE * count
+    return p >= above * count
 
 
 def comes_as_usual(life: Lifecycle, seq: int) -> np.ndarray:

@@ -33,7 +33,10 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     log_density = tuple(each[order] for each in reference_densities(stream.chains, base, members))
     group = np.concatenate([base.group, members.group])[order]
     gain = np.concatenate([base.gains, np.zeros(len(members.group))])[order] if len(base.gain) else base.gain
-    return stream._replace(references=References(rows, group, log_density, gain, base.effective))
+    weight = None
+    if base.weight is not None:
+        weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
+    return stream._replace(references=References(rows, group, log_density, weight, gain, base.effective))
 
 
 def _places(group: np.ndarray) -> np.ndarray:

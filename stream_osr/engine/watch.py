@@ -126,7 +126,7 @@ def follow_recall(
         probabilities = call_known(probabilities, plausible(references, density, parameters.max_false_unknown))
     label = most_probable(shift_odds(stream.odds, probabilities), 0.0)
     called = nothing_called(len(shares)) if stream.called is None else stream.called
-    called = call(called, label, references.group[at], shares, len(judged.rows))
+    called = call(called, label, references.group[at], shares, len(judged.rows), references.weights[at])
     if stream.arrival is not None and stream.arrival.counts_typicality:
         called = doubt(called, *_doubts(stream, judged))
     stream = stream._replace(called=called)
@@ -157,7 +157,9 @@ def _log_odds_of_new(seated: Seated) -> np.ndarray:
     log_density = result.log_density
     if result.gain is not None:
         log_density = log_density - result.gain[-len(log_density) :, None]
-    return np.asarray(np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen))))
+    return np.asarray(
+        np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen)))
+    )
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:
@@ -190,7 +192,7 @@ def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
 
 
 def _distinct(references: References, n_classes: int) -> np.ndarray:
-    return np.bincount(references.group, minlength=n_classes)
+    return references.distinct(n_classes)
 
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:

@@ -31,6 +31,7 @@ from stream_osr.model.dependence import (
 )
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
+from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
 ACCEPTED_FROM = 0.2
@@ -266,6 +267,7 @@ def _least(same: _Same, n_classes: int, share: float) -> np.ndarray:
     if share <= 0.0:  # the references are too few to reject any
         return np.full(n_classes, -np.inf)
     for j in range(n_classes):
-        if (references.group == j).any():
-            out[j] = np.quantile(own[references.group == j, j], share)
+        theirs = references.group == j
+        if theirs.any():
+            out[j] = quantiles(own[theirs, j], np.array([share]), references.weights[theirs])[0]
     return out

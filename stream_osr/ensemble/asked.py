@@ -11,7 +11,7 @@ from stream_osr.model.cells import Asked, asked
 from stream_osr.model.known import Known, log_new
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.trust.division import votes
-from stream_osr.trust.levels import level_bounds, levels_of, scores
+from stream_osr.trust.levels import N_LEVELS, level_bounds, levels_of, nearest, references_below
 from stream_osr.trust.references import References
 from stream_osr.trust.typical import Typical, levels_within, typical_of
 
@@ -31,6 +31,10 @@ class Model(NamedTuple):
     ----------
     many, total
         Number of references of each class and the sum of their log densities under it, shape (J,).
+    below
+        References of each class below each bound of the levels but the first, shape (J, L).
+    spread
+        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L).
     bounds
         Bounds of the levels.
     confusion
@@ -47,6 +51,8 @@ class Model(NamedTuple):
 
     many: np.ndarray
     total: np.ndarray
+    below: np.ndarray
+    spread: np.ndarray
     bounds: np.ndarray
     confusion: np.ndarray
     theirs: Theirs
@@ -71,7 +77,7 @@ class Model(NamedTuple):
 
     def levels(self, log_density: np.ndarray) -> np.ndarray:
         """Level of each instance by its log densities under the known classes, (n, J); shape (n,)."""
-        return levels_of(log_density, self.many, self.total, self.bounds)
+        return levels_of(log_density, self.many, self.total, self.bounds, self.below)
 
 
 class Theirs(NamedTuple):
@@ -84,17 +90,28 @@ class Theirs(NamedTuple):
     log_density, vote
         Log density under each known class, given the instances before it where neighbours are dependent, and how
         probable the class is by that alone, shape (n, J).
+    weight
+        What each counts among those of its class, shape (n,).
     """
 
     group: np.ndarray
     level: np.ndarray
     log_density: np.ndarray
     vote: np.ndarray
+    weight: np.ndarray
 
 
 def _twice(column: np.ndarray) -> np.ndarray:
     """Let a column go on from its beginning."""
     return np.concatenate([column, column[:ASKED]])
+
+
+def _spread(group: np.ndarray, level: np.ndarray, weight: np.ndarray, n_classes: int) -> np.ndarray:
+    """Mean weight of the references of each class on each level, each counted by its weight; else 1."""
+    sums = np.zeros((2, n_classes, N_LEVELS))
+    for power in range(2):
+        np.add.at(sums[power], (group, level), weight ** (1 + power))
+    return np.asarray(np.divide(sums[1], sums[0], out=np.ones(sums[0].shape), where=sums[0] > 0.0))
 
 
 class _Held:
@@ -119,17 +136,20 @@ def model_of(references: References, number: int) -> Model:
 def _model_of(held: _Held, number: int) -> Model:
     references = held.references
     log_density, group = references.log_density[number], references.group
-    n_classes = log_density.shape[1]
+    n_classes, weight = log_density.shape[1], references.weights
     count = np.bincount(group, minlength=n_classes).astype(float)
-    total = np.bincount(group, log_density[np.arange(len(group)), group], minlength=n_classes)
-    score = scores(log_density, count, total, group)
-    bounds = level_bounds(score, group)
-    given, vote = log_density + references.gains[:, None], votes(log_density)
+    total = np.bincount(group, weight * log_density[np.arange(len(group)), group], minlength=n_classes)
+    score = nearest(log_density, count, total, group, weight)[1]
+    below = references_below(log_density, group, references.weight)
+    bounds = level_bounds(score, group, below, references.weight)
+    vote, level = votes(log_density), levels_of(log_density, count, total, bounds, below, group, weight)
     confusion = np.eye(n_classes)
     for j in np.unique(group):
-        confusion[j] = vote[group == j].mean(axis=0)
-    theirs = Theirs(*map(_twice, (group, np.searchsorted(bounds, score), given, vote)))
-    return Model(count, total, bounds, confusion, theirs, {}, {}, references.rows)
+        own = group == j
+        confusion[j] = (weight[own, None] * vote[own]).sum(axis=0) / own.sum()
+    theirs = Theirs(*map(_twice, (group, level, log_density + references.gains[:, None], vote, weight)))
+    spread = _spread(group, level, weight, n_classes)
+    return Model(count, total, below, spread, bounds, confusion, theirs, {}, {}, references.rows)
 
 
 class OfTypical(NamedTuple):

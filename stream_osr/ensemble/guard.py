@@ -47,6 +47,12 @@ LEAST_SUPPORT = 8.0
 """Remembered instances that a subclass needs before its owner may change."""
 OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
 """Known shares from which on a subclass gets an owner, and below which it loses it."""
+MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
+"""A subclass with so many remembered instances, and so many references if it were known, is mostly new if this share
+of it is known at most."""
+TYPICAL = N_LEVELS - 2
+"""From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
+class that is called unknown would lose its share, and be called unknown the more."""
 NOBODY = -1
 
 
@@ -165,6 +171,8 @@ class _Known(NamedTuple):
 
     many: np.ndarray
     total: np.ndarray
+    below: np.ndarray
+    spread: np.ndarray
     bounds: np.ndarray
     confusion: np.ndarray
     trained: np.ndarray
@@ -198,10 +206,7 @@ def _follow_balance(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(
-            *(model.many, model.total, model.bounds, model.confusion),
-            *(known.size / known.size.sum(), opening_seats(known, chain.frozen)),
-        ),
+        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen)),
         n,
         due,
         level,
@@ -218,6 +223,7 @@ def _follow_balance(
         guard=guard,
         references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
+        mostly_new=mostly_new(guard, model.many),
     )
 
 
@@ -252,10 +258,12 @@ def _take_in(
     if not dependent:
         level = np.empty(many, np.int64)
         level[:first] = theirs.level
-        level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds)
-    books = counted(guard.books, cells, level, theirs.group, n, 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED)))
+        level[first:] = levels_of(of_others.log_density, known.many, known.total, known.bounds, known.below)
+    fade = 0.5 ** (n / (DEPENDENT if dependent else REMEMBERED))
+    books = counted(guard.books, cells, level, theirs.group, theirs.weight, n, fade)
     classes = class_shares(books.votes, known.confusion, known.trained)
-    shares = share_of_cells(books, classes, known.many, np.nan if due else guard.shares.kappa, guard.known)
+    kappa = np.nan if due else guard.shares.kappa
+    shares = share_of_cells(books, classes, known.many, known.spread, kappa, guard.known)
     if dependent:
         share = known_by_typicality(books.stream, tail, independent)
         shares = Shares(share, shares.owner, shares.classes, shares.kappa)
@@ -269,8 +277,9 @@ def _take_in(
     else:
         probabilities = balance(shares, unknown, cells, level, vote)
     for i in range(first, first + n):
+        weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
-            books.votes[j] += (1.0 - probabilities[i, n_classes]) * vote[i, j]
+            books.votes[j] += weight * vote[i, j]
     owner, part = _owners(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
     return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
@@ -331,6 +340,27 @@ def shares_of(chains: Chains) -> list[Shares | None]:
 def owned_by(chain: Chain) -> set[int]:
     """Identities of the subclasses that have an owner."""
     return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
+
+
+def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
+    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
+
+    Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
+    share of the stream, an even one at least.
+
+    Parameters
+    ----------
+    guard
+        The guard after a batch.
+    many
+        Number of the references of each class, shape (J,).
+    """
+    emerging = slice(len(guard.shares.classes), -1)
+    support, seen = guard.books.stream[emerging].sum(axis=1), guard.books.seen[emerging]
+    share = np.maximum(guard.shares.classes, 1.0 / len(many))
+    instances = (share / np.maximum(many, 1.0)).max() * seen  # that a reference stands for
+    enough = support >= np.maximum(MANY, EXPECTED * instances)
+    return np.asarray(guard.ids[enough & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
 
 
 def start_guard(n_classes: int) -> Guard:

@@ -101,7 +101,7 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     def is_class(key: int, first: int) -> bool:
         return background is None or stands_out(key, first, chain, number, past, background, least)
 
-    life, changes = lifecycle.observe(life, coming, menu, is_class)
+    life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
     followed = Followed(chain._replace(life=life), past, seated.identities, changes, {}, state)
     if number:
         return _keep_within_bounds(followed, terms.most, 0)

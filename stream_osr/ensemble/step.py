@@ -43,6 +43,8 @@ class Seated(NamedTuple):
     references, probabilities
         Numbers of the references that were asked, shape (Q,), and their probabilities, balanced as the stream's,
         shape (Q, J + 1).
+    mostly_new
+        Identities of the subclasses of which little is known, by what references say of many members.
     outliers
         Instances whose subclass has left the model with this batch, and had not emerged; counted for the leader.
     """
@@ -54,6 +56,7 @@ class Seated(NamedTuple):
     guard: Guard | None = None
     references: np.ndarray = np.zeros(0, np.int64)
     probabilities: np.ndarray = np.zeros((0, 0))
+    mostly_new: np.ndarray = np.zeros(0, np.int64)
     outliers: int = 0
 
 

@@ -31,6 +31,9 @@ LEAST_POWER = 1e-6
 """Variance of a direction that is rounding, 1 being that of a feature."""
 TOLERANCE = 0.005
 """How much worse a class that was left out may be told from the others: more directions are better than fewer."""
+AMPLE, SURE = 25.0, 2.33
+"""With so many within-class degrees of freedom for each direction none costs much to estimate. Directions are then
+left out only if no class loses by it, or the gain is so many standard errors (noise: once in a hundred times)."""
 STEP = 1.2
 """Numbers of directions that are tried, each about so many times the one before."""
 PLENTY, FEW = 5.0, 20
@@ -134,7 +137,7 @@ def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None)
     ranks = _numbers(min(axes.shape[1], MOST), min(FEW, int(freedom / PLENTY)))
     chosen = (0, math.nan, math.nan)
     if ranks:
-        chosen = _choose(ranks, told_apart(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks))
+        chosen = _choose(ranks, told_apart(scaled[:, telling] @ axes[:, : ranks[-1]], group, ranks), freedom)
     rare, at = np.flatnonzero(rare & ~copies), np.flatnonzero(copies)
     unit = units(X)[telling]
     weight, least = _unusual(X[:, rare], float(np.median(unit)) if len(unit) else 1.0)
@@ -316,8 +319,11 @@ def _numbers(most: int, least: int) -> list[int]:
     return out[::-1]
 
 
-def _choose(ranks: list[int], areas: np.ndarray) -> tuple[int, float, float]:
+def _choose(ranks: list[int], areas: np.ndarray, freedom: int) -> tuple[int, float, float]:
     """Choose as many directions as are no worse than the best number, but for the tolerance.
+
+    Where instances are ample, all are kept if the gain of the best number is within the noise of leaving classes out:
+    the mean gain is small beside its standard error over the classes, and some class loses.
 
     Parameters
     ----------
@@ -325,6 +331,8 @@ def _choose(ranks: list[int], areas: np.ndarray) -> tuple[int, float, float]:
         Numbers of directions, R of them, the last all that there are.
     areas
         How well each class that was left out is told from the others, shape (R, C).
+    freedom
+        Within-class degrees of freedom.
 
     Returns
     -------
@@ -332,11 +340,24 @@ def _choose(ranks: list[int], areas: np.ndarray) -> tuple[int, float, float]:
 
     Examples
     --------
-    >>> _choose([2, 4, 8], np.array([[0.7, 0.7], [0.8, 0.9], [0.795, 0.9]]))[0]
+    >>> _choose([2, 4, 8], np.array([[0.7, 0.7], [0.8, 0.9], [0.795, 0.9]]), 100)[0]
     8
+
+    Half of the directions are better for each class, or for one class and worse for another:
+
+    >>> each, one = np.array([[0.97, 0.9, 0.9], [0.9, 0.9, 0.9]]), np.array([[0.97, 0.89, 0.9], [0.9, 0.9, 0.9]])
+    >>> _choose([4, 8], each, 1000)[0], _choose([4, 8], one, 1000)[0], _choose([4, 8], one, 100)[0]
+    (4, 8, 4)
     """
-    if not areas.shape[1]:
+    classes = areas.shape[1]
+    if not classes:
         return ranks[-1], math.nan, math.nan
     mean = areas.mean(axis=1)
-    at = int(np.flatnonzero(mean >= mean.max() - TOLERANCE)[-1])
+    gain = areas[mean.argmax()] - areas[-1]
+    error = gain.std(ddof=1) / math.sqrt(classes) if classes > 1 else math.inf
+    unsure = gain.mean() <= SURE * error and gain.min() < -TOLERANCE
+    if unsure and freedom >= AMPLE * ranks[-1]:
+        at = len(ranks) - 1
+    else:
+        at = int(np.flatnonzero(mean >= mean.max() - TOLERANCE)[-1])
     return ranks[at], float(mean[at]), float(mean[-1])

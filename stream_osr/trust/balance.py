@@ -189,25 +189,30 @@ class _Cells(NamedTuple):
 
 @kernel
 def _weigh(
-    seen: np.ndarray, taken: np.ndarray, asked: np.ndarray, distinct: np.ndarray, classes: np.ndarray
+    seen: np.ndarray,
+    taken: np.ndarray,
+    asked: np.ndarray,
+    distinct: np.ndarray,
+    spread: np.ndarray,
+    classes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Effective references in each cell and what each stands for if all of the stream is known, both (C, L)."""
     n_classes, count, levels = taken.shape
-    base, total, square = np.zeros(count), np.zeros((count, levels)), np.zeros((count, levels))
+    base, total, square = np.zeros((count, levels)), np.zeros((count, levels)), np.zeros((count, levels))
     for j in range(n_classes):
         for c in range(count):
             if asked[j, c] > 0.0 and distinct[j] > 0.0:
                 used = min(asked[j, c], distinct[j])  # asking the same reference again tells nothing new
                 w, share = classes[j] * seen[c] / used, used / asked[j, c]
-                base[c] += classes[j] * w
                 for level in range(levels):
-                    worth = w * taken[j, c, level] * share
+                    each, worth = w * spread[j, level], w * taken[j, c, level] * share
+                    base[c, level] += classes[j] * each
                     total[c, level] += worth
-                    square[c, level] += w * worth
+                    square[c, level] += each * worth
     for c in range(count):
         for level in range(levels):
-            rest = UNSEEN * base[c]
-            stands = max((square[c, level] + rest * base[c]) / max(total[c, level] + rest, 1e-12), 1e-9)
+            rest = UNSEEN * base[c, level]
+            stands = max((square[c, level] + rest * base[c, level]) / max(total[c, level] + rest, 1e-12), 1e-9)
             total[c, level] /= stands
             square[c, level] = stands
     return total, square
@@ -307,6 +312,7 @@ def share_out(
     distinct: np.ndarray,
     kappa: float | None = None,
     before: np.ndarray | None = None,
+    spread: np.ndarray | None = None,
 ) -> Shares:
     """Say what share of each cell is known, and whose.
 
@@ -322,19 +328,29 @@ def share_out(
         Share of the stream that is known, if it has been estimated lately.
     before
         Share of each emerging subclass that was known when it had support, negative: it had none so far, shape (K,).
+    spread
+        Mean weight of the references of each class on each level, each counted by its weight, shape (J, L); ``None``:
+        all weigh the same.
     """
+    if spread is None:
+        spread = np.ones((len(classes), books.stream.shape[1]))
     if before is None:
         before = np.full(len(books.stream) - len(classes) - 1, -1.0)
-    return share_of_cells(books, classes, distinct, np.nan if kappa is None else kappa, before)
+    return share_of_cells(books, classes, distinct, spread, np.nan if kappa is None else kappa, before)
 
 
 @kernel
 def share_of_cells(
-    books: Books, classes: np.ndarray, distinct: np.ndarray, kappa: float, before: np.ndarray
+    books: Books,
+    classes: np.ndarray,
+    distinct: np.ndarray,
+    spread: np.ndarray,
+    kappa: float,
+    before: np.ndarray,
 ) -> Shares:
     """Do what :func:`share_out` does; NaN in place of ``None``."""
     n_classes, count = books.asked.shape
-    effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, classes)
+    effective, stands = _weigh(books.seen, books.taken, books.asked, distinct, spread, classes)
     cells = _Cells(books.stream, books.seen, effective, stands, n_classes, before)
     if np.isnan(kappa):
         kappa = _estimate_kappa(cells)

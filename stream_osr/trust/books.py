@@ -34,7 +34,9 @@ class Books(NamedTuple):
 
 
 @kernel
-def counted(books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarray, n: int, fade: float) -> Books:
+def counted(
+    books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarray, weight: np.ndarray, n: int, fade: float
+) -> Books:
     """Take references and instances of the stream into the books, but for the votes.
 
     Parameters
@@ -44,8 +46,8 @@ def counted(books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarra
     cells, level
         Responsibilities of the cells and the level of each, shapes (m, C) and (m,): first the references, then n
         instances, and whoever else there is.
-    group
-        Class of each reference, shape (Q,).
+    group, weight
+        Class of each reference and what it counts, shape (Q,).
     n
         Instances of the stream.
     fade
@@ -54,10 +56,10 @@ def counted(books: Books, cells: np.ndarray, level: np.ndarray, group: np.ndarra
     (n_classes, count, levels), first = books.taken.shape, len(group)
     asked, taken = np.zeros(n_classes), np.zeros((n_classes, levels, count))
     for i in range(first):
-        asked[group[i]] += 1.0
+        asked[group[i]] += weight[i]
         here = taken[group[i], level[i]]
         for c in range(count):
-            here[c] += cells[i, c]
+            here[c] += weight[i] * cells[i, c]
     came = np.zeros((levels, count))
     for i in range(first, first + n):
         for c in range(count):

@@ -38,12 +38,15 @@ def plausible(references: References, log_density: np.ndarray, max_false_unknown
            [ True]])
     """
     out = np.zeros(log_density.shape, bool)
-    own = np.mean(references.log_density, axis=0)
+    own, weights = np.mean(references.log_density, axis=0), references.weights
     for j in range(log_density.shape[1]):
-        theirs = np.sort(own[references.group == j, j])
+        theirs, weight = own[references.group == j, j], weights[references.group == j]
         if len(theirs) >= least_references(max_false_unknown):
-            rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")
-            out[:, j] = rank > max_false_unknown * (len(theirs) + 1) + 1e-9
+            order = np.argsort(theirs, kind="stable")
+            reached = np.cumsum(weight[order])  # the reference above counts as well
+            reached = np.append(reached, reached[-1] + weight.max())
+            rank = reached[np.searchsorted(theirs[order], log_density[:, j], side="right")]
+            out[:, j] = rank > max_false_unknown * reached[-1] + 1e-9
     return out
 
 

@@ -125,7 +125,9 @@ def instances_that_would_do(recall: float) -> int:
     return int(np.ceil(max(recall * (1.0 - recall), 0.02) * (Z / room) ** 2))
 
 
-def call(before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarray, n: int) -> Called:
+def call(
+    before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarray, n: int, weight: np.ndarray | None = None
+) -> Called:
     """Take in what references were called beside a batch.
 
     Parameters
@@ -140,9 +142,13 @@ def call(before: Called, label: np.ndarray, group: np.ndarray, shares: np.ndarra
         Shares of the classes in the stream, shape (J,).
     n
         Instances of the batch.
+    weight
+        What each counts, shape (Q,); ``None``: one.
     """
     fade = 0.5 ** (n / REMEMBERED)
-    right, unknown, asked = _called(before.right, before.unknown, before.asked, label, group, len(shares), fade)
+    weight = np.ones(len(label)) if weight is None else weight
+    counts = before.right, before.unknown, before.asked
+    right, unknown, asked = _called(*counts, label, group, weight, len(shares), fade)
     return before._replace(right=right, unknown=unknown, asked=asked, shares=shares)
 
 
@@ -153,6 +159,7 @@ def _called(
     asked: np.ndarray,
     label: np.ndarray,
     group: np.ndarray,
+    weight: np.ndarray,
     n_classes: int,
     fade: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -162,9 +169,9 @@ def _called(
         now[0, j], now[1, j], now[2, j] = fade * right[j], fade * unknown[j], fade * asked[j]
     came = np.zeros((3, n_classes))
     for i in range(len(label)):
-        came[0, group[i]] += label[i] == group[i]
-        came[1, group[i]] += label[i] == n_classes
-        came[2, group[i]] += 1.0
+        came[0, group[i]] += weight[i] * (label[i] == group[i])
+        came[1, group[i]] += weight[i] * (label[i] == n_classes)
+        came[2, group[i]] += weight[i]
     now += came
     return now[0], now[1], now[2]
 
@@ -181,7 +188,7 @@ def expect(called: Called, distinct: np.ndarray) -> ExpectedRecall | None:
     called
         What references were called lately.
     distinct
-        References that there are of each class, shape (J,).
+        References of each class by what they say (:meth:`References.distinct`), shape (J,).
     """
     distinct = _fit(distinct, len(called.asked))  # a class may have come since, or gone
     some, recall, error, unknown = _expect(called.right, called.unknown, called.asked, called.shares, distinct)

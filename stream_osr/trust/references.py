@@ -10,6 +10,7 @@ says the same.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ PLENTY = 20.0
 fold."""
 LEAST_OF_CLASS = 20
 """References of each class that has them, however many classes there are."""
+UNUSUAL, OF_UNUSUAL = 0.05, 0.5
+"""Of a class that not all are references of, its least usual twentieth gives half: there it meets what is new."""
 
 
 class References(NamedTuple):
@@ -48,6 +51,9 @@ class References(NamedTuple):
         Number of the class of each, shape (R,).
     log_density
         Log density of each under the known classes, its own made without it, in each model, shape (R, J).
+    weight
+        Instances of its class that each stands for, in means over the class, shape (R,); ``None``: one each. They sum
+        to the number of the class's references.
     gain
         By how much more likely each was given the training instances before it (:mod:`stream_osr.model.ordered`),
         shape (R,); empty where neighbours are independent.
@@ -59,6 +65,7 @@ class References(NamedTuple):
     rows: np.ndarray
     group: np.ndarray
     log_density: tuple[np.ndarray, ...]
+    weight: np.ndarray | None = None
     gain: np.ndarray = NO_GAIN
     effective: float = 0.0
 
@@ -66,6 +73,16 @@ class References(NamedTuple):
     def gains(self) -> np.ndarray:
         """Gain of each, 0 where neighbours are independent, shape (R,)."""
         return self.gain if len(self.gain) else np.zeros(len(self.group))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each, shape (R,)."""
+        return np.ones(len(self.group)) if self.weight is None else self.weight
+
+    def distinct(self, n_classes: int) -> np.ndarray:
+        """How many evenly drawn references say as much of the mean of each class, shape (J,)."""
+        sums = [np.bincount(self.group, weight, minlength=n_classes) for weight in (self.weights, self.weights**2)]
+        return np.asarray(sums[0] ** 2 / np.maximum(sums[1], np.finfo(float).tiny))
 
 
 def unseen_densities(
@@ -197,10 +214,13 @@ def choose_references(
     group: np.ndarray,
     log_density: Sequence[np.ndarray],
     p: Parameters,
+    mislabelled: np.ndarray | None = None,
     gain: np.ndarray | None = None,
     effective: float = 1.0,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
+
+    Within a class the least usual are more likely, and weigh less.
 
     Parameters
     ----------
@@ -212,6 +232,8 @@ def choose_references(
         As :func:`unseen_densities` returns them.
     p
         Their number, and the seed.
+    mislabelled
+        Instances that look mislabelled, shape (n,): they are no references.
     gain
         By how much more likely each instance was given those before it, shape (n,); ``None``: neighbours are
         independent.
@@ -223,20 +245,39 @@ def choose_references(
     rng = np.random.default_rng([p.seed, 17])
     n_classes = int(group.max()) + 1
     usable = np.all([np.isfinite(each[np.arange(len(group)), group]) for each in log_density], axis=0)
+    if mislabelled is not None:
+        usable &= ~mislabelled
     most = max(LEAST_OF_CLASS, -(-p.references // n_classes))
     if p.max_false_unknown is not None:
         most = max(most, least_references(p.max_false_unknown))
-    chosen, place = [np.zeros(0, np.int64)], [np.zeros(0)]
+    chosen, place, weight = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0)]
+    usual = np.mean([each[np.arange(len(group)), group] for each in log_density], axis=0)
     for j in range(n_classes):
-        own = rng.permutation(np.flatnonzero((group == j) & usable))[:most]
-        chosen.append(own)
-        place.append((np.arange(len(own)) + rng.random()) / max(len(own), 1))
-    at = np.concatenate(chosen)[np.argsort(np.concatenate(place), kind="stable")]
+        own, begin = rng.permutation(np.flatnonzero((group == j) & usable)), rng.random()
+        for part, many in _strata(usual[own], most):
+            chosen.append(own[part][:many])
+            place.append((np.arange(many) + begin) / max(many, 1))
+            weight.append(np.full(many, part.sum() * min(len(own), most) / max(many * len(own), 1)))
+    order = np.argsort(np.concatenate(place), kind="stable")
+    at, each_weight = np.concatenate(chosen)[order], np.concatenate(weight)[order]
     rows, *densities = (np.ascontiguousarray(each[at]) for each in (rows, *log_density))
+    even = bool((each_weight == 1.0).all())
+    found = References(rows, group[at], tuple(densities), None if even else each_weight)
     if gain is None:
-        return References(rows, group[at], tuple(densities))
+        return found
     count = float(np.median(np.bincount(group)[np.unique(group)])) * effective
-    return References(rows, group[at], tuple(densities), gain[at], count)
+    return found._replace(gain=gain[at], effective=count)
+
+
+def _strata(usual: np.ndarray, most: int) -> list[tuple[np.ndarray, int]]:
+    """Divide the instances of a class by how usual they are, (n,): parts, and how many of each are references."""
+    n = len(usual)
+    if n <= most:
+        return [(np.ones(n, bool), n)]
+    unusual = np.zeros(n, bool)
+    unusual[np.argsort(usual, kind="stable")[: math.ceil(UNUSUAL * n)]] = True
+    many = min(int(unusual.sum()), int(OF_UNUSUAL * most))
+    return [(unusual, many), (~unusual, most - many)]
 
 
 def least_references(max_false_unknown: float) -> int:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.jit import borrowing_kernel, kernel
-from stream_osr.trust.levels import LEVELS
+from stream_osr.trust.levels import LEVELS, quantiles
 from stream_osr.trust.references import References
 
 USUAL = 4.0
@@ -55,8 +55,9 @@ def typical_of(references: References) -> Typical:
     n_classes = log_density.shape[1]
     bounds = np.full((2, n_classes, len(LEVELS) + 1), np.inf)  # a class without references has no typical instances
     for j in np.unique(group):
-        own = log_density[group == j, j]
-        bounds[:, j] = np.quantile([own, own + gain[group == j]], [0.0, *LEVELS], axis=1).T
+        own = group == j
+        for given, part in enumerate((log_density[own, j], log_density[own, j] + gain[own])):
+            bounds[given, j] = np.append(part.min(), quantiles(part, LEVELS, references.weights[own]))
     count = references.effective or float(np.median(np.bincount(group)[np.unique(group)]))
     return Typical(bounds, np.maximum([0.0, *LEVELS, 1.0], 1.0 / (count + 1.0)))
 

@@ -49,6 +49,7 @@ def observe(
     sizes: dict[int, int],
     faded: Collection[int] = (),
     moves: Sequence[Move] = (),
+    new: Sequence[int] = (),
 ) -> tuple[Lifecycle, Changes]:
     """Follow a batch after which a table serves every subclass but those that have faded."""
     ids = column(sizes)
@@ -56,7 +57,7 @@ def observe(
     was, now, who = zip(*moves, strict=True) if moves else ((), (), ())
     them = [*who, *(member for _, member in arrivals)]
     key = column([*now, *(key for key, _ in arrivals)])
-    return observe_columns(life, Coming(column(was), key, *members(them)), menu)
+    return observe_columns(life, Coming(column(was), key, *members(them)), menu, new=column(new))
 
 
 def column(values: Iterable[int]) -> np.ndarray:
@@ -167,6 +168,17 @@ def test_support_is_of_the_latest_members_on_average():
     assert changes.emerged == ()  # one of .5 and four of .95: a mean of .86
     _, changes = observe(life, arrived(7, [14], 0.95), {7: 15})
     assert changes.emerged == (7,)
+
+
+@pytest.mark.parametrize(
+    ("count", "p_unknown", "new", "announced"),
+    [(16, 0.51, [7], True), (16, 0.49, [7], False), (15, 0.85, [7], False), (16, 0.85, [8], False)],
+)
+def test_one_that_overlaps_a_known_class_is_announced_if_references_say_that_it_is_new(
+    count, p_unknown, new, announced
+):
+    _, changes = observe(lifecycle(), arrived(7, list(range(count)), p_unknown), {7: 40}, new=new)
+    assert changes.emerged == ((7,) if announced else ())
 
 
 def moved(was: int, now: int, positions: list[int]) -> list[Move]:

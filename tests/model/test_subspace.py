@@ -59,6 +59,19 @@ def test_noise_directions_are_left_out_where_instances_are_few():
     assert plan.kept_area > plan.whole_area + 0.1
 
 
+def test_a_gain_within_the_noise_of_leaving_classes_out_drops_no_directions(monkeypatch):
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(5), 200)
+    X = rng.normal(size=(1000, 30))
+    kept = []
+    for of_each in ([0.02, -0.03, 0.09, 0.0, -0.01], [0.02, 0.0, 0.09, 0.0, 0.0], [0.02, 0.03, -0.01, 0.03, 0.03]):
+        gain = np.array([of_each] * len(subspace._numbers(30, 20)))
+        gain[-1] = 0.0
+        monkeypatch.setattr(subspace, "told_apart", lambda *_, gain=gain: 0.9 + gain)
+        kept.append((make_plan(X, group).rank, make_plan(X[::5], group[::5]).rank))
+    assert kept == [(30, 25), (25, 25), (25, 25)]
+
+
 def test_no_more_directions_than_are_paid_for():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 300)) * np.linspace(1.0, 2.0, 300)
