@@ -30,7 +30,7 @@ from stream_osr.members import (
 )
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
-from stream_osr.model.dependence import Order, effective_share, find_order
+from stream_osr.model.dependence import Order, correlation_of, effective_share, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import share_in_company
@@ -316,22 +316,21 @@ def train_model(
             )
         draws_of = [known for known, _ in summaries]
         log_density = [found for _, found in summaries]
-        references, found_order, wrong = None, None, np.zeros(len(group), bool)
+        references, found_order, wrong, among_neighbours = None, None, np.zeros(len(group), bool), None
         if draws is None:  # a provisional model guards nothing
-            final = trainings[0].seating.guests.rows[:, len(space.places) : -1]
-            found_order = find_order(final, group, order)
-            blocks = order if found_order is not None and found_order.process is not None else None
-            log_density = unseen_densities(X, group, p, space, trainings, log_density, plan, blocks)
-            gain, effective = None, 1.0
-            if blocks is not None and found_order is not None and found_order.process is not None:
-                ordered = found_order.process, found_order.residuals, trainings[0].seating.guests.rows, blocks
-                gain = training_in_order(*ordered, np.mean(log_density, axis=0), draws_of[0])
+            final = trainings[0].seating.guests.rows
+            found_order = find_order(final[:, len(space.places) : -1], group, order)
+            seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
+            gain, effective, log_density = None, 1.0, seen()
+            if order is not None and found_order is not None and found_order.process is not None:
+                among_neighbours, log_density = promise(log_density, group).recall, seen(order)
+                mean = np.mean(log_density, axis=0)
+                gain = training_in_order(found_order.process, found_order.residuals, final, order, mean, draws_of[0])
                 effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
-            if blocks is None:  # a block of arrival without its neighbours may look like another class
+            if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            rows = trainings[0].seating.guests.rows[:, :-1]
-            references = choose_references(rows, group, log_density, p, wrong, gain, effective)
+            references = choose_references(final[:, :-1], group, log_density, p, wrong, gain, effective)
         space = trainings[0].space
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
@@ -349,6 +348,8 @@ def train_model(
         dimensions=space.forward.shape[1],
         **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
         **told_of_flags(flags, features.names),
+        correlation=None if among_neighbours is None or found_order is None else correlation_of(found_order.pairs)[0],
+        recall_among_neighbours=among_neighbours,
         bent_features=tuple(features.names[at] for at in space.powers.columns.tolist()),
     )
     categories = [features.kinds.values[features.names[at]] for at in space.columns.tolist()]

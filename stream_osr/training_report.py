@@ -62,6 +62,12 @@ class TrainingReport:
         Features that rise or fall with the order of arrival in every class (a date, a counter): they are left out.
     bent_features
         Skewed features that are taken to a power, or by their logarithm, before anything else.
+    correlation
+        Mean correlation of neighbouring instances of a class; ``None``: they are independent, or the order carries no
+        information.
+    recall_among_neighbours
+        Where neighbours are dependent: the recall as it would be promised if instances were judged beside their
+        neighbours. ``known_recall`` leaves out the block of arrival that an instance is part of.
     mislabelled
         Training instances that look mislabelled: they are no references, and the promise does not count them.
     """
@@ -85,6 +91,8 @@ class TrainingReport:
     bent_features: tuple[Name, ...] = ()
     clock_features: tuple[Name, ...] = ()
     mislabelled: int = 0
+    correlation: float | None = None
+    recall_among_neighbours: float | None = None
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -101,6 +109,11 @@ class TrainingReport:
         if wide:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
+        if self.correlation is not None:
+            lines.append(
+                f"neighbouring instances of a class resemble each other (correlation {self.correlation:.2f}): the recall "
+                f"is that in blocks of arrival; beside their neighbours it would be {self.recall_among_neighbours:.3f}"
+            )
         if self.references:
             are = "is" if self.references == 1 else "are"
             lines.append(f"{self.references} of them {are} kept with the model and asked beside the stream")

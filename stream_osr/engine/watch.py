@@ -133,7 +133,8 @@ def follow_recall(
     now, promised = expected_recall(trained, stream), trained.report.recall_interval
     if now is None or promised is None:
         return stream, []
-    dropped = has_dropped(called, now, promised, _distinct(references, len(shares)))
+    hidden = stream.faults is not None and bool(stream.faults.columns.hidden.any())  # the promise counted on it
+    dropped = hidden or has_dropped(called, now, promised, _distinct(references, len(shares)))
     stream = stream._replace(called=called._replace(dropped=dropped))
     if not dropped or called.dropped:
         return stream, []
