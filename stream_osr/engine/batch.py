@@ -228,7 +228,9 @@ def follow(
     """Follow the emerging subclasses, and the share of the stream that is unknown."""
     rate, jumped = follow_unknown(trained, stream, judged.probabilities)
     share = 0.0 if rate is None else max(rate.rate, float(batch.p_unknown.mean()))
-    terms = lives.Terms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share)
+    arrival = stream.arrival
+    announces = arrival is None or not (arrival.counts_typicality and arrival.has_left)
+    terms = lives.Terms(parameters.max_subclasses, parameters.max_dormant, trained.noise, share, announces)
     chains, past, told = lives.follow(stream.chains, judged, stream.past, batch, terms)
     return stream._replace(chains=chains, past=past, unknown_rate=rate), told, jumped
 

@@ -43,10 +43,12 @@ HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
 """Instances after which one counts half in where its class is usually."""
-TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY = 0.2, 0.4, 64.0, 50
-"""An instance is typical of a class from this share of its references on. Where so large a share of at least so many
-typical instances is called unknown, the collective decision departs from the known classes in bulk. The classes with
-so many references count."""
+TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
+"""An instance is typical of a class from this share of its references on. Where so large a share of its typical
+instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do, and
+most of all, the collective decision departs from the known classes in bulk: a new class takes the place of one."""
+GONE = 0.02
+"""Share of typical instances below which the known classes have moved away, all of them, or are gone."""
 LATELY = 256.0
 """Instances after which a typical one counts half."""
 DEPARTED_FOR = 5000
@@ -82,8 +84,9 @@ class Arrival(NamedTuple):
     independent
         Number of independent instances that say as much as one of the stream.
     typical
-        Latest instances that are typical of their nearest class, and those of them that are called unknown, faded,
-        shape (2,).
+        Latest instances that are typical of each class, and those of them that are called unknown, faded, shape (J, 2).
+    lately
+        Number of the latest instances, faded likewise.
     departed
         Position at which most typical instances were called unknown, -1: they were not.
     """
@@ -99,7 +102,8 @@ class Arrival(NamedTuple):
     since: int = -1
     fitted: int = -1
     independent: float = ASSUMED
-    typical: np.ndarray = np.zeros(2)
+    typical: np.ndarray = np.zeros((0, 2))
+    lately: float = 0.0
     departed: int = -1
 
     @property
@@ -107,12 +111,24 @@ class Arrival(NamedTuple):
         """Whether typicality says what is known, and not location."""
         return self.process is not None or self.departed >= 0
 
+    @property
+    def has_left(self) -> bool:
+        """Whether next to nothing of the latest instances is typical of any known class."""
+        return self.lately >= LATELY and bool(self.typical[:, 0].sum() < GONE * self.lately)
+
 
 def begin(order: Order) -> Arrival:
     """Begin where nothing has come yet."""
     n_classes, d = order.residuals.mean.shape
     nothing = np.zeros(0, np.int64)
-    arrival = Arrival(no_pairs(n_classes, d), np.zeros((0, d)), nothing, nothing, np.zeros((n_classes, d + 1)))
+    arrival = Arrival(
+        no_pairs(n_classes, d),
+        np.zeros((0, d)),
+        nothing,
+        nothing,
+        np.zeros((n_classes, d + 1)),
+        typical=np.zeros((n_classes, 2)),
+    )
     if order.process is None:
         return arrival
     tracked = start(order.process, n_classes)
@@ -203,9 +219,9 @@ def test(
     """
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density, same = log_density[np.arange(len(near)), near], _Same(references)
-    many = np.bincount(references.group, minlength=n_classes)[near] >= MANY
-    typical = many & (density >= _least(same, n_classes, TYPICAL_FROM)[near])
-    arrival = _count_typical(arrival, typical, unknown, now)
+    typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
+    many = np.bincount(references.group, minlength=n_classes) >= MANY
+    arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
     plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
     plausible &= ~incomplete
     z = shortened(whitened(order.residuals, rows, near))
@@ -233,15 +249,31 @@ def test(
     return arrival
 
 
-def _count_typical(arrival: Arrival, typical: np.ndarray, unknown: np.ndarray, now: int) -> Arrival:
-    """Count the typical instances of a batch, and say whether most of the latest are called unknown."""
-    count = 0.5 ** (len(typical) / LATELY) * arrival.typical + [typical.sum(), (typical & unknown).sum()]
+def _count_typical(
+    arrival: Arrival, near: np.ndarray, unknown: np.ndarray, n: int, many: np.ndarray, now: int
+) -> Arrival:
+    """Count the typical instances of a batch of n, and say whether most known classes dissolve.
+
+    Parameters
+    ----------
+    near, unknown
+        Class of each typical instance, and whether it is called unknown.
+    many
+        Classes with references enough, shape (J,).
+    now
+        Position after the batch.
+    """
+    fade = 0.5 ** (n / LATELY)
+    typical = fade * arrival.typical
+    np.add.at(typical, near, np.column_stack([np.ones(len(near)), unknown]))
+    judged = many & (typical[:, 0] >= LEAST_TYPICAL)
+    dissolved = judged & (typical[:, 1] > LOST * typical[:, 0])
     departed = arrival.departed
-    if count[0] >= LEAST_TYPICAL and count[1] > LOST * count[0]:
+    if dissolved.sum() >= AT_ONCE and 2 * dissolved.sum() > judged.sum():
         departed = now
     elif now - departed >= DEPARTED_FOR:
         departed = -1
-    return arrival._replace(typical=count, departed=departed)
+    return arrival._replace(typical=typical, lately=fade * arrival.lately + n, departed=departed)
 
 
 class _Same:

@@ -43,12 +43,15 @@ class Terms(NamedTuple):
         What instances that resemble nothing look like; ``None``: nobody asks.
     unknown_share
         Usual share of the stream that is unknown, or that of the batch if it is larger.
+    announces
+        New subclasses are announced; not where all known classes have moved away at once.
     """
 
     most: int
     most_aside: int
     background: Noise | None = None
     unknown_share: float = 0.0
+    announces: bool = True
 
 
 def follow(chains: Chains, judged: Judged, past: Past, batch: Decided, terms: Terms) -> tuple[Chains, Past, Followed]:
@@ -99,6 +102,8 @@ def _follow(chain: Chain, number: int, seated: Seated, past: Past, came: Came, t
     background, least = terms.background, least_unknown(terms.unknown_share)
 
     def is_class(key: int, first: int) -> bool:
+        if not terms.announces:
+            return False
         return background is None or stands_out(key, first, chain, number, past, background, least)
 
     life, changes = lifecycle.observe(life, coming, menu, is_class, seated.mostly_new)
