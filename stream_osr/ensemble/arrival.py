@@ -220,7 +220,7 @@ def test(
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
     density, same = log_density[np.arange(len(near)), near], _Same(references)
     typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
-    many = np.bincount(references.group, minlength=n_classes) >= MANY
+    many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
     plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
     plausible &= ~incomplete

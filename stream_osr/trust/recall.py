@@ -17,7 +17,7 @@ import numpy as np
 from stream_osr.model.jit import kernel
 
 NO_DOUBT = np.zeros(3)
-DISPUTED, DISPUTED_SPREAD = 0.5, 0.1
+DISPUTED, DISPUTED_SPREAD = 0.5, 0.05
 """Share of the disputed instances that are taken for wrong, and the half-width of what it may be."""
 Z = 1.96
 """Half-width of an interval, in standard errors."""
