@@ -211,8 +211,12 @@ class TrainedModel:
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
-        order = self.order if self.is_dependent else None
-        for part in _leaves((self.space, self.draws, self.references, self.background, order)):
+        references, ordered = self.references, ()
+        if references is not None and not len(references.gain):
+            references = references[:4]
+        if self.is_dependent:
+            ordered = self.order
+        for part in _leaves((self.space, self.draws, references, self.background, ordered)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
