@@ -141,8 +141,9 @@ def _trained(form: Form) -> None:
         dependent = form["order"] is not None and form["order"]["process"] is not None
         where, gain = "TrainedModel.references.gain", references["gain"]
         need((gain is not None) == dependent, where, "there" if dependent is False else None, "beside Order.process")
-        positive = references["effective"] > 0.0
-        need(positive == dependent, "TrainedModel.references.effective", references["effective"], "a number as well")
+        effective, most = references["effective"], max(report["instances"].values()) if dependent else 0.0
+        fits = (effective > 0.0) == dependent and effective <= most
+        need(fits, "TrainedModel.references.effective", effective, f"more than 0 to {most}" if dependent else "0")
     same = tuple(report["instances"]) == form["labels"]
     need(same, "TrainingReport.instances", "of others", "the labels, in order")
     sizes = np.array(list(report["instances"].values()), dtype=float)

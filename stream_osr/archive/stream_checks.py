@@ -114,7 +114,8 @@ def _guard(form: Form) -> None:
     check_same(shares["classes"].sum(keepdims=True), np.ones(1), "Guard.shares.classes, summed up", "as shares do")
     owners = shares["owner"].sum(axis=0)
     check_same(owners, np.ones_like(owners), "Guard.shares.owner, summed up", "as shares do")
-    check_same(known, np.ones_like(known), "Guard.shares.known", "known ones")
+    if not form["dependent"]:  # else an instance of a known class's cell may be new all the same
+        check_same(known, np.ones_like(known), "Guard.shares.known", "known ones")
 
 
 def _waiting(form: Form) -> None:
