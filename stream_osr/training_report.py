@@ -64,6 +64,12 @@ class TrainingReport:
         Skewed features that are taken to a power, or by their logarithm, before anything else.
     mislabelled
         Training instances that look mislabelled: they are no references, and the promise does not count them.
+    dependence
+        Mean correlation of neighbouring training instances of a class, where they depend on each other; 0: they do
+        not, or nothing was tested.
+    shuffled_recall
+        Recall that random folds would have promised, where neighbours depend on each other: ``known_recall`` comes
+        from blocks of arrival there. ``None``: neighbours are independent.
     """
 
     instances: dict[Label, int]
@@ -85,6 +91,8 @@ class TrainingReport:
     bent_features: tuple[Name, ...] = ()
     clock_features: tuple[Name, ...] = ()
     mislabelled: int = 0
+    dependence: float = 0.0
+    shuffled_recall: float | None = None
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -101,6 +109,11 @@ class TrainingReport:
         if wide:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
+        if self.shuffled_recall is not None:
+            lines.append(
+                f"neighbouring instances depend on each other (mean correlation {self.dependence:.2f}): the recall "
+                f"comes from blocks of arrival; random folds would have promised {self.shuffled_recall:.3f}"
+            )
         if self.references:
             are = "is" if self.references == 1 else "are"
             lines.append(f"{self.references} of them {are} kept with the model and asked beside the stream")
