@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stream_osr.discovery.events import (
         ClassDrifted,
         ColumnFailed,
+        DependenceFound,
         Event,
         EventsSummed,
         NamingUndone,
@@ -47,6 +48,7 @@ __all__ = [
     "ClassDrifted",
     "ColumnFailed",
     "Decision",
+    "DependenceFound",
     "Event",
     "EventsSummed",
     "NamingUndone",

@@ -211,8 +211,11 @@ class TrainedModel:
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
+        asked: tuple[Any, ...] | None = self.references
+        if asked is not None and not self.is_dependent:
+            asked = asked[:4]
         order = self.order if self.is_dependent else None
-        for part in _leaves((self.space, self.draws, self.references, self.background, order)):
+        for part in _leaves((self.space, self.draws, asked, self.background, order)):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 

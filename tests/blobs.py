@@ -43,7 +43,22 @@ def stream_part(n: int, seed: int = 0, new_share: float = 0.3) -> list[tuple[dic
     return [(around(centres[label], 1, rng)[0], str(label)) for label in truth]
 
 
-def learn_all(model: OpenSetRecognizer, instances: Iterable[tuple[dict[str, float], str]]) -> OpenSetRecognizer:
+def dependent_rows(n: int, seed: int, memory: float = 0.95) -> list[tuple[dict[str, float], str]]:
+    """Rows of two classes that last for a while, each an autoregressive process; ``memory`` 0: independent rows."""
+    rng, state, out = np.random.default_rng([seed, 3]), {"left": np.zeros(3), "right": np.zeros(3)}, []
+    label = "left"
+    for _ in range(n):
+        if rng.random() < (0.03 if memory else 0.5):
+            label = "right" if label == "left" else "left"
+        state[label] = memory * state[label] + np.sqrt(1.0 - memory**2) * rng.normal(size=3)
+        row = state[label] + (6.0 if label == "right" else 0.0)
+        out.append((dict(zip("abc", row.tolist(), strict=True)), label))
+    return out
+
+
+def learn_all(
+    model: OpenSetRecognizer, instances: Iterable[tuple[dict[str, float], str | None]]
+) -> OpenSetRecognizer:
     """Hand labelled instances to the model."""
     for x, y in instances:
         model.learn_one(x, y)

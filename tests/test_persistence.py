@@ -26,7 +26,7 @@ from stream_osr import OpenSetRecognizer, TrainedModel
 from stream_osr.archive import VERSION, load_trained, read_archive, save_trained, write_archive
 from stream_osr.archive.records import FIRST
 from stream_osr.errors import PersistenceError
-from tests.blobs import NEW, fitted, learn_all, stream_part, told, training_part
+from tests.blobs import NEW, dependent_rows, fitted, learn_all, stream_part, told, training_part
 
 # Going on as if nothing had happened
 
@@ -688,3 +688,48 @@ def test_a_model_without_a_number_that_varies_is_saved_and_goes_on(constants, tm
     first, second = list(model.drain()), list(other.drain())
     assert [d.as_dict() for d in first] == [d.as_dict() for d in second]
     assert sum(d.label == "ab"[number % 2] for number, d in enumerate(first)) > 25
+
+
+# Streams in which neighbours depend on each other
+
+
+DEPENDENT = {
+    "in training": (0.95, {"batch_size": 16, "window": 100}),
+    "found by the stream": (0.0, {"batch_size": 16, "window": 100}),
+    "smaller window than batch": (0.95, {"batch_size": 64, "window": 20}),
+    "held back": (0.95, {"batch_size": 16, "window": 100, "decision_delay": 40}),
+}
+
+
+def beside_its_model(model: OpenSetRecognizer, folder: Path) -> OpenSetRecognizer:
+    trained, path = model.trained, folder / "stream.osr"
+    write_archive(path, "stream", model.stream_state(), trained.shared)
+    return OpenSetRecognizer.from_stream_state(trained, read_archive(path, "stream", trained.shared))
+
+
+@pytest.mark.parametrize("way", [*WAYS, "beside"])
+@pytest.mark.parametrize("case", DEPENDENT)
+def test_a_dependent_stream_goes_on_bit_for_bit(case: str, way: str, tmp_path: Path) -> None:
+    memory, arguments = DEPENDENT[case]
+    model = OpenSetRecognizer(**arguments, chains=3, training_sweeps=5, seed=2)
+    learn_all(model, dependent_rows(600, 1, memory))
+    model.freeze()
+    assert model.trained.is_dependent == (memory > 0.0)
+    rows = [x for x, _ in dependent_rows(1400, 2)]
+    for x in rows[:905]:  # 905 = 14 * 64 + 9 = 56 * 16 + 9
+        model.learn_one(x)
+    arrival = model.value.stream.arrival
+    assert arrival.process is not None
+    assert arrival.gain.any()
+    assert (arrival.fitted >= 0) == (case == "found by the stream")
+    assert model.pending
+    other = {**WAYS, "beside": beside_its_model}[way](model, tmp_path)
+    outcomes = []
+    for each in (model, other):
+        for x in rows[905:]:
+            each.learn_one(x)
+        each.flush()
+        outcomes.append(
+            (*told(each), repr(each.value.stream.arrival), each.trained.fingerprint, each.expected_recall)
+        )
+    assert repr(outcomes[0]) == repr(outcomes[1])

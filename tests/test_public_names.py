@@ -11,6 +11,7 @@ from stream_osr import (
     ClassDrifted,
     ColumnFailed,
     Decision,
+    DependenceFound,
     EventsSummed,
     NamingUndone,
     NewClasses,
@@ -43,6 +44,7 @@ def test_names_of_the_package():
         "ClassDrifted",
         "ColumnFailed",
         "Decision",
+        "DependenceFound",
         "Event",
         "EventsSummed",
         "NamingUndone",
@@ -134,6 +136,7 @@ def test_arguments_of_the_constructor():
         "n_jobs": None,
         "freezing": "auto",
         "categorical": None,
+        "order": "arrival",
         "on_missing": "impute",
         "seed": 0,
     }
@@ -251,10 +254,13 @@ def test_fields_of_what_is_told():
         *(*about, "column", "kind", "since", "size", "value", "low", "high", "longest"),
     ]
     assert [f.name for f in dataclasses.fields(RowsRepeated)] == [*about, "first", "size", "usual"]
+    assert [f.name for f in dataclasses.fields(DependenceFound)] == [
+        *(*about, "kind", "labels", "correlation", "since"),
+    ]
     assert ExpectedRecall._fields == ("recall", "low", "high", "false_unknown")
     assert Signals._fields == (
         *("novelty", "drift", "outliers", "data_quality", "recall_drops", "expected_recall", "recall_dropped"),
-        *("rate_jumps", "data_faults", "faulty_columns"),
+        *("rate_jumps", "data_faults", "faulty_columns", "dependence", "dependent_since"),
     )
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),
@@ -269,4 +275,5 @@ def test_fields_of_what_is_told():
         *("variance_left_out", "recall_interval", "references"),
         *("dimensions", "usual_features", "repeated_features", "told_apart"),
         *("two_valued_features", "one_hot_features", "one_valued_features", "bent_features"),
+        *("clock_features", "mislabelled", "correlation", "recall_among_neighbours"),
     ]

@@ -110,6 +110,8 @@ class PartitionFigures:
         Subclasses and concentrations after the latest micro-batch; None: there is no recognizer.
     recall
         That of the known classes after it.
+    dependent
+        Its instances are treated as dependent on their neighbours; None: there is no recognizer.
     found
         What has been found in it, as of lately; None: nobody has looked yet, or it is replayed.
     """
@@ -123,6 +125,7 @@ class PartitionFigures:
     snapshot: float | None = None
     menu: Menu | None = None
     recall: Recall = NOTHING_TOLD
+    dependent: bool | None = None
     found: Findings | None = None
 
     def follow(self, model: OpenSetRecognizer) -> None:
@@ -130,6 +133,7 @@ class PartitionFigures:
         self.menu, signals = model.menu, model.signals
         promised = model.trained.report.known_recall if self.menu.references else None
         self.recall = Recall(signals.expected_recall, promised, signals.recall_dropped)
+        self.dependent = signals.dependent
 
     @property
     def lag(self) -> int | None:

@@ -84,10 +84,13 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
 
 def _check_training(training: tuple[Any, ...], parameters: Parameters) -> None:
     capacity, seed, _, _, seen, rows = training[:6]
+    arrived = training[7] if len(training) > 7 else None
     need(capacity == parameters.max_training, "training[0]", capacity, f"{parameters.max_training}: max_training")
     need(seed == parameters.seed, "training[1]", seed, f"{parameters.seed}: seed")
     for j, (count, own) in enumerate(zip(seen, rows, strict=True)):
         need(len(own) == min(count, capacity), f"training[5][{j}]", f"of {len(own)}", f"{min(count, capacity)} rows")
+        if arrived is not None:
+            need(len(arrived[j]) == len(own), f"training[7][{j}]", f"of {len(arrived[j])}", f"{len(own)} positions")
 
 
 def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen: bool) -> None:
@@ -102,6 +105,7 @@ def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen
             need(found == prior[name], where, found, f"{prior[name]}, as in training")
     right = not frozen or len(chains) == parameters.chains
     need(right, "Stream.chains", f"of {len(chains)}", f"{parameters.chains}: chains")
+    _check_arrival(stream["arrival"], trained)
     waiting, most = stream["waiting"]["decisions"], parameters.decision_delay
     need(len(waiting) <= most, "Waiting.decisions", f"of {len(waiting)}", f"{most} at most: decision_delay")
     names = {*labels, unknown_label(parameters.unknown, labels)}
@@ -110,3 +114,18 @@ def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen
         need(label in names, f"Waiting.decisions[{at}].label", label, f"one of {list(names)[:5]}")
     if trained["references"] is not None and stream["references"] is not None:
         need(len(stream["references"]["rows"]), "Stream.references", "empty", "a reference at least")
+
+
+def _check_arrival(arrival: Form | None, trained: Form) -> None:
+    """Check that the order of arrival is that of the trained classes."""
+    order = trained["order"]
+    need((arrival is None) == (order is None), "Stream.arrival", "there alone", "beside TrainedModel.order")
+    if arrival is None or order is None:
+        return
+    count, expected = len(arrival["usual"]), len(trained["labels"])
+    need(count == expected, "Stream.arrival", f"of {count} classes", f"{expected}: TrainedModel.labels")
+    if order["process"] is not None:
+        need(arrival["process"] is not None, "Stream.arrival.process", None, "there: training is dependent")
+        need(arrival["fitted"] < 0, "Stream.arrival.fitted", arrival["fitted"], "-1: in training")
+    elif arrival["process"] is not None:
+        need(arrival["fitted"] >= 0, "Stream.arrival.fitted", -1, "a position: training is independent")

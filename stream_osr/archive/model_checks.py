@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_osr.archive.derived import check_definite, check_dishes, check_prior, check_rows, prior_of
 from stream_osr.archive.form import Form
-from stream_osr.archive.needs import check_same, each, in_range, need
+from stream_osr.archive.needs import ROUNDING, check_same, each, in_range, need
 
 
 def _location(form: Form) -> None:
@@ -92,6 +92,28 @@ def _references(form: Form) -> None:
         each(np.isfinite(own), own, f"References.log_density[{number}], own class", "a finite number")
 
 
+def _process(form: Form) -> None:
+    axes = form["axes"]
+    check_same(axes.T @ axes, np.eye(len(axes)), "Process.axes, multiplied", "orthonormal directions")
+
+
+def _pairs(form: Form) -> None:
+    """Check sums of products with themselves and with each other."""
+    products, (count, total, square) = form["products"], form["correlation"].T
+    each(np.diagonal(products[0]) >= 0.0, np.diagonal(products[0]), "Pairs.products[0]", "a sum of squares")
+    check_same(products, products.transpose(0, 2, 1), "Pairs.products", "symmetric")
+    each(count >= 0.0, count, "Pairs.correlation, first column", "a number of pairs")
+    fits = total**2 <= count * square * (1.0 + ROUNDING) + ROUNDING
+    each(fits, total, "Pairs.correlation, second column", "a sum that the squares allow")
+
+
+def _residuals(form: Form) -> None:
+    for j, own in enumerate(form["whitener"]):
+        check_definite(own, f"Residuals.whitener[{j}]")
+    found = np.linalg.slogdet(form["whitener"])[1]
+    check_same(form["log_volume"], found, "Residuals.log_volume", "by the whiteners")
+
+
 def _report(form: Form) -> None:
     if form["recall_interval"] is not None:
         low, high = form["recall_interval"]
@@ -116,6 +138,12 @@ def _trained(form: Form) -> None:
         need(right, f"TrainedModel.draws[{number}].prior.first", first, "the places of Space")
     if references is not None:
         check_rows(references["rows"], prior, "TrainedModel.references.rows")
+        dependent = form["order"] is not None and form["order"]["process"] is not None
+        where, gain = "TrainedModel.references.gain", references["gain"]
+        need((gain is not None) == dependent, where, "there" if dependent is False else None, "beside Order.process")
+        effective, most = references["effective"], max(report["instances"].values()) if dependent else 0.0
+        fits = (effective > 0.0) == dependent and effective <= most
+        need(fits, "TrainedModel.references.effective", effective, f"more than 0 to {most}" if dependent else "0")
     same = tuple(report["instances"]) == form["labels"]
     need(same, "TrainingReport.instances", "of others", "the labels, in order")
     sizes = np.array(list(report["instances"].values()), dtype=float)
@@ -135,6 +163,9 @@ CHECKS: dict[str, Callable[[Form], None]] = {
     "Terms": _terms,
     "Known": _known,
     "References": _references,
+    "Process": _process,
+    "Pairs": _pairs,
+    "Residuals": _residuals,
     "TrainingReport": _report,
     "TrainedModel": _trained,
 }

@@ -22,6 +22,7 @@ from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.location import CONJUGATE
 from stream_osr.model.powers import NO_POWERS, Powers
 from stream_osr.model.prior import width_of
+from stream_osr.trust.recall import NO_DOUBT, Called
 
 FIRST, VERSION = 5, 9
 """The oldest format version that is read, and the one that is written: one more with every change that a release
@@ -75,20 +76,23 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
     "Space": {"columns": np.int64, "places": np.int64, "flags": Flags, "powers": Powers},
     "Terms": {"values": float},
     "Statistics": {"counts": float},
+    "References": {"gain": float},
 }
-"""Fields that are empty in memory, and nothing in archives, where there are no categories, or no powers."""
+"""Fields that are empty in memory, and nothing in archives: without categories, powers, or dependent neighbours."""
 NONE: Mapping[type[Any], Any] = {Flags: NO_FLAGS, Powers: NO_POWERS}
 
 TO: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "Stream": lambda stream: {**stream._asdict(), "past": written(stream.past)},
     "Reservoir": lambda kept: {**kept._asdict(), "keys": tuple(kept.keys.tolist())},
     "Lifecycle": lambda life: {"subclasses": life.subclasses, "delta": life.delta},
+    "Called": lambda called: {**called._asdict(), "doubt": called.doubt if called.doubt.any() else None},
 }
 """Fields of a record that is something else in memory, by its name."""
 OF: Mapping[str, Callable[..., Any]] = {
     "Stream": stream_of,
     "Reservoir": lambda keys, **columns: reservoir.Reservoir(keys=reservoir.objects(keys), **columns),
     "Lifecycle": lives.lifecycle,
+    "Called": lambda doubt, **fields: Called(**fields, doubt=NO_DOUBT if doubt is None else doubt),
 }
 """The record, of its fields."""
 

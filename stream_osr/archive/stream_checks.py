@@ -20,6 +20,7 @@ from stream_osr.archive.needs import ROUNDING, check_same, distinct, each, in_ra
 from stream_osr.archive.records import RECORDS
 from stream_osr.discovery.life import RECENT
 from stream_osr.discovery.reservoir import LEAST_ROOM, priority
+from stream_osr.model.dependence import LAGS
 from stream_osr.model.prior import FULL, Prior, width_of
 
 
@@ -113,7 +114,8 @@ def _guard(form: Form) -> None:
     check_same(shares["classes"].sum(keepdims=True), np.ones(1), "Guard.shares.classes, summed up", "as shares do")
     owners = shares["owner"].sum(axis=0)
     check_same(owners, np.ones_like(owners), "Guard.shares.owner, summed up", "as shares do")
-    check_same(known, np.ones_like(known), "Guard.shares.known", "known ones")
+    if not form["dependent"]:  # else an instance of a known class's cell may be new all the same
+        check_same(known, np.ones_like(known), "Guard.shares.known", "known ones")
 
 
 def _waiting(form: Form) -> None:
@@ -169,6 +171,8 @@ def _stream(form: Form) -> None:
         in_range(form["references"]["group"], len(labels), "Stream.references.group")
     count = 0 if form["following"] is None else len(form["following"]["weight"])
     need(count <= len(labels), "Stream.following", f"of {count} classes", f"{len(labels)}")
+    if form["arrival"] is not None:
+        _arrived(form["arrival"], seen)
     need(telling["seen"] <= seen, "Telling.seen", telling["seen"], f"at most {seen}")
 
 
@@ -207,6 +211,25 @@ def _action(action: Form, all_chains: Sequence[Form], labels: Sequence[Any]) -> 
         need(action[field] <= seen, f"Labelling.{field}", action[field], f"at most {seen}: seen")
 
 
+def _arrival(form: Form) -> None:
+    """Classes are tracked where neighbours are dependent, and only there."""
+    dependent, typical, gain = form["process"] is not None, form["typical"], len(form["gain"])
+    for name, there in (("tracked", form["tracked"] is not None), ("since", form["since"] >= 0)):
+        need(there == dependent, f"Arrival.{name}", "there" if there else "not there", "beside Arrival.process")
+    need(dependent or not gain, "Arrival.gain", f"of {gain}", "nothing: neighbours are independent")
+    need(typical[1] <= typical[0] + ROUNDING, "Arrival.typical[1]", typical[1], f"{typical[0]} at most")
+    each(form["usual"][:, 0] >= 0.0, form["usual"][:, 0], "Arrival.usual, first column", "a number of instances")
+
+
+def _arrived(form: Form, seen: int) -> None:
+    at = form["at"]
+    need(len(at) <= LAGS[-1], "Arrival.at", f"of {len(at)}", f"{LAGS[-1]} at most")
+    expected = np.arange(seen - len(at), seen)
+    need(np.array_equal(at, expected), "Arrival.at", at.tolist()[-3:], f"the latest positions up to {seen}: seen")
+    for name in ("since", "fitted", "departed"):
+        need(form[name] <= seen, f"Arrival.{name}", form[name], f"at most {seen}: seen")
+
+
 def _called(form: Form) -> None:
     """Check that no more references were called something than were asked."""
     asked, told = form["asked"], form["right"] + form["unknown"]
@@ -221,6 +244,7 @@ CHECKS: dict[str, Callable[[Form], None]] = {
     "Waiting": _waiting,
     "Decision": _decision,
     "Called": _called,
+    "Arrival": _arrival,
     "Stream": _stream,
 }
 """What is checked of a record once its fields are, by its name."""

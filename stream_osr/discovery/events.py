@@ -298,6 +298,33 @@ class RowsRepeated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DependenceFound(Event):
+    """Instances of the stream depend on their neighbours, and those of training did not; told when that begins.
+
+    From here on known classes predict in order of arrival where neighbours depend, and an instance that is typical of
+    a known class counts as known, wherever a subclass lies. What to do: train on instances in their order of arrival,
+    from the same process.
+
+    Attributes
+    ----------
+    kind
+        ``"neighbours depend"``: successive instances of a class resemble each other. ``"typical instances unknown"``:
+        instances that are typical of known classes are called unknown in bulk.
+    labels
+        Known classes that are concerned most, five at most.
+    correlation
+        Mean correlation of neighbours in the stream.
+    since
+        Position in the stream from which on it is treated so.
+    """
+
+    kind: str
+    labels: tuple[Any, ...]
+    correlation: float
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewClassesChanged(Event):
     """The paper's Delta has changed: a sign, told at no cost, that there may be more or fewer new classes.
 

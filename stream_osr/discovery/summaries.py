@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from stream_osr.config import Label
 from stream_osr.discovery.grouping import Estimate
 from stream_osr.kinds import Name
 from stream_osr.showing import counted, printable
@@ -141,6 +142,12 @@ class Signals(NamedTuple):
         Columns that began to fail, and rows that began to repeat: ``ColumnFailed`` and ``RowsRepeated`` events.
     faulty_columns
         Columns that fail now.
+    dependence
+        Mean correlation of neighbouring instances of each trained class: in the stream, or in training as long as too
+        few came. Empty: the order carries no information, or was not tested.
+    dependent_since
+        Position in the stream from which on instances are treated as dependent on their neighbours; ``None``: they
+        are not.
 
     Examples
     --------
@@ -162,6 +169,13 @@ class Signals(NamedTuple):
     rate_jumps: int = 0
     data_faults: int = 0
     faulty_columns: tuple[Name, ...] = ()
+    dependence: Mapping[Label, float] = {}
+    dependent_since: int | None = None
+
+    @property
+    def dependent(self) -> bool:
+        """Whether instances are treated as dependent on their neighbours now."""
+        return self.dependent_since is not None
 
     def __str__(self) -> str:
         counts = ["novelty", "drift", "outliers", "data_quality", "recall_drops", "rate_jumps"]
@@ -169,6 +183,8 @@ class Signals(NamedTuple):
         told = ", ".join(f"{name.replace('_', ' ')} {getattr(self, name)}" for name in counts)
         if self.faulty_columns:
             told += f"; columns that fail: {', '.join(printable(str(name), 60) for name in self.faulty_columns[:12])}"
+        if self.dependent:
+            told += f"; neighbours depend since instance {self.dependent_since}"
         if self.expected_recall is None:
             return told
         below = ": below what was promised" if self.recall_dropped else ""

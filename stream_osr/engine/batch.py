@@ -16,6 +16,7 @@ from stream_osr.engine.evidence import Evidence, learn_evidence
 from stream_osr.engine.faults import Noticed, as_first, decided_as_first, settle_faults
 from stream_osr.engine.following import class_shifts, follow_classes
 from stream_osr.engine.opened import with_references
+from stream_osr.engine.order import follow_dependence
 from stream_osr.engine.state import Arrived, Stream
 from stream_osr.engine.watch import follow_known, follow_recall, follow_unknown, references_of, tally
 from stream_osr.ensemble import guard, lives, step
@@ -254,7 +255,8 @@ def watch(
     events, jumped, regained = told
     drift, drifted = follow_known(trained, before, stream, judged, parameters, repeats)
     stream, dropped = follow_recall(trained, stream._replace(drift=drift), judged, parameters)
-    events = [*events, *drifted, *jumped, *dropped]
+    stream, found = follow_dependence(trained, before, stream, judged)
+    events = [*events, *drifted, *jumped, *dropped, *found]
     stream = stream._replace(signals=tally(stream.signals, events, judged.seated[0].outliers - regained))
     return (follow_classes(stream, judged) if parameters.follow_drift else stream), events
 

@@ -13,6 +13,7 @@ from stream_osr.discovery.summaries import Group, Signals, Summary
 from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
 from stream_osr.engine.faults import faulty_columns
 from stream_osr.engine.intake import row_of
+from stream_osr.engine.order import dependence
 from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
 from stream_osr.ensemble.chain import sizes_of
@@ -154,6 +155,7 @@ class Views(Holder):
             expected_recall=self.expected_recall,
             recall_dropped=stream.called is not None and stream.called.dropped,
             faulty_columns=faulty_columns(trained, stream),
+            dependence=dependence(trained, stream),
         )
 
     @property

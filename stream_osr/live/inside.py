@@ -148,6 +148,7 @@ def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
         recall = {**told, "promised": promised if promised is not None and math.isfinite(promised) else None}
     return {
         "recall": recall,
+        "dependent": signals.dependent,
         "recalls": recalls(model),
         "signals": {name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality")},
         "new_classes": {"number": found.number, "low": found.low, "high": found.high},

@@ -84,4 +84,5 @@ def what_they_tell(text: str) -> dict[str, Any]:
     value, low = recall[place], by_name.get("expected_recall_low", {}).get(place, 0.0)
     high = min(1.0, value + (value - low))
     promised = by_name.get("promised_recall", {}).get(place)
-    return {"recall": {"value": value, "low": low, "high": round(high, 6), "promised": promised}}
+    told: dict[str, Any] = {"value": value, "low": low, "high": round(high, 6), "promised": promised}
+    return {"recall": told} | ({"dependent": any(by_name["dependent"].values())} if "dependent" in by_name else {})

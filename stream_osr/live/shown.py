@@ -139,8 +139,8 @@ def shown(
     stream
         What the feed says of itself.
     inside
-        What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``signals``,
-        ``new_classes``, ``points``.
+        What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``dependent``,
+        ``signals``, ``new_classes``, ``points``.
     named
         As for :func:`inbox`.
     others
@@ -154,6 +154,7 @@ def shown(
         "stream": {"decided": state.decided, "first_t": state.first_t, "last_t": state.last_t, **stream},
         "known": known(state, inside.get("recalls") or {}),
         "recall": inside.get("recall") or state.recall,
+        "dependent": inside.get("dependent", state.dependent),
         "unknown": {
             "n": state.unknown,
             "rate": round(state.unknown / max(state.decided, 1), 6),

@@ -89,6 +89,7 @@ class State:
         self.signals: Counter[str] = Counter()
         self.delta: int | None = None
         self.recall: dict[str, float] | None = None
+        self.dependent = False
         self.unusable: Counter[str] = Counter()
         self.why: dict[str, str] = {}
         self.forgotten = 0
@@ -296,6 +297,8 @@ class State:
                 names = ("recall", "low", "high", "promised")
                 value, low, high, promised = (float(event[name]) for name in names)
                 self.recall = {"value": value, "low": low, "high": high, "promised": promised}
+            elif kind == "DependenceFound":
+                self.dependent = True
             elif kind == "EventsSummed":
                 for key in list(event["emerged"])[:MOST_NAMELESS]:
                     self._announce(track, whole(key, "emerged"))

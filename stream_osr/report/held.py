@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from stream_osr.discovery.summaries import Signals
 from stream_osr.recognizer import OpenSetRecognizer
 from stream_osr.report.records import reading, real, whole
 from stream_osr.trust.recall import ExpectedRecall
+
+MOST_CLASSES = 5
+"""Classes of which the dependence is told."""
 
 
 class Drop(NamedTuple):
@@ -45,6 +49,8 @@ class Held(NamedTuple):
         It is below the promise.
     guarded
         The model has references, or there is none to look at.
+    dependent
+        Whether instances depend on their neighbours at the end, and how much, in words; empty: they do not.
     """
 
     drops: tuple[Drop, ...]
@@ -53,6 +59,7 @@ class Held(NamedTuple):
     expected: ExpectedRecall | None = None
     below: bool = False
     guarded: bool = True
+    dependent: str = ""
 
 
 def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, Any]]) -> Held:
@@ -78,4 +85,16 @@ def how_it_held(model: OpenSetRecognizer | None, events: Iterable[Mapping[str, A
         return Held(*told)
     report, signals = model.trained.report, model.signals
     guarded = not model.trained.unguarded
-    return Held(*told, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded)
+    dependent = _dependent(signals)
+    return Held(*told, report.known_recall, signals.expected_recall, signals.recall_dropped, guarded, dependent)
+
+
+def _dependent(signals: Signals) -> str:
+    if not signals.dependent:
+        return ""
+    most = sorted(signals.dependence.items(), key=lambda item: -item[1])[:MOST_CLASSES]
+    listed = ", ".join(f"{label} {value:.2f}" for label, value in most)
+    return (
+        f"Instances are treated as dependent on their neighbours since instance {signals.dependent_since}; mean "
+        f"correlation of neighbours by class: {listed}."
+    )

@@ -29,6 +29,7 @@ from stream_osr_connectors.loop import Checkpoint, load_checkpoint, save_checkpo
 from tests.archives.changes import Change, changed, changes, read
 from tests.archives.golden import VERSIONS, beside, unpacked
 from tests.archives.story import ARGUMENTS, go_on, go_on_training, go_on_with_files
+from tests.blobs import dependent_rows, learn_all
 
 SETTING = "a setting that a person may have chosen"
 TOLD = "what was told or handed over; nothing is computed of it"
@@ -48,6 +49,9 @@ _FREE = {
         dict.buffer dict.decisions dict.events dict.evidence dict.index dict.sinks dict.source
     """,
     LEARNT: """
+        Arrival.fitted Arrival.gain Arrival.group Arrival.independent Arrival.residual Called.doubt Pairs.correlation
+        Pairs.number Pairs.products Process.axes Process.noise Process.slow Process.step References.effective
+        References.gain Residuals.mean Tracked.mean Tracked.variance
         Books.asked Books.seen Books.stream Books.taken Books.votes Called.asked Called.right Chain.guard
         Drift.detectors Following.saved Following.shift Following.sums Following.weight Franchise.alpha
         Franchise.gamma Franchise.table_founder Guard.estimated_at Guard.known Known.alpha Known.gamma Known.ranks
@@ -202,6 +206,40 @@ def test_all_changes(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     check(told)
     assert sum(each.outcome == "refused" for each in told) > 0.7 * len(told)
     check(_all(case, tmp_path, monkeypatch, most=1, occurrences=5))
+
+
+ORDERED = ("Arrival", "Order", "Residuals", "Pairs", "Process", "Tracked", "Called.doubt", "Guard.dependent")
+ORDERED += ("References.gain", "References.effective", "Stream.arrival", "TrainedModel.order")
+
+
+@pytest.mark.parametrize("most", [3, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("memory", [0.95, 0.0], ids=["in training", "found by the stream"])
+def test_changes_of_what_is_known_of_the_order(
+    memory: float, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same of a stream whose neighbours depend on each other."""
+    path, rows = tmp_path / "dependent.osr", [x for x, _ in dependent_rows(700, 2)]
+    model = OpenSetRecognizer(batch_size=32, window=40, chains=2, training_sweeps=3)
+    learn_all(model, dependent_rows(400, 1, memory))
+    model.freeze()
+    learn_all(model, [(x, None) for x in rows[:600]])
+    list(model.drain())
+    model.save(path)
+
+    def go() -> Any:
+        loaded = OpenSetRecognizer.load(path)
+        learn_all(loaded, [(x, None) for x in rows[600:]])
+        loaded.flush()
+        return list(loaded.drain()), list(loaded.drain_events())
+
+    archive, rng, of = read(path), random.Random(19), dict[tuple[str, str], list[Change]]()
+    for change in changes(archive):
+        record, field, _, number = change.place
+        if number == 0 and (record in ORDERED or f"{record}.{field}" in ORDERED):
+            of.setdefault((record, field), []).append(change)
+    assert {name for name, _ in of} >= {"Arrival", "Order", "Residuals", "Pairs", "Process", "Tracked"}
+    todo = [change for group in of.values() for change in rng.sample(group, min(most, len(group)))]
+    check(list(tried(archive, todo, go, monkeypatch)))
 
 
 def test_what_is_free_is_a_field() -> None:

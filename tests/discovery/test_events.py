@@ -13,6 +13,7 @@ import pytest
 from stream_osr import (
     ClassDrifted,
     ColumnFailed,
+    DependenceFound,
     Event,
     EventsSummed,
     NamingUndone,
@@ -62,6 +63,7 @@ EVENTS: list[Event] = [
     SubclassRefuted(**ABOUT, subclass_id=9, label="left", known_share=0.875, size=20),
     UnknownRateJumped(**ABOUT, rate=0.3, before=0.02, since=640, size=64),
     ColumnFailed(**ABOUT, column="a", kind="stuck", since=90, size=16, value=0.0, low=1.0, high=2.0, longest=1),
+    DependenceFound(**ABOUT, kind="neighbours depend", labels=("left",), correlation=0.25, since=128),
     RowsRepeated(**ABOUT, first=Moment(96, None, "k"), size=32, usual=1),
     RecallDropped(**ABOUT, recall=0.8, low=0.76, high=0.84, false_unknown=0.19, promised=0.97),
     EventsSummed(**ABOUT, counts={"SubclassGrew": 7, "SubclassEmerged": 2}, since=3, until=90, emerged=(5, 9)),

@@ -148,7 +148,7 @@ def test_four_kinds_of_things_are_counted_apart(tmp_path):
     send(usual(1024))
     quiet = model.signals
     assert quiet.expected_recall == model.expected_recall
-    assert quiet._replace(outliers=0, expected_recall=None) == Signals()
+    assert quiet._replace(outliers=0, expected_recall=None, dependence={}) == Signals()
     for _ in range(3):
         model.learn_one({"a": 0.0, "b": math.nan})
     with pytest.raises(ValueError, match="feature 'b'"):

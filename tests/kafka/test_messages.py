@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from stream_osr import (
     ColumnFailed,
     Decision,
+    DependenceFound,
     Event,
     EventsSummed,
     OpenSetRecognizer,
@@ -100,6 +101,10 @@ def test_decisions_and_events_are_as_their_schemas_say() -> None:
             ColumnFailed(
                 **ABOUT, column="a", kind="stuck", since=90, size=16, value=0.0, low=1.0, high=2.0, longest=1
             ),
+            "in/3",
+        ),
+        (
+            DependenceFound(**ABOUT, kind="neighbours depend", labels=("a",), correlation=0.2, since=128),
             "in/3",
         ),
         (RowsRepeated(**ABOUT, first=Moment(96, None, "k"), size=32, usual=1), "in/3"),

@@ -120,6 +120,16 @@ def test_the_recall_of_a_partition() -> None:
     assert samples["stream_osr_references"] == [(three, 400), (four, 0)]
 
 
+def test_whether_a_partition_is_dependent() -> None:
+    figures = live()
+    figures.partitions[3].dependent = True
+    figures.partitions[4], figures.partitions[5] = PartitionFigures(dependent=False), PartitionFigures()
+    with port({"osr-0": figures}) as address:
+        samples = scrape(address)
+    three, four = ({"worker": "osr-0", "topic": "sensors", "partition": number} for number in "34")
+    assert samples["stream_osr_dependent"] == [(three, 1), (four, 0)], "partition 5 has no recognizer"
+
+
 def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
     figures = live()
     figures.partitions[3].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)

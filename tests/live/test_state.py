@@ -49,6 +49,15 @@ def test_an_event_waits_for_the_decisions_before_it() -> None:
     assert card["differs"] == [{"feature": "a", "here": 5.0, "there": 1.0, "deviations": 8.0}]
 
 
+def test_dependence_is_seen_as_an_event_and_as_the_model_tell_it() -> None:
+    state = State([""], events=True)
+    assert told(state)["dependent"] is False
+    state.event(0, {"type": "DependenceFound", "seq": 0})
+    state.caught_up()
+    assert told(state)["dependent"] is True
+    assert shown(state, STREAM, {"dependent": False}, {}, [])["dependent"] is False, "the model knows better"
+
+
 def test_what_is_said_of_a_subclass_is_seen() -> None:
     state = State([""], events=True)
     for seq in range(3):

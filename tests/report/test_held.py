@@ -14,7 +14,7 @@ from stream_osr.report import report_page
 from stream_osr.report.content import collect
 from stream_osr.report.held import Drop, Refuted, how_it_held
 from stream_osr.trust.recall import ExpectedRecall
-from tests.blobs import fitted
+from tests.blobs import dependent_rows, fitted, learn_all
 from tests.report.conftest import EVIL_CLASSES, Run
 from tests.report.test_page import Page
 
@@ -82,6 +82,15 @@ def test_drops_and_refuted_subclasses_stand_in_tables_and_on_the_timeline(run, t
 def test_where_nothing_is_to_be_told_there_is_no_section(run):
     assert "The recall fell below" not in Page(report_page(run.model, run.decisions, run.events)).text
     assert "Whether the known classes held" not in Page(report_page(decisions=run.decisions, events=run.events)).text
+
+
+def test_dependence_is_said_beside_the_recall(run):
+    model = learn_all(OpenSetRecognizer(chains=1, training_sweeps=3, batch_size=32), dependent_rows(400, 1))
+    model.freeze()
+    learn_all(model, [(x, None) for x, _ in dependent_rows(200, 2)])
+    said = "Instances are treated as dependent on their neighbours since instance 0; mean correlation of neighbours"
+    assert f"{said} by class: " in squeezed(Page(report_page(model)))
+    assert "dependent on their neighbours" not in squeezed(Page(report_page(run.model)))
 
 
 def test_a_refuted_subclass_is_not_counted_as_new_unless_it_is_announced_again(run, told):

@@ -101,6 +101,10 @@ _PARTITION_GAUGES: Mapping[str, tuple[str, Callable[[PartitionFigures, float], f
         "1 while the expected recall is below the promise (RecallDropped), until it is back.",
         lambda of, now: of.recall.now and of.recall.dropped,
     ),
+    "dependent": (
+        "1 while instances are treated as dependent on their neighbours (DependenceFound).",
+        lambda of, now: of.dependent,
+    ),
 }
 
 _WORKER_GAUGES: Mapping[str, tuple[str, Callable[[Figures, float], float | None]]] = {

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stream_osr import ColumnFailed, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
+from stream_osr import ColumnFailed, DependenceFound, RecallDropped, RowsRepeated, TrainedModel, UnknownRateJumped
 from stream_osr.discovery.reconcile import Local
 from stream_osr.engine.summaries import to_say
 from stream_osr.errors import ConnectorError
@@ -197,6 +197,8 @@ def account(
                 logger.warning("%s/%d: %s; look at data quality and drift", settings.input, number, told)
             if isinstance(event, ColumnFailed | RowsRepeated):
                 figures.add("data_faults", number, 1)
+                logger.warning("%s/%d: %s", settings.input, number, event)
+            if isinstance(event, DependenceFound):
                 logger.warning("%s/%d: %s", settings.input, number, event)
             if isinstance(event, UnknownRateJumped):
                 figures.add("unknown_rate_jumps", number, 1)

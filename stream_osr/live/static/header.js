@@ -23,7 +23,7 @@ function about({ name, kind, source, running, behind }) {
   return parts.join(" · ");
 }
 
-function tiles({ stream, unknown, recall, new_classes: classes }) {
+function tiles({ stream, unknown, recall, dependent, new_classes: classes }) {
   const out = [
     { what: "decided", figure: count(stream.decided) },
     { what: "of them unknown", figure: percent(unknown.rate), fresh: true },
@@ -34,7 +34,7 @@ function tiles({ stream, unknown, recall, new_classes: classes }) {
     out.push({
       what: "recall of the known now",
       figure: percent(recall.value),
-      beside: sure(recall),
+      beside: sure(recall) + (dependent ? "; neighbouring instances depend on each other" : ""),
       bad: recall.high < recall.promised,
     });
   return out;

@@ -1,0 +1,100 @@
+"""Dependence between neighbours as a signal: by class, since when, and told once when a stream begins to have it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from stream_osr import DependenceFound, OpenSetRecognizer, Signals
+from stream_osr.config import parameters
+from stream_osr.engine.order import dependence, follow_dependence
+from stream_osr.engine.state import Stream, open_stream
+from stream_osr.ensemble.step import Judged
+from stream_osr.trained import TrainedModel
+from tests.blobs import dependent_rows, learn_all
+
+SETTINGS: dict[str, Any] = {"batch_size": 32, "chains": 2, "training_sweeps": 5, "seed": 2}
+
+
+@functools.cache
+def trained(memory: float) -> TrainedModel:
+    model = learn_all(OpenSetRecognizer(**SETTINGS), dependent_rows(600, 1, memory))
+    model.freeze()
+    return model.trained
+
+
+def streamed(training: float, memory: float, n: int = 800) -> tuple[Signals, list[DependenceFound]]:
+    """Signals after a stream with as much memory, and what was told of dependence."""
+    model = OpenSetRecognizer.from_trained(trained(training), **SETTINGS)
+    learn_all(model, [(x, None) for x, _ in dependent_rows(n, 2, memory)])
+    return model.signals, [event for event in model.drain_events() if isinstance(event, DependenceFound)]
+
+
+def test_it_is_told_once_when_the_stream_is_dependent_and_training_was_not() -> None:
+    signals, told = streamed(0.0, 0.95)
+    (event,) = told
+    assert (event.kind, set(event.labels)) == ("neighbours depend", {"left", "right"})
+    assert event.correlation > 0.3
+    assert signals.dependent_since == event.since == event.seq + 1 < 300
+    assert signals.dependent
+    assert set(signals.dependence) == {"left", "right"}
+    assert min(signals.dependence.values()) > 0.3
+    assert f"neighbours depend since instance {event.since}" in str(signals)
+
+
+def test_nothing_is_told_of_an_independent_stream() -> None:
+    signals, told = streamed(0.0, 0.0)
+    assert not told
+    assert signals.dependent_since is None
+    assert not signals.dependent
+    assert max(map(abs, signals.dependence.values())) < 0.15
+    assert "depend" not in str(signals)
+
+
+def test_nothing_is_told_where_training_was_dependent() -> None:
+    signals, told = streamed(0.95, 0.95)
+    assert not told
+    assert signals.dependent_since == 0
+
+
+def test_training_speaks_until_enough_has_come() -> None:
+    few, _ = streamed(0.95, 0.0, 64)
+    assert few.dependence == dependence(trained(0.95), open_stream(trained(0.95), parameters(**SETTINGS)))
+    assert min(few.dependence.values()) > 0.3
+    many, _ = streamed(0.95, 0.0)
+    assert max(map(abs, many.dependence.values())) < 0.2, "the stream has no memory"
+
+
+def after(stream: Stream, departed: int) -> tuple[Stream, list[Any]]:
+    """Follow a batch of three unknown instances near the second class, and a known one."""
+    assert stream.arrival is not None
+    now = stream._replace(arrival=stream.arrival._replace(departed=departed))
+    probabilities, nearest = np.array([[0.1, 0.1, 0.8]] * 3 + [[0.9, 0.1, 0.0]]), np.array([1, 1, 1, 0])
+    nothing: dict[str, Any] = dict.fromkeys(Judged._fields)
+    judged = Judged(**{**nothing, "probabilities": probabilities, "nearest": nearest})
+    return follow_dependence(trained(0.0), stream, now, judged)
+
+
+def test_typical_instances_that_are_called_unknown_in_bulk_are_told_once() -> None:
+    begun = open_stream(trained(0.0), parameters(**SETTINGS))
+    stream, (event,) = after(begun, 96)
+    assert (event.kind, event.labels, event.since) == ("typical instances unknown", begun.labels[1:], 96)
+    later, told = after(stream, 128)
+    assert not told
+    assert later.signals.dependent_since == 96
+    over, told = after(later, -1)
+    assert not told
+    assert over.signals.dependent_since is None
+    assert len(after(over, 160)[1]) == 1, "and again when it begins anew"
+
+
+@pytest.mark.parametrize("order", ["arrival", "shuffled"])
+def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival", "shuffled"]) -> None:
+    model = learn_all(OpenSetRecognizer(**SETTINGS, order=order), dependent_rows(600, 1))
+    model.freeze()
+    assert bool(model.signals.dependence) == (order == "arrival")
+    learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
+    assert model.signals.dependent == (order == "arrival")
