@@ -59,10 +59,10 @@ def slow_level(values: list[float], weight: list[float], value: float) -> int:
 @pytest.mark.parametrize("with_gain", [True, False])
 def test_the_level_is_the_higher_of_those_by_the_frozen_density_and_by_that_in_order(with_gain):
     of, rng = references(gain=with_gain), np.random.default_rng(1)
-    log_density, gain = 1.5 * rng.normal(size=(200, 2)), rng.normal(size=200) * with_gain
+    log_density, gain = 1.5 * rng.normal(size=(600, 2)), rng.normal(size=600) * with_gain
     found = levels_within(log_density, gain, typical_of(of).bounds)
     own = np.mean(of.log_density, axis=0)
-    for i in range(200):
+    for i in range(600):
         near = int(log_density[i].argmax())
         theirs = of.group == near
         weight = of.weights[theirs].tolist()
@@ -158,6 +158,6 @@ def test_frozen_classes_add_odds_within_bounds():
     exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
     assert 1.0 / FROZEN > exact
     np.testing.assert_allclose(found, [1.0 / FROZEN, 1.0 / FROZEN, FROZEN])
-    between = odds_of_new(log_density[:1], np.zeros(1), seats)
-    np.testing.assert_allclose(between, 0.5 / (2.0 + math.exp(-1.0)), rtol=1e-12)
+    between = odds_of_new(log_density[:1], np.ones(1), seats)
+    np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)
     assert [with_odds(0.5, 1.0), with_odds(0.5, 3.0), with_odds(1.0, 9.0), with_odds(0.0, 9.0)] == [0.5, 0.25, 1, 0]
