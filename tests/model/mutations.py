@@ -747,8 +747,8 @@ MUTATIONS = [
     Mutation(
         "conformal rank without the instance itself",
         "trust/conformal.py",
-        '            rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")\n',
-        '            rank = np.searchsorted(theirs, log_density[:, j], side="right")\n',
+        "            reached = np.append(reached, reached[-1] + weight.max())\n",
+        "            reached = np.concatenate([[0.0], reached, reached[-1:] + weight.max()])\n",
     ),
     # the order of arrival
     Mutation(
