@@ -102,7 +102,9 @@ def narrow(seed: int = 0, n: int = 2000) -> Case:
     X = processes.around(rng, at, y)
     way = rng.normal(size=(processes.CLASSES, processes.FEATURES))
     way /= np.linalg.norm(way, axis=1, keepdims=True)
-    X[500:] = (processes.LEVEL + at[: processes.CLASSES, 0] + way)[y[500:]] + 0.3 * rng.normal(size=(n, processes.FEATURES))
+    X[500:] = (processes.LEVEL + at[: processes.CLASSES, 0] + way)[y[500:]] + 0.3 * rng.normal(
+        size=(n, processes.FEATURES)
+    )
     return Case(X[:500], y[:500].astype(str), X[500:], y[500:].astype(str))
 
 

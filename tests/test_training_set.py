@@ -72,7 +72,7 @@ def test_a_state_of_an_earlier_release_is_in_the_order_of_its_rows_class_by_clas
     training, _ = filled(300, 60)
     state: tuple[Any, ...] = training.as_state()
     old = TrainingSet.from_state(state[:parts])
-    features, X, group, order = old.matrix()
+    features, X, _, order = old.matrix()
     np.testing.assert_array_equal(X, training.matrix()[1])
     assert order.tolist() == list(range(len(old)))
     assert old.labels == training.labels

@@ -127,7 +127,7 @@ def test_few_instances_are_no_evidence():
     many = known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
     assert one > two > many
     assert many < 0.05
-    faint = TAIL + [0.0, 0.02, 0.02, 0.02, 0.02, 0.0]
+    faint = np.append(TAIL[:-1] + 0.02, 1.0)
     assert known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, "a tail within the noise of its count"
 
 
@@ -156,7 +156,7 @@ def test_frozen_classes_add_odds_within_bounds():
     seats = np.log([2.0, 1.0, 0.5])
     found = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats)
     exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
-    assert 1.0 / FROZEN > exact
+    assert exact < 1.0 / FROZEN
     np.testing.assert_allclose(found, [1.0 / FROZEN, 1.0 / FROZEN, FROZEN])
     between = odds_of_new(log_density[:1], np.ones(1), seats)
     np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)

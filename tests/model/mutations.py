@@ -767,9 +767,9 @@ MUTATIONS = [
     Mutation(
         "dependence estimated from shuffled order",
         "model/dependence.py",
-        "    turn = np.argsort(order, kind=\"stable\")\n    z, group",
+        '    turn = np.argsort(order, kind="stable")\n    z, group',
         "    order = np.random.default_rng(0).permutation(order)\n"
-        "    turn = np.argsort(order, kind=\"stable\")\n    z, group",
+        '    turn = np.argsort(order, kind="stable")\n    z, group',
     ),
     Mutation(
         "blocks replaced by random folds",

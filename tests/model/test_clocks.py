@@ -72,7 +72,7 @@ def test_what_rises_within_each_class_but_not_from_class_to_class_is_no_clock():
 
 
 def test_missing_values_are_passed_over(rows):
-    X, group, order = rows
+    _, group, order = rows
     clock = np.where(np.random.default_rng(3).random(N) < 0.3, np.nan, order)
     assert with_column(rows, clock) == [False, False, True]
     assert with_column(rows, np.where(group == 1, np.nan, order)) == [False, False, False]

@@ -204,15 +204,11 @@ def test_few_pairs_are_no_evidence_and_what_was_found_lasts():
     assert not is_dependent(faint._replace(correlation=np.array([[256.0, 256 * 0.01, 10.0]])), 256, 0.05, was=True)
 
 
-def simulated(
-    rng: np.random.Generator, n: int, slow: np.ndarray, step: np.ndarray, noise: np.ndarray
-) -> np.ndarray:
+def simulated(rng: np.random.Generator, n: int, slow: np.ndarray, step: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """One class whose residuals are a slowly varying part and an independent one, in its own axes."""
     drive = rng.normal(size=(n, len(slow))) * np.sqrt(slow * (1.0 - step**2))
     drive[0] = rng.normal(size=len(slow)) * np.sqrt(slow)
-    wandering = np.column_stack(
-        [lfilter([1.0], [1.0, -phi], own) for phi, own in zip(step, drive.T, strict=True)]
-    )
+    wandering = np.column_stack([lfilter([1.0], [1.0, -phi], own) for phi, own in zip(step, drive.T, strict=True)])
     return wandering + rng.normal(size=wandering.shape) * np.sqrt(noise)
 
 

@@ -86,7 +86,9 @@ def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
     np.testing.assert_allclose(tracked.variance, states.variance, atol=1e-10)
     np.testing.assert_array_equal(begin.mean, copy.mean)
     np.testing.assert_array_equal(begin.variance, copy.variance)
-    assert gain.min() >= math.log(1.0 - PREDICTED) - 1e-12, "a prediction that fails leaves the frozen density its share"
+    assert gain.min() >= math.log(1.0 - PREDICTED) - 1e-12, (
+        "a prediction that fails leaves the frozen density its share"
+    )
     assert gain.max() > 0.5
 
 
@@ -153,7 +155,7 @@ def stationary(slow: float, step: float, noise: float) -> float:
 
 @pytest.mark.parametrize(("slow", "step", "noise"), [(0.5, 0.95, 0.5), (4.0, 0.5, 0.2), (0.2, 0.995, 0.8)])
 def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise):
-    """With K the largest gain Q / (Q + R), the predicted mean is at most phi K c / (1 - phi + phi K) of instances at c.
+    """Instances lie at c, and the largest gain is K = Q / (Q + R): phi K c / (1 - phi + phi K) bounds the prediction.
 
     The mean m solves m = phi m + k (c - phi m), and k is no larger than K, since P is no larger than Q.
     """
