@@ -127,7 +127,7 @@ def test_few_instances_are_no_evidence():
     many = known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
     assert one > two > many
     assert many < 0.05
-    faint = np.append(TAIL[:-1] + 0.02, 1.0)
+    faint = np.concatenate([TAIL[:1], TAIL[1:-1] + 0.02, TAIL[-1:]])
     assert known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, "a tail within the noise of its count"
 
 
