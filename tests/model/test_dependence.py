@@ -173,6 +173,15 @@ def test_one_far_pair_is_no_dependence():
     np.testing.assert_array_equal(shortened(z)[usual], z[usual])
 
 
+def test_a_few_far_twins_in_training_are_no_dependence():
+    rng = np.random.default_rng(6)
+    rows, at = rng.normal(size=(MANY, FEATURES)), rng.choice(MANY // 2, size=25, replace=False) * 2
+    rows[at] = rows[at + 1] = 30.0 * rng.normal(size=(25, FEATURES))
+    found = find_order(rows, np.zeros(MANY, int), np.arange(MANY))
+    assert found is not None
+    assert found.process is None
+
+
 def test_the_order_is_that_of_the_positions_and_not_of_the_rows():
     rows, group = autoregressive(np.random.default_rng(0))
     straight = find_order(rows, group, np.arange(MANY))
