@@ -696,11 +696,11 @@ MUTATIONS = [
     Mutation(
         "reference instances with their own density in it",
         "trained.py",
-        "            references = choose_references(rows, group, log_density, p, wrong, gain, effective)\n",
+        "            draws_of = [with_ranks(known, group, found) for known",
         "            from stream_osr.model.known import log_densities\n"
         "            everyone = trainings[0].seating.guests.rows\n"
-        "            log_own = [log_densities(known, densities(known), everyone)[0] for known in draws_of]\n"
-        "            references = choose_references(rows, group, log_own, p, wrong, gain, effective)\n",
+        "            log_density = [log_densities(known, densities(known), everyone)[0] for known in draws_of]\n"
+        "            draws_of = [with_ranks(known, group, found) for known",
     ),
     Mutation(
         "owner not kept",
