@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import NoReturn
 
 import pytest
 
+from benchmarks.order.case import Case
+from benchmarks.order.tables import case
 from stream_osr.evaluation.datasets import Dataset, DatasetNotFoundError, data_directory, load
 
 
@@ -17,7 +20,19 @@ def need_data(name: str, *, full: bool = False) -> Dataset:
     try:
         return load(name, full=full)
     except DatasetNotFoundError:
-        message = f"{name} not found at {data_directory()}; set STREAM_OSR_DATA"
+        _missing(name)
+
+
+def need_ordered(name: str) -> Case:
+    """The case of an ordered table (:mod:`benchmarks.order.tables`), or a skipped or failed test in the same way."""
+    try:
+        return case(name)
+    except FileNotFoundError:
+        _missing(name)
+
+
+def _missing(name: str) -> NoReturn:
+    message = f"{name} not found at {data_directory()}; set STREAM_OSR_DATA"
     if os.environ.get("CI", "").lower() == "true":
         pytest.fail(message, pytrace=False)
     pytest.skip(message)

@@ -177,7 +177,7 @@ def is_clock(X: np.ndarray, group: np.ndarray, order: np.ndarray) -> np.ndarray:
         for part in (np.ones(len(X), bool), *parts):
             there = part & ~np.isnan(X[:, at])
             value, when = rankdata(X[there, at]), rankdata(order[there])
-            spread = value.std() * when.std()
+            spread = value.std() * when.std() if there.any() else 0.0
             r = float(((value - value.mean()) * (when - when.mean())).mean() / spread) if spread > 0.0 else 0.0
             signs.add(math.copysign(1.0, r))
             out[at] &= abs(r) >= TIMED and len(signs) == 1

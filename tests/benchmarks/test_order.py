@@ -20,6 +20,7 @@ from benchmarks.order.__main__ import chosen, main
 from benchmarks.order.case import Case
 from benchmarks.order.page import Bound, bounds, unmet
 from stream_osr import OpenSetRecognizer, SubclassMerged
+from tests.data import need_ordered
 
 ROOT = Path(__file__).parents[2]
 FROZEN = {"autoregressive": 0.89, "noisy": 0.89, "offsets": 0.96, "drift": 0.98, "stuck": 0.85, "mislabelled": 0.98}
@@ -289,6 +290,21 @@ def test_the_command_measures_a_table_and_writes_the_page(ordered, tmp_path, cap
     assert "| KEYSTROKE/closed/order |" in written
     assert "bit for bit as before: KEYSTROKE/closed/order, KEYSTROKE/open/order." in written
     assert written.startswith("above")
+
+
+@pytest.mark.parametrize("name", ["KEYSTROKE/closed", "KEYSTROKE/open", "TEP/closed"])
+def test_what_must_hold_of_an_ordered_table_holds(name):
+    given = need_ordered(f"{name}/order")
+    twin = tables.case(f"{name}/shuffled") if name.endswith("open") else None
+    shuffled_record = None if twin is None else running.measure(twin, 0)
+    record = {"case": f"{name}/order", "seed": 0, **running.measure(given, 0)}
+    assert unmet(record, shuffled_record) == []
+
+
+@pytest.mark.parametrize("name", ["noisy/closed", "noisy/open", "offsets/closed", "offsets/open", "drift/open"])
+def test_what_must_hold_of_a_made_up_process_holds(name):
+    record = {"case": name, "seed": 0, **running.measure(processes.case(name, 0), 0)}
+    assert unmet(record) == []
 
 
 def test_cases_are_chosen_by_patterns_and_by_parts():

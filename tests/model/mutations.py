@@ -64,8 +64,11 @@ JUDGES = {
     "trust/division.py": ("test_guard", "test_trust"),
     "ensemble/guard.py": ("test_guard", "test_trust"),
     "ensemble/chain.py": ("test_guard", "test_trust"),
-    "trust/references.py": ("test_references", "test_trust"),
+    "trust/references.py": ("test_references", "test_order", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
+    "model/dependence.py": ("dependence", "test_order"),
+    "model/ordered.py": ("ordered", "test_order"),
+    "ensemble/arrival.py": ("test_order",),
     "trust/recall.py": ("test_recall", "test_trust"),
     "trust/conformal.py": ("test_conformal",),
 }
@@ -687,18 +690,17 @@ MUTATIONS = [
     Mutation(
         "no mass balance",
         "trust/division.py",
-        "            here[c] = emerging[c] * scale * share[c]\n",
+        "            here[c] = emerging[c] * scale * (share[c] if odds is None else with_odds(share[c], odds[i]))\n",
         "            here[c] = 0.0\n",
     ),
     Mutation(
         "reference instances with their own density in it",
         "trained.py",
-        "            references = choose_references("
-        "trainings[0].seating.guests.rows[:, :-1], group, log_density, p)\n",
+        "            draws_of = [with_ranks(known, group, found) for known",
         "            from stream_osr.model.known import log_densities\n"
-        "            rows = trainings[0].seating.guests.rows\n"
-        "            log_own = [log_densities(known, densities(known), rows)[0] for known in draws_of]\n"
-        "            references = choose_references(rows[:, :-1], group, log_own, p)\n",
+        "            everyone = trainings[0].seating.guests.rows\n"
+        "            log_density = [log_densities(known, densities(known), everyone)[0] for known in draws_of]\n"
+        "            draws_of = [with_ranks(known, group, found) for known",
     ),
     Mutation(
         "owner not kept",
@@ -745,8 +747,41 @@ MUTATIONS = [
     Mutation(
         "conformal rank without the instance itself",
         "trust/conformal.py",
-        '            rank = 1 + np.searchsorted(theirs, log_density[:, j], side="right")\n',
-        '            rank = np.searchsorted(theirs, log_density[:, j], side="right")\n',
+        "            reached = np.append(reached, reached[-1] + weight.max())\n",
+        "            reached = np.concatenate([[0.0], reached, reached[-1:] + weight.max()])\n",
+    ),
+    # the order of arrival
+    Mutation(
+        "rejected instances feed the prediction",
+        "model/ordered.py",
+        "        if given < log_new[i] or log_density[i, own] < least[own]:\n",
+        "        if False:\n",
+    ),
+    Mutation(
+        "no stationarity bound",
+        "model/ordered.py",
+        "                mean[j, a] *= step\n"
+        "                variance[j, a] = step * step * variance[j, a] + process.slow[a] * (1.0 - step * step)\n",
+        "                variance[j, a] += process.slow[a] * (1.0 - step * step)\n",
+    ),
+    Mutation(
+        "dependence estimated from shuffled order",
+        "model/dependence.py",
+        '    turn = np.argsort(order, kind="stable")\n    z, group',
+        "    order = np.random.default_rng(0).permutation(order)\n"
+        '    turn = np.argsort(order, kind="stable")\n    z, group',
+    ),
+    Mutation(
+        "blocks replaced by random folds",
+        "trust/references.py",
+        "    fold = _folds(group, p.seed) if order is None else _blocks(group, order)\n",
+        "    fold = _folds(group, p.seed)\n",
+    ),
+    Mutation(
+        "the collective step never yields",
+        "ensemble/arrival.py",
+        "        return self.process is not None or self.departed >= 0\n",
+        "        return False\n",
     ),
     # drawing the base measure
     Mutation(

@@ -1,0 +1,300 @@
+"""Dependence in order of arrival: pairs of neighbours, the test, the fitted process, the effective number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from stream_osr.model.dependence import (
+    CORRELATED,
+    LAGS,
+    LEAST_PAIRS,
+    Pairs,
+    Process,
+    correlation_by_class,
+    correlation_of,
+    count_pairs,
+    effective_share,
+    faded_pairs,
+    find_order,
+    fit_process,
+    is_dependent,
+    no_pairs,
+    residuals_of,
+    shortened,
+    whitened,
+)
+
+CLASSES, FEATURES, MANY = 5, 8, 2000
+
+
+def slow_pairs(
+    z: np.ndarray, group: np.ndarray, at: np.ndarray, n_classes: int, first: int, middle: np.ndarray
+) -> Pairs:
+    """Look at all pairs of instances, one after the other."""
+    d = z.shape[1]
+    products, number, correlation = no_pairs(n_classes, d)
+    for b in range(first, len(z)):
+        j = group[b]
+        if j < 0:
+            continue
+        products[0] += np.outer(z[b], z[b])
+        number[0] += 1
+        for a in range(b):
+            for place, lag in enumerate(LAGS.tolist(), start=1):
+                if at[b] - at[a] == lag and group[a] == j:
+                    products[place] += 0.5 * (np.outer(z[a], z[b]) + np.outer(z[b], z[a]))
+                    number[place] += 1
+        earlier = [a for a in range(b) if group[a] == j]
+        if earlier and at[b] - at[earlier[-1]] <= LAGS[-1] and not np.isnan(middle[j]).any():
+            value = sum((z[earlier[-1], k] - middle[j, k]) * z[b, k] for k in range(d)) / d
+            correlation[j] += 1.0, value, value**2
+    return Pairs(products, number, correlation)
+
+
+@pytest.fixture
+def arrived() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Residuals, classes (-1: none) and positions with gaps; the last class comes too rarely to have neighbours."""
+    rng = np.random.default_rng(0)
+    at = np.sort(rng.choice(900, size=500, replace=False))
+    group = rng.integers(-1, 3, size=500)
+    group[[20, 400]] = 3
+    return rng.normal(size=(500, 3)), group, at
+
+
+def assert_same(found: Pairs, expected: Pairs) -> None:
+    for own, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("first", [0, 300])
+def test_pairs_are_those_of_a_slow_count(arrived, first):
+    z, group, at = arrived
+    expected = slow_pairs(z, group, at, 4, first, np.zeros((4, 3)))
+    assert expected.number[1:].min() > 0
+    assert expected.correlation[3, 0] == 0.0
+    assert_same(count_pairs(no_pairs(4, 3), z, group, at, first), expected)
+
+
+def test_pairs_beyond_a_mean_of_the_stream_are_those_of_a_slow_count(arrived):
+    z, group, at = arrived
+    middle = np.array([[0.3, -0.2, 0.5], [np.nan] * 3, [0.0, 1.0, 0.0], [0.0] * 3])
+    found = count_pairs(no_pairs(4, 3), z, group, at, 100, middle=middle, products=False)
+    expected = slow_pairs(z, group, at, 4, 100, middle)
+    np.testing.assert_allclose(found.correlation, expected.correlation, rtol=1e-12)
+    assert found.correlation[1].tolist() == [0.0, 0.0, 0.0]
+    assert found.number.sum() == 0.0
+
+
+def test_a_stream_in_parts_has_the_pairs_of_the_whole(arrived):
+    z, group, at = arrived
+    whole, before = count_pairs(no_pairs(4, 3), z, group, at), no_pairs(4, 3)
+    for begin in range(0, 500, 100):
+        kept = slice(max(begin - int(LAGS[-1]), 0), begin + 100)
+        before = count_pairs(before, z[kept], group[kept], at[kept], begin - kept.start)
+    assert_same(before, whole)
+
+
+def test_what_was_counted_does_not_change_and_fades(arrived):
+    z, group, at = arrived
+    before = count_pairs(no_pairs(4, 3), z, group, at)
+    copy = Pairs(*(each.copy() for each in before))
+    after = count_pairs(before, z, group, at)
+    assert_same(before, copy)
+    assert_same(faded_pairs(after, 0.5), before)
+
+
+def test_the_mean_correlation_has_the_standard_error_of_its_own_values():
+    pairs = no_pairs(2, 1)._replace(correlation=np.array([[3.0, 1.5, 2.0], [1.0, 0.5, 7.0]]))
+    assert correlation_of(pairs) == (0.5, pytest.approx(2.0 / 3.0), 4.0)
+    np.testing.assert_allclose(correlation_by_class(pairs), [0.5, 0.5])
+    assert correlation_of(no_pairs(2, 1)) == (0.0, 0.0, 0.0)
+
+
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def autoregressive(rng: np.random.Generator) -> Rows:
+    group = np.arange(MANY) // 60 % CLASSES
+    noise = rng.normal(size=(CLASSES, MANY, FEATURES)) * math.sqrt(1.0 - 0.95**2)
+    return lfilter([1.0], [1.0, -0.95], noise, axis=1)[group, np.arange(MANY)], group
+
+
+def offsets(rng: np.random.Generator) -> Rows:
+    group = rng.integers(CLASSES, size=MANY)
+    return rng.normal(size=(MANY, FEATURES)) + 0.6 * rng.normal(size=(8, FEATURES))[np.arange(MANY) // 250], group
+
+
+def in_any_order(rng: np.random.Generator) -> Rows:
+    rows, group = autoregressive(rng)
+    turn = rng.permutation(MANY)
+    return rows[turn], group[turn]
+
+
+def heavy_tails(rng: np.random.Generator) -> Rows:
+    return rng.standard_t(2.0, size=(MANY, FEATURES)), rng.integers(CLASSES, size=MANY)
+
+
+def sorted_by_class(rng: np.random.Generator) -> Rows:
+    group = np.sort(rng.integers(CLASSES, size=MANY))
+    return 10.0 * rng.normal(size=(CLASSES, FEATURES))[group] + rng.normal(size=(MANY, FEATURES)), group
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("process", "dependent"),
+    [(autoregressive, True), (offsets, True), (in_any_order, False), (heavy_tails, False), (sorted_by_class, False)],
+)
+def test_neighbours_are_dependent_where_they_resemble_each_other(
+    process: Callable[[np.random.Generator], Rows], dependent: bool, seed: int
+) -> None:
+    rows, group = process(np.random.default_rng(seed))
+    found = find_order(rows, group, np.arange(MANY))
+    assert found is not None
+    assert (found.process is not None) == dependent
+    mean, errors, n = correlation_of(found.pairs)
+    assert n >= LEAST_PAIRS
+    if not dependent:
+        assert abs(mean) < 0.5 * CORRELATED
+        assert abs(errors) < 4.0
+
+
+def test_one_far_pair_is_no_dependence():
+    z = np.random.default_rng(1).normal(size=(MANY, FEATURES))
+    z[[700, 701]] = 1e3
+    pairs = count_pairs(no_pairs(1, FEATURES), shortened(z), np.zeros(MANY, int), np.arange(MANY))
+    assert correlation_of(pairs)[0] < 0.5 * CORRELATED
+    assert np.sqrt((shortened(z) ** 2).sum(axis=1)).max() == pytest.approx(4.0)
+    usual = (z**2).sum(axis=1) < 16.0
+    np.testing.assert_array_equal(shortened(z)[usual], z[usual])
+
+
+def test_a_few_far_twins_in_training_are_no_dependence():
+    rng = np.random.default_rng(6)
+    rows, at = rng.normal(size=(MANY, FEATURES)), rng.choice(MANY // 2, size=25, replace=False) * 2
+    rows[at] = rows[at + 1] = 30.0 * rng.normal(size=(25, FEATURES))
+    found = find_order(rows, np.zeros(MANY, int), np.arange(MANY))
+    assert found is not None
+    assert found.process is None
+
+
+def test_the_order_is_that_of_the_positions_and_not_of_the_rows():
+    rows, group = autoregressive(np.random.default_rng(0))
+    straight = find_order(rows, group, np.arange(MANY))
+    turn = np.argsort(group, kind="stable")  # as a training set is stored: class by class
+    stored = find_order(rows[turn], group[turn], turn)
+    assert straight is not None
+    assert stored is not None
+    assert straight.process is not None
+    assert stored.process is not None
+    np.testing.assert_allclose(stored.pairs.correlation, straight.pairs.correlation)
+    assert stored.pairs.number.tolist() == straight.pairs.number.tolist()
+
+
+def test_without_order_or_numeric_directions_nothing_is_tested():
+    rows, group = autoregressive(np.random.default_rng(0))
+    assert find_order(rows, group, None) is None
+    assert find_order(rows[:, :0], group, np.arange(MANY)) is None
+
+
+def test_few_pairs_are_no_evidence_and_what_was_found_lasts():
+    pairs = no_pairs(1, 1)._replace(correlation=np.array([[256.0, 25.6, 10.0]]))
+    assert is_dependent(pairs, 256, 0.05)
+    assert not is_dependent(pairs, 257, 0.05)
+    assert not is_dependent(pairs, 256, 0.11)
+    assert not is_dependent(pairs._replace(correlation=np.array([[256.0, 25.6, 50.0]])), 256, 0.05)
+    faint = no_pairs(1, 1)._replace(correlation=np.array([[256.0, 256 * 0.02, 10.0]]))
+    assert is_dependent(faint, 256, 0.05, was=True)
+    assert not is_dependent(faint, 256, 0.05)
+    assert not is_dependent(faint._replace(correlation=np.array([[256.0, 256 * 0.01, 10.0]])), 256, 0.05, was=True)
+
+
+def simulated(rng: np.random.Generator, n: int, slow: np.ndarray, step: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """One class whose residuals are a slowly varying part and an independent one, in its own axes."""
+    drive = rng.normal(size=(n, len(slow))) * np.sqrt(slow * (1.0 - step**2))
+    drive[0] = rng.normal(size=len(slow)) * np.sqrt(slow)
+    wandering = np.column_stack([lfilter([1.0], [1.0, -phi], own) for phi, own in zip(step, drive.T, strict=True)])
+    return wandering + rng.normal(size=wandering.shape) * np.sqrt(noise)
+
+
+def test_the_fit_recovers_a_simulated_process():
+    rng, n = np.random.default_rng(2), 40_000
+    slow, step, noise = np.array([0.8, 0.4, 0.0]), np.array([0.95, 0.8, 0.5]), np.array([0.2, 0.6, 1.0])
+    axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    z = simulated(rng, n, slow, step, noise) @ axes.T
+    found = fit_process(count_pairs(no_pairs(1, 3), z, np.zeros(n, int), np.arange(n)))
+    np.testing.assert_allclose(np.abs((found.axes * axes).sum(axis=0)), 1.0, atol=0.02)
+    np.testing.assert_allclose(found.slow, slow, atol=0.08)
+    np.testing.assert_allclose(found.noise, noise, atol=0.08)
+    np.testing.assert_allclose(found.step[:2], step[:2], atol=0.051)
+    assert found.slow[2] == 0.0
+
+
+def test_the_slowly_varying_part_is_bounded():
+    rng, n = np.random.default_rng(3), 20_000
+    z = simulated(rng, n, np.array([9.0]), np.array([0.9]), np.array([1.0]))
+    found = fit_process(count_pairs(no_pairs(1, 1), z, np.zeros(n, int), np.arange(n)))
+    assert found.slow.tolist() == [4.0]
+    assert found.noise[0] == pytest.approx(1.0, abs=0.7)
+
+
+def always_there(d: int) -> Pairs:
+    """Pairs of a single class that has an instance at every position."""
+    return no_pairs(1, d)._replace(number=np.full(len(LAGS) + 1, 1000.0))
+
+
+def test_independent_instances_count_in_full():
+    nothing = Process(np.eye(2), np.zeros(2), np.full(2, 0.9), np.ones(2))
+    assert effective_share(always_there(2), nothing) == 1.0
+
+
+@pytest.mark.parametrize("phi", [0.5, 0.9, 0.98])
+def test_an_autoregressive_class_counts_by_its_autocorrelation_time(phi):
+    process = Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
+    assert effective_share(always_there(1), process) == pytest.approx((1.0 - phi) / (1.0 + phi), rel=1e-6)
+
+
+def test_noise_other_directions_and_missing_partners_make_instances_count_more():
+    phi = 0.9
+    alone = effective_share(always_there(1), Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12])))
+    noisy = effective_share(always_there(1), Process(np.eye(1), np.ones(1), np.array([phi]), np.ones(1)))
+    assert noisy == pytest.approx(1.0 / (1.0 + phi / (1.0 - phi)), rel=1e-6)
+    both = Process(np.eye(2), np.array([1.0, 0.0]), np.full(2, phi), np.array([1e-12, 1.0]))
+    assert effective_share(always_there(2), both) == pytest.approx(noisy, rel=1e-6)
+    fifth = always_there(1)
+    fifth.number[1:] = 200.0
+    process = Process(np.eye(1), np.ones(1), np.array([phi]), np.array([1e-12]))
+    assert alone < noisy
+    assert effective_share(fifth, process) == pytest.approx(1.0 / (1.0 + 0.4 * phi / (1.0 - phi)), rel=1e-6)
+
+
+def test_residuals_are_white_in_each_class():
+    rng, n, d = np.random.default_rng(4), 4000, 3
+    mix = 0.3 * rng.normal(size=(2, d, d)) + np.eye(d)
+    group = np.arange(n) % 2
+    rows = np.einsum("nk,nkl->nl", rng.normal(size=(n, d)), mix[group]) + 50.0 * group[:, None]
+    residuals = residuals_of(rows, group)
+    z = whitened(residuals, rows, group)
+    for j in range(2):
+        np.testing.assert_allclose(z[group == j].mean(axis=0), 0.0, atol=1e-9)
+        np.testing.assert_allclose(np.cov(z[group == j].T), np.eye(d), atol=0.01)
+        np.testing.assert_allclose(residuals.whitener[j], residuals.whitener[j].T, atol=1e-12)
+        assert np.linalg.slogdet(residuals.whitener[j])[1] == pytest.approx(residuals.log_volume[j])
+
+
+def test_a_class_of_few_instances_has_mostly_the_pooled_covariance():
+    rng, d = np.random.default_rng(5), 2
+    group = np.repeat([0, 2], [3000, 5])  # nobody is of class 1
+    rows = rng.normal(size=(3005, d)) * [3.0, 0.5]
+    residuals = residuals_of(rows, group)
+    off = rows - np.stack([rows[group == j].mean(axis=0) if j != 1 else np.zeros(d) for j in range(3)])[group]
+    pooled = off.T @ off / (3005 - 3)
+    for j, n in enumerate((3000, 0, 5)):
+        own = off[group == j]
+        expected = (own.T @ own + d * pooled) / (n + d)
+        found = np.linalg.inv(residuals.whitener[j] @ residuals.whitener[j])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,192 @@
+"""Known classes predict in order of arrival: the filter, what moves it, and what does not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from stream_osr.model.dependence import Process, Residuals
+from stream_osr.model.known import Known, densities, log_densities
+from stream_osr.model.ordered import PREDICTED, Came, Tracked, predict_in_order, start, training_in_order
+from stream_osr.model.prior import homogeneous
+from tests.model.test_known import make_known
+
+N, CLASSES, D = 200, 3, 2
+ANYBODY = np.full(CLASSES, -np.inf)
+
+
+@pytest.fixture
+def process() -> Process:
+    turn = 0.3
+    axes = np.array([[math.cos(turn), -math.sin(turn)], [math.sin(turn), math.cos(turn)]])
+    return Process(axes, np.array([0.7, 0.2]), np.array([0.95, 0.8]), np.array([0.3, 0.8]))
+
+
+@pytest.fixture
+def residuals() -> Residuals:
+    rng = np.random.default_rng(1)
+    whitener = np.stack([np.eye(D) + 0.2 * (half + half.T) for half in rng.normal(size=(CLASSES, D, D))])
+    return Residuals(4.0 * rng.normal(size=(CLASSES, D)), whitener, np.linalg.slogdet(whitener)[1])
+
+
+def came(residuals: Residuals, seed: int = 2) -> Came:
+    """Instances of the classes and some of none, densities and categories of their own, some incomplete."""
+    rng = np.random.default_rng(seed)
+    rows = residuals.mean[rng.integers(CLASSES, size=N)] + rng.normal(scale=1.5, size=(N, D))
+    log_density = np.stack(
+        [norm.logpdf(rows, mean, 1.5).sum(axis=1) for mean in residuals.mean], axis=1
+    ) + rng.normal(size=(N, CLASSES))
+    return Came(rows, -rng.random((N, CLASSES)), log_density, np.full(N, -4.0), rng.random(N) < 0.9)
+
+
+def slow_prediction(
+    process: Process, residuals: Residuals, tracked: Tracked, given: Came, least: np.ndarray
+) -> tuple[np.ndarray, Tracked, int]:
+    """Filter each class and direction by itself; the gains, the states, and how many instances moved one."""
+    mean, variance, gains, moved = tracked.mean.copy(), tracked.variance.copy(), [], 0
+    for i in range(len(given.rows)):
+        predicted = np.empty(CLASSES)
+        for j in range(CLASSES):
+            z = process.axes.T @ residuals.whitener[j] @ (given.rows[i] - residuals.mean[j])
+            for a in range(D):
+                phi, slow = process.step[a], process.slow[a]
+                mean[j, a], variance[j, a] = phi * mean[j, a], phi**2 * variance[j, a] + slow * (1.0 - phi**2)
+            density = norm.logpdf(z, mean[j], np.sqrt(variance[j] + process.noise)).sum()
+            predicted[j] = density + np.linalg.slogdet(residuals.whitener[j])[1] + given.category[i, j]
+        frozen = given.log_density[i]
+        together = np.log((1.0 - PREDICTED) * np.exp(frozen) + PREDICTED * np.exp(predicted))
+        own = int(np.argmax(frozen))
+        if not given.complete[i]:
+            gains.append(0.0)
+            continue
+        gains.append(logsumexp(together) - logsumexp(frozen))
+        if logsumexp(together) >= given.log_new[i] and frozen[own] >= least[own]:
+            moved += 1
+            z = process.axes.T @ residuals.whitener[own] @ (given.rows[i] - residuals.mean[own])
+            for a in range(D):
+                gain = variance[own, a] / (variance[own, a] + process.noise[a])
+                mean[own, a] += gain * (z[a] - mean[own, a])
+                variance[own, a] -= gain * variance[own, a]
+    return np.array(gains), Tracked(mean, variance), moved
+
+
+def test_the_prediction_is_that_of_a_slow_filter(process, residuals):
+    given, least = came(residuals), np.full(CLASSES, -4.5)
+    begin = Tracked(np.full((CLASSES, D), 0.2), np.full((CLASSES, D), 0.1))
+    copy = Tracked(begin.mean.copy(), begin.variance.copy())
+    gain, tracked = predict_in_order(process, residuals, begin, given, least)
+    expected, states, moved = slow_prediction(process, residuals, begin, given, least)
+    assert 0.3 * N < moved < 0.9 * given.complete.sum()
+    np.testing.assert_allclose(gain, expected, atol=1e-10)
+    np.testing.assert_allclose(tracked.mean, states.mean, atol=1e-10)
+    np.testing.assert_allclose(tracked.variance, states.variance, atol=1e-10)
+    np.testing.assert_array_equal(begin.mean, copy.mean)
+    np.testing.assert_array_equal(begin.variance, copy.variance)
+    assert gain.min() >= math.log(1.0 - PREDICTED) - 1e-12, (
+        "a prediction that fails leaves the frozen density its share"
+    )
+    assert gain.max() > 0.5
+
+
+def test_a_stream_in_parts_is_predicted_like_the_whole(process, residuals):
+    given, least = came(residuals), np.full(CLASSES, -4.5)
+    whole, after = predict_in_order(process, residuals, start(process, CLASSES), given, least)
+    parts, tracked = [], start(process, CLASSES)
+    for at in (slice(0, 77), slice(77, 78), slice(78, N)):
+        gain, tracked = predict_in_order(process, residuals, tracked, Came(*(each[at] for each in given)), least)
+        parts.append(gain)
+    np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-12)
+    np.testing.assert_allclose(tracked.mean, after.mean, atol=1e-12)
+
+
+REJECTED = {
+    "more like a new class": (np.full(N, 50.0), np.ones(N, bool), ANYBODY),
+    "too unusual": (np.full(N, -np.inf), np.ones(N, bool), np.full(CLASSES, 50.0)),
+    "incomplete": (np.full(N, -np.inf), np.zeros(N, bool), ANYBODY),
+}
+
+
+@pytest.mark.parametrize("reason", REJECTED)
+def test_instances_that_are_not_accepted_move_no_state(reason, process, residuals):
+    log_new, complete, least = REJECTED[reason]
+    given = came(residuals)._replace(log_new=log_new, complete=complete)
+    begin = Tracked(np.full((CLASSES, D), 1.5), np.zeros((CLASSES, D)))
+    gain, tracked = predict_in_order(process, residuals, begin, given, least)
+    forgotten = process.step**N
+    np.testing.assert_allclose(tracked.mean, 1.5 * np.tile(forgotten, (CLASSES, 1)), rtol=1e-9)
+    expected = process.slow * (1.0 - forgotten**2)
+    np.testing.assert_allclose(tracked.variance, np.tile(expected, (CLASSES, 1)), rtol=1e-9)
+    assert (gain == 0.0).all() == (reason == "incomplete")
+
+
+def test_one_rejected_instance_between_accepted_ones_leaves_the_prediction_of_the_next(process, residuals):
+    given = came(residuals)._replace(log_new=np.full(N, -np.inf), complete=np.ones(N, bool))
+    rows, log_new = given.rows.copy(), given.log_new.copy()
+    rows[100], log_new[100] = residuals.mean[0] + 9.0, np.inf
+    complete = given.complete.copy()
+    complete[100] = False
+    begin = start(process, CLASSES)
+    gain, tracked = predict_in_order(process, residuals, begin, given._replace(rows=rows, log_new=log_new), ANYBODY)
+    without, missing = predict_in_order(process, residuals, begin, given._replace(complete=complete), ANYBODY)
+    np.testing.assert_array_equal(np.delete(gain, 100), np.delete(without, 100))
+    np.testing.assert_array_equal(tracked.mean, missing.mean)
+
+
+def test_the_nearest_class_alone_follows(process, residuals):
+    n, far = 30, residuals.mean[1]
+    rows = np.tile(far + np.linalg.solve(residuals.whitener[1], [1.0, 1.0]), (n, 1))
+    log_density = np.tile([-9.0, -1.0, -9.0], (n, 1))
+    given = Came(rows, np.zeros((n, CLASSES)), log_density, np.full(n, -np.inf), np.ones(n, bool))
+    gain, tracked = predict_in_order(process, residuals, start(process, CLASSES), given, ANYBODY)
+    assert np.abs(tracked.mean[1]).min() > 0.3
+    np.testing.assert_array_equal(tracked.mean[[0, 2]], 0.0)
+    assert gain[-1] > gain[0] + 0.1, "what has come makes what resembles it likelier"
+
+
+def stationary(slow: float, step: float, noise: float) -> float:
+    """Solve the Riccati equation of the filter: variance before an instance when one comes at every step."""
+    b = noise * (1.0 - step**2) - slow * (1.0 - step**2)
+    return 0.5 * (-b + math.sqrt(b**2 + 4.0 * noise * slow * (1.0 - step**2)))
+
+
+@pytest.mark.parametrize(("slow", "step", "noise"), [(0.5, 0.95, 0.5), (4.0, 0.5, 0.2), (0.2, 0.995, 0.8)])
+def test_the_stationary_process_bounds_how_far_a_state_follows(slow, step, noise):
+    """Instances lie at c, and the largest gain is K = Q / (Q + R): phi K c / (1 - phi + phi K) bounds the prediction.
+
+    The mean m solves m = phi m + k (c - phi m), and k is no larger than K, since P is no larger than Q.
+    """
+    n, away = 10_000, 6.0
+    process = Process(np.eye(1), np.array([slow]), np.array([step]), np.array([noise]))
+    residuals = Residuals(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros(1))
+    given = Came(np.full((n, 1), away), np.zeros((n, 1)), np.zeros((n, 1)), np.full(n, -np.inf), np.ones(n, bool))
+    _, tracked = predict_in_order(process, residuals, start(process, 1), given, np.full(1, -np.inf))
+    predicted, largest = step * tracked.mean[0, 0], slow / (slow + noise)
+    assert predicted <= step * largest * away / (1.0 - step + step * largest)
+    before = stationary(slow, step, noise)
+    gain = before / (before + noise)
+    assert predicted == pytest.approx(step * gain * away / (1.0 - step + step * gain), rel=1e-9)
+    assert tracked.variance[0, 0] == pytest.approx((1.0 - gain) * before, rel=1e-9)
+    assert before <= slow
+
+
+def known_classes() -> tuple[Known, np.ndarray]:
+    known, blocks, *_ = make_known("full", D)
+    return known, np.concatenate([block for block in blocks if len(block)])
+
+
+def test_training_instances_are_predicted_in_the_order_of_arrival(process, residuals):
+    known, rows = known_classes()
+    rows = homogeneous(rows)
+    log_density = log_densities(known, densities(known), rows)[0]
+    order = np.random.default_rng(6).permutation(len(rows))
+    found = training_in_order(process, residuals, rows, order, log_density, known)
+    turn = np.argsort(order)
+    nothing, whole = np.full(len(rows), -np.inf), np.ones(len(rows), bool)
+    given = Came(rows[turn, :-1], np.zeros((len(rows), CLASSES)), log_density[turn], nothing, whole)
+    expected, _, moved = slow_prediction(process, residuals, start(process, CLASSES), given, ANYBODY)
+    assert moved == len(rows)
+    np.testing.assert_allclose(found[turn], expected, atol=1e-10)

@@ -1,0 +1,259 @@
+"""Streams have an order: known classes stay known where neighbouring instances resemble each other.
+
+The streams are beginnings of the made-up processes of ``benchmarks.order``: 8 features, 5 classes, 500 training
+instances. With ``order="shuffled"`` the library does what it did before it looked at the order.
+"""
+
+from __future__ import annotations
+
+import pickle
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.order import processes, tables
+from benchmarks.order.case import Case
+from benchmarks.order.running import announcements
+from stream_osr import OpenSetRecognizer
+from stream_osr.engine import batch as engine
+from stream_osr.model.known import log_densities
+from stream_osr.model.prior import homogeneous
+from stream_osr.model.space import whiten
+from stream_osr.trust import references as trust
+from tests.data import need_ordered
+
+UNKNOWN = "unknown"
+
+
+class Run(NamedTuple):
+    """What became of a stream: labels, probabilities of unknown, the frozen labels, and the model at the end."""
+
+    case: Case
+    labels: np.ndarray
+    p_unknown: np.ndarray
+    frozen: np.ndarray
+    announced: int
+    standing: int
+    model: OpenSetRecognizer
+
+    @property
+    def last(self) -> np.ndarray:
+        """Known instances of the last fifth."""
+        n = len(self.labels)
+        return (np.arange(n) >= 0.8 * n) & ~self.case.new
+
+    @property
+    def right(self) -> float:
+        return float(np.mean((self.labels == self.case.y)[self.last]))
+
+    @property
+    def frozen_right(self) -> float:
+        return float(np.mean((self.frozen == self.case.y)[self.last]))
+
+    @property
+    def found(self) -> float:
+        """Share of the new class that is called unknown."""
+        return float(np.mean(self.labels[self.case.new] == UNKNOWN))
+
+    @property
+    def live_off(self) -> float:
+        live = self.model.expected_recall
+        assert live is not None
+        return abs(live.recall - self.right)
+
+
+def beginning(name: str, seed: int, n: int) -> Case:
+    """The first instances of a made-up stream."""
+    whole = processes.case(name, seed)
+    return whole._replace(X=whole.X[:n], y=whole.y[:n])
+
+
+def trained(case: Case, **arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(unknown=UNKNOWN, **arguments)
+    model.learn_many(pd.DataFrame(case.X_train), case.y_train.tolist())
+    model.freeze()
+    return model
+
+
+def stream(case: Case, **arguments: Any) -> Run:
+    model = trained(case, **arguments)
+    X = pd.DataFrame(case.X)
+    frozen = np.asarray(model.predict_many(X), dtype=str)
+    model.learn_many(X)
+    model.flush()
+    decisions = sorted(model.drain(), key=lambda decision: decision.seq)
+    labels, p_unknown = ([getattr(each, field) for each in decisions] for field in ("label", "p_unknown"))
+    events = announcements(list(model.drain_events()))
+    return Run(case, np.array(labels, dtype=str), np.array(p_unknown), frozen, *events, model)
+
+
+@cache
+def of(name: str, seed: int, n: int, order: str = "arrival", batch_size: int = 256) -> Run:
+    return stream(beginning(name, seed, n), seed=seed, order=order, batch_size=batch_size)
+
+
+def narrow(seed: int = 0, n: int = 2000) -> Case:
+    """Independent instances, all from a small part of each class, well within it."""
+    rng = np.random.default_rng(seed)
+    at, y = processes.centres(rng), rng.integers(processes.CLASSES, size=500 + n)
+    X = processes.around(rng, at, y)
+    way = rng.normal(size=(processes.CLASSES, processes.FEATURES))
+    way /= np.linalg.norm(way, axis=1, keepdims=True)
+    X[500:] = (processes.LEVEL + at[: processes.CLASSES, 0] + way)[y[500:]] + 0.3 * rng.normal(
+        size=(n, processes.FEATURES)
+    )
+    return Case(X[:500], y[:500].astype(str), X[500:], y[500:].astype(str))
+
+
+CLOSED = [("autoregressive", 0), ("autoregressive", 2), ("noisy", 0), ("noisy", 2), ("offsets", 0), ("offsets", 2)]
+
+
+@pytest.mark.parametrize(("process", "seed"), CLOSED)
+def test_dependent_known_classes_stay_known(process, seed):
+    run = of(f"{process}/closed", seed, 3000)
+    assert run.right >= run.frozen_right - 0.05
+    assert run.announced <= 2
+    assert run.live_off <= 0.1
+
+
+@pytest.mark.parametrize(("process", "seed"), [("autoregressive", 0), ("noisy", 0), ("offsets", 0)])
+def test_the_same_streams_dissolve_where_the_order_carries_no_information(process, seed):
+    run = of(f"{process}/closed", seed, 3000, "shuffled")
+    assert run.right < run.frozen_right - 0.3
+    assert run.announced > 2
+    assert run.live_off > 0.1
+
+
+def test_training_says_whether_neighbours_are_dependent_and_the_stream_finds_out_otherwise():
+    assert of("noisy/closed", 0, 3000).model.value.stream.arrival.since == 0
+    later = of("offsets/closed", 2, 3000).model
+    assert not later.trained.is_dependent
+    assert 0 < later.value.stream.arrival.since <= 1024
+    assert of("noisy/closed", 0, 3000, "shuffled").model.value.stream.arrival is None
+
+
+@pytest.mark.parametrize(("process", "n"), [("noisy", 3000), ("offsets", 4000), ("drift", 8000)])
+def test_a_new_class_is_found_beside_dependent_ones(process, n):
+    run = of(f"{process}/open", 0, n)
+    assert run.right >= run.frozen_right - 0.05
+    assert run.found >= 0.9
+    assert run.announced <= 3
+    assert run.live_off <= 0.1
+
+
+def test_classes_that_drift_beside_a_new_one_dissolve_where_the_order_carries_no_information():
+    run = of("drift/open", 0, 8000, "shuffled")
+    assert run.right < run.frozen_right - 0.3
+    assert run.live_off > 0.1
+
+
+def test_the_collective_step_yields_where_typical_instances_are_called_unknown():
+    run = stream(narrow(), seed=0)
+    arrival = run.model.value.stream.arrival
+    assert arrival.process is None, "neighbours are independent: this is another reason"
+    assert arrival.departed >= 0
+    assert run.right >= run.frozen_right - 0.05
+    assert run.standing == 0, "what was announced before is refuted"
+    assert run.live_off <= 0.1
+    before = stream(narrow(), seed=0, order="shuffled")
+    assert before.right < 0.1
+    assert before.standing > 2
+
+
+def test_an_independent_stream_keeps_every_bit():
+    for case in (beginning("independent/open", 0, 1500), tables.shuffled(beginning("noisy/open", 0, 2500))):
+        one, other = (stream(case, seed=0, order=order) for order in ("arrival", "shuffled"))
+        assert case.new.any()
+        assert one.model.value.stream.arrival is not None
+        assert not one.model.value.stream.arrival.counts_typicality
+        np.testing.assert_array_equal(one.labels, other.labels)
+        np.testing.assert_array_equal(one.p_unknown, other.p_unknown)
+
+
+def test_smaller_batches_decide_alike():
+    small, usual = of("noisy/open", 0, 3000, batch_size=64), of("noisy/open", 0, 3000)
+    assert small.right >= small.frozen_right - 0.05
+    assert small.found >= 0.9
+    assert np.mean(small.labels == usual.labels) > 0.95
+
+
+@pytest.mark.parametrize("stage", ["average", "follow", "hold"])
+def test_a_batch_that_fails_leaves_nothing_behind(stage, monkeypatch):
+    """By then the known classes have followed the batch."""
+    X, calls, original = pd.DataFrame(beginning("noisy/open", 0, 320).X), [], getattr(engine, stage)
+    model, twin = (trained(beginning("noisy/open", 0, 320), seed=0, batch_size=64) for _ in range(2))
+    model.learn_many(X[:70])
+
+    def fail_at_third(*arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise MemoryError
+        return original(*arguments)
+
+    before = pickle.dumps(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, stage, fail_at_third)
+        with pytest.raises(MemoryError):
+            model.learn_many(X[70:])
+    assert pickle.dumps(model) == before
+    tracked = model.value.stream.arrival.tracked
+    model.learn_many(X[70:])
+    twin.learn_many(X)
+    assert np.abs(model.value.stream.arrival.tracked.mean - tracked.mean).max() > 0.1
+    assert [each.p_unknown for each in model.drain()] == [each.p_unknown for each in twin.drain()]
+
+
+def test_a_pickled_stream_goes_on_as_it_would_have():
+    case = beginning("noisy/open", 0, 1024)
+    model, X = trained(case, seed=0), pd.DataFrame(case.X)
+    model.learn_many(X[:600])
+    twin = pickle.loads(pickle.dumps(model))
+    for one in (model, twin):
+        one.learn_many(X[600:])
+    assert [each.p_unknown for each in model.drain()] == [each.p_unknown for each in twin.drain()]
+
+
+def test_blocks_of_arrival_are_consecutive_within_each_class():
+    rng = np.random.default_rng(0)
+    group, order = rng.integers(3, size=400), rng.permutation(1000)[:400]
+    group[7] = 3
+    block = trust._blocks(group, order)
+    assert block[7] == -1
+    for j in range(3):
+        own = block[group == j][np.argsort(order[group == j])]
+        assert (np.diff(own) >= 0).all()
+        sizes = np.bincount(own, minlength=trust.BLOCKS)
+        assert len(sizes) == trust.BLOCKS
+        assert np.ptp(sizes) <= 1
+
+
+def test_references_of_dependent_classes_are_judged_without_their_neighbours():
+    """Beside its neighbours an instance of a wandering class is likelier than a later one will be."""
+    case = beginning("autoregressive/closed", 0, 3000)
+
+    def median(log_density: np.ndarray, group: np.ndarray) -> float:
+        return float(np.median(log_density[np.arange(len(group)), group]))
+
+    found = []
+    for order in ("arrival", "shuffled"):
+        model = trained(case, seed=0, order=order).trained
+        rows = homogeneous(whiten(model.space, case.X))
+        group = np.array([model.labels.index(label) for label in case.y])
+        later = median(log_densities(model.known, model.densities[0], rows)[0], group)
+        found.append((median(model.references.log_density[0], model.references.group), later))
+    (blocks, later), (folds, same) = found
+    assert later == same, "the classes are what they are"
+    assert abs(blocks - later) < 0.7 * abs(folds - later)
+
+
+@pytest.mark.parametrize("world", ["closed", "open"])
+def test_typing_on_a_keyboard_in_its_order(world):
+    run = stream(need_ordered(f"KEYSTROKE/{world}/order"), seed=0)
+    assert run.right >= run.frozen_right - 0.05
+    assert run.live_off <= 0.1
+    assert run.announced <= (world == "open")
+    if world == "open":
+        assert run.found >= 0.6

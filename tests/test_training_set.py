@@ -1,0 +1,104 @@
+"""The training set remembers when each of its rows arrived."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.features import Features
+from stream_osr.training_set import TrainingSet
+
+CLASSES = ("left", "right", "rare")
+
+
+def filled(n: int, capacity: int, seed: int = 0) -> tuple[TrainingSet, list[str]]:
+    """A row of each position is that position; the labels of all rows, in the order of arrival."""
+    labels = np.random.default_rng(seed).choice(CLASSES, size=n, p=[0.6, 0.35, 0.05]).tolist()
+    training, features = TrainingSet(capacity, seed), Features(("at", "other"))
+    for at, label in enumerate(labels):
+        training.add(features, np.array([at, 0.0]), label)
+    return training, labels
+
+
+def check(training: TrainingSet, labels: list[str]) -> list[int]:
+    """Compare every position with its row and its class; the positions, as the rows of the matrix have them."""
+    _, X, group, order = training.matrix()
+    assert order.tolist() == X[:, 0].astype(int).tolist()
+    assert [labels[at] for at in order] == [training.labels[j] for j in group]
+    assert len(set(order.tolist())) == len(order) == len(training)
+    return order.tolist()
+
+
+def test_positions_are_those_of_arrival_over_all_classes():
+    training, labels = filled(200, 1000)
+    assert sorted(check(training, labels)) == list(range(200))
+
+
+def test_positions_go_with_their_rows_through_the_reservoir():
+    training, labels = filled(3000, 50)
+    order = check(training, labels)
+    assert [len(rows) for rows in training.rows] == [50, 50, 50]
+    assert np.std(order) > 600, "rows from all over the stream"
+    assert sum(training.seen) == 3000
+
+
+def test_positions_survive_a_state_and_both_go_on_alike():
+    training, labels = filled(600, 50)
+    twin = TrainingSet.from_state(pickle.loads(pickle.dumps(training.as_state())))
+    assert check(twin, labels) == check(training, labels)
+    for one in (training, twin):
+        for at in range(600, 1200):
+            one.add(Features(("at", "other")), np.array([at, 0.0]), "left")
+    assert check(twin, labels + ["left"] * 600) == check(training, labels + ["left"] * 600)
+
+
+def test_a_copy_goes_its_own_way():
+    training, labels = filled(100, 50)
+    twin = copy.copy(training)
+    twin.add(Features(("at", "other")), np.array([100, 0.0]), "left")
+    assert sorted(check(twin, [*labels, "left"]))[-1] == 100
+    assert max(check(training, labels)) == 99
+    training.add(Features(("at", "other")), np.array([100, 0.0]), "rare")
+    assert max(check(training, [*labels, "rare"])) == 100
+
+
+@pytest.mark.parametrize("parts", [6, 7])
+def test_a_state_of_an_earlier_release_is_in_the_order_of_its_rows_class_by_class(parts):
+    training, _ = filled(300, 60)
+    state: tuple[Any, ...] = training.as_state()
+    old = TrainingSet.from_state(state[:parts])
+    features, X, _, order = old.matrix()
+    np.testing.assert_array_equal(X, training.matrix()[1])
+    assert order.tolist() == list(range(len(old)))
+    assert old.labels == training.labels
+    old.add(features, np.array([300, 0.0]), "rare")
+    positions = old.matrix()[3]
+    assert len(set(positions.tolist())) == len(positions)
+    assert positions.max() == 300
+
+
+def test_a_trained_model_is_that_of_the_order_of_arrival_after_a_restart():
+    rng = np.random.default_rng(3)
+    wandering, labels = np.zeros((2, 2)), (np.arange(600) // 30 % 2).tolist()
+    rows = []
+    for j in labels:
+        wandering[j] = 0.95 * wandering[j] + 0.3 * rng.normal(size=2)
+        rows.append({"a": 9.0 * j + wandering[j, 0], "b": wandering[j, 1]})
+    model = OpenSetRecognizer(chains=1, training_sweeps=2)
+    for x, j in zip(rows[:300], labels[:300], strict=True):
+        model.learn_one(x, j)
+    twin = pickle.loads(pickle.dumps(model))
+    for one in (model, twin):
+        for x, j in zip(rows[300:], labels[300:], strict=True):
+            one.learn_one(x, j)
+        one.freeze()
+        assert one.trained is not None
+        assert one.trained.is_dependent
+    assert model.trained is not None
+    assert twin.trained is not None
+    assert twin.trained.fingerprint == model.trained.fingerprint

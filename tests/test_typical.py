@@ -1,0 +1,163 @@
+"""Typicality: levels of density within the nearest class, and what share of a cell is known by them alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stream_osr.trust.levels import LEVELS
+from stream_osr.trust.references import References
+from stream_osr.trust.typical import (
+    DEMANDED,
+    FROZEN,
+    USUAL,
+    known_by_typicality,
+    levels_within,
+    odds_of_new,
+    typical_of,
+    with_odds,
+)
+
+TAIL = np.array([0.002, *LEVELS, 1.0])
+"""Share of known instances up to each level, the lowest below all of 500 references."""
+
+
+def references(seed: int = 0, *, gain: bool = True, effective: float = 0.0) -> References:
+    """References of two classes in two models, the first twice as many."""
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.repeat([0, 1], [200, 100]))
+    log_density = tuple(rng.normal(size=(300, 2)) for _ in range(2))
+    weight = rng.random(300) + 0.5
+    return References(
+        np.zeros((300, 2)),
+        group,
+        log_density,
+        weight,
+        rng.normal(size=300) if gain else np.zeros(0),
+        effective,
+    )
+
+
+def slow_level(values: list[float], weight: list[float], value: float) -> int:
+    """Count the shares of the references that a value lies above, each reference in the middle of its weight."""
+    order, passed, middles = sorted(range(len(values)), key=values.__getitem__), 0.0, []
+    for at in order:
+        middles.append((passed + 0.5 * weight[at]) / sum(weight))
+        passed += weight[at]
+    level = int(value > min(values))
+    for share in LEVELS.tolist():
+        above = next((k for k, middle in enumerate(middles) if middle >= share), len(order) - 1)
+        below = max(above - 1, 0)
+        low, high = values[order[below]], values[order[above]]
+        way = 1.0 if above == below else (share - middles[below]) / (middles[above] - middles[below])
+        level += value > low + way * (high - low)
+    return level
+
+
+@pytest.mark.parametrize("with_gain", [True, False])
+def test_the_level_is_the_higher_of_those_by_the_frozen_density_and_by_that_in_order(with_gain):
+    of, rng = references(gain=with_gain), np.random.default_rng(1)
+    log_density, gain = 1.5 * rng.normal(size=(600, 2)), rng.normal(size=600) * with_gain
+    found = levels_within(log_density, gain, typical_of(of).bounds)
+    own = np.mean(of.log_density, axis=0)
+    for i in range(600):
+        near = int(log_density[i].argmax())
+        theirs = of.group == near
+        weight = of.weights[theirs].tolist()
+        frozen = slow_level(own[theirs, near].tolist(), weight, float(log_density[i, near] - gain[i]))
+        given = slow_level((own[theirs, near] + of.gains[theirs]).tolist(), weight, float(log_density[i, near]))
+        assert found[i] == max(frozen, given), i
+    assert set(found.tolist()) == set(range(len(LEVELS) + 2))
+
+
+def test_references_of_a_class_have_the_levels_that_their_shares_say():
+    of = references(gain=False)._replace(weight=None)
+    typical, own = typical_of(of), np.mean(of.log_density, axis=0)
+    for j in range(2):
+        alone = np.full((300, 2), -99.0)
+        alone[:, j] = own[:, j]
+        level = levels_within(alone[of.group == j], np.zeros((of.group == j).sum()), typical.bounds)
+        reached = [(level <= at).mean() for at in range(1, len(LEVELS) + 1)]
+        np.testing.assert_allclose(reached, LEVELS, atol=1.5 / (of.group == j).sum())
+        assert (level == 0).sum() == 1
+
+
+def test_a_class_without_references_has_no_typical_instances():
+    of = references()
+    nobody = of._replace(group=np.zeros(300, int))
+    level = levels_within(np.array([[0.0, 50.0], [50.0, 0.0]]), np.zeros(2), typical_of(nobody).bounds)
+    assert level.tolist() == [0, len(LEVELS) + 1]
+
+
+def test_few_references_cannot_show_a_rare_tail():
+    np.testing.assert_allclose(typical_of(references()).tail, [1 / 151, *LEVELS, 1.0])
+    np.testing.assert_allclose(typical_of(references(effective=9.0)).tail, [0.1, 0.1, 0.1, 0.2, 0.5, 1.0])
+
+
+def cells(count: float, shares: np.ndarray) -> np.ndarray:
+    """Instances of one cell, level by level."""
+    return count * np.diff(np.append(0.0, shares))[None]
+
+
+HEAVY = np.array([0.3, 0.5, 0.6, 0.7, 0.85, 1.0])
+"""What reaches each level in a cell of which half lies beyond the references."""
+
+
+def test_a_cell_of_typical_instances_is_known():
+    np.testing.assert_allclose(known_by_typicality(cells(1000.0, TAIL), TAIL, 1.0), 1.0, atol=0.01)
+    denser = np.array([0.0, 0.0, 0.0, 0.05, 0.3, 1.0])
+    np.testing.assert_allclose(known_by_typicality(cells(1000.0, denser), TAIL, 1.0), 1.0, atol=0.01)
+
+
+def test_a_cell_with_a_heavy_tail_is_new_and_its_typical_instances_are_not():
+    known = known_by_typicality(cells(1000.0, HEAVY), TAIL, 1.0)[0]
+    for level, share in enumerate(TAIL[:-1]):
+        expected = share * (1000.0 + USUAL) / (1000.0 * HEAVY[level] + USUAL * share)
+        assert known[level] == pytest.approx(expected, rel=1e-6)
+    assert known[0] < 0.01
+    assert known[-1] == pytest.approx(1.0)
+    assert (np.diff(known) >= 0.0).all()
+
+
+def test_few_instances_are_no_evidence():
+    assert known_by_typicality(np.zeros((1, 6)), TAIL, 1.0).min() > 0.9
+    one, two = (known_by_typicality(cells(n, np.ones(6)), TAIL, 1.0)[0, 0] for n in (1.0, 2.0))
+    many = known_by_typicality(cells(50.0, np.ones(6)), TAIL, 1.0)[0, 0]
+    assert one > two > many
+    assert many < 0.05
+    faint = np.concatenate([TAIL[:1], TAIL[1:-1] + 0.02, TAIL[-1:]])
+    assert known_by_typicality(cells(100.0, faint), TAIL, 1.0).min() > 0.9, "a tail within the noise of its count"
+
+
+def test_evidence_counts_in_independent_instances():
+    heavy = cells(1000.0, np.array([0.01, 0.05, 0.12, 0.3, 0.6, 1.0]))
+    np.testing.assert_allclose(
+        known_by_typicality(heavy, TAIL, 0.1), known_by_typicality(0.1 * heavy, TAIL, 1.0), rtol=1e-12
+    )
+    sure, unsure = (known_by_typicality(heavy, TAIL, share)[0, 1] for share in (1.0, 0.02))
+    assert sure < 0.3
+    assert unsure > 0.9
+
+
+def test_odds_that_a_cell_holds_a_new_class_grow_with_the_likelihood_ratio():
+    """At the level where the evidence is as large as is demanded, a new class is as probable as not."""
+    tail, share = np.array([0.01, 1.0]), 0.5
+    ratio = share * math.log(share / 0.01) + (1.0 - share) * math.log((1.0 - share) / 0.99)
+    count = DEMANDED / ratio
+    found = known_by_typicality(np.array([[share * count, (1.0 - share) * count]]), tail, 1.0)[0, 0]
+    alone = 0.01 * (count + USUAL) / (share * count + USUAL * 0.01)
+    assert found == pytest.approx(0.5 + 0.5 * alone)
+
+
+def test_frozen_classes_add_odds_within_bounds():
+    log_density = np.array([[0.0, -1.0], [-3.0, -50.0], [-50.0, -60.0]])
+    seats = np.log([2.0, 1.0, 0.5])
+    found = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats)
+    exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
+    assert exact < 1.0 / FROZEN
+    np.testing.assert_allclose(found, [1.0 / FROZEN, 1.0 / FROZEN, FROZEN])
+    between = odds_of_new(log_density[:1], np.ones(1), seats)
+    np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)
+    assert [with_odds(0.5, 1.0), with_odds(0.5, 3.0), with_odds(1.0, 9.0), with_odds(0.0, 9.0)] == [0.5, 0.25, 1, 0]
