@@ -127,7 +127,7 @@ class Arguments:
     order
         ``"arrival"``: neighbouring instances may resemble each other, in training and in the stream. Training tests
         whether they do, class by class. Where they do, known classes predict in order of arrival, and what training
-        promises comes from blocks of arrival. ``"shuffled"``: the order carries no information, and nothing is tested.
+        promises comes from blocks of arrival. ``"shuffled"``: the order carries no information; nothing is tested.
     max_training
         Training instances kept of each class (a uniform sample beyond it).
     max_classes

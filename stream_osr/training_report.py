@@ -111,8 +111,8 @@ class TrainingReport:
             lines.append(f"too few instances for a promise: some {enough} would do")
         if self.correlation is not None:
             lines.append(
-                f"neighbouring instances of a class resemble each other (correlation {self.correlation:.2f}): the recall "
-                f"is that in blocks of arrival; beside their neighbours it would be {self.recall_among_neighbours:.3f}"
+                f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
+                f"is that in blocks of arrival; among neighbours it would be {self.recall_among_neighbours or 0.0:.3f}"
             )
         if self.references:
             are = "is" if self.references == 1 else "are"

@@ -217,7 +217,14 @@ def _arrival(form: Form) -> None:
     for name, there in (("tracked", form["tracked"] is not None), ("since", form["since"] >= 0)):
         need(there == dependent, f"Arrival.{name}", "there" if there else "not there", "beside Arrival.process")
     need(dependent or not gain, "Arrival.gain", f"of {gain}", "nothing: neighbours are independent")
-    need(typical[1] <= typical[0] + ROUNDING, "Arrival.typical[1]", typical[1], f"{typical[0]} at most")
+    most = typical[:, 0] + ROUNDING
+    each(typical[:, 1] <= most, typical[:, 1], "Arrival.typical[:, 1]", "at most the typical instances of the class")
+    need(
+        typical[:, 0].sum() <= form["lately"] + ROUNDING,
+        "Arrival.lately",
+        form["lately"],
+        "the typical ones at least",
+    )
     each(form["usual"][:, 0] >= 0.0, form["usual"][:, 0], "Arrival.usual, first column", "a number of instances")
 
 

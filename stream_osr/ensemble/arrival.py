@@ -1,4 +1,4 @@
-"""The order of arrival in an ensemble: do neighbours depend on each other, and what do the latest ones say of the next."""
+"""The order of arrival in an ensemble: whether neighbours depend on each other, and what they say of the next ones."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from stream_osr.trust.levels import quantiles
 from stream_osr.trust.references import References
 
 ACCEPTED_FROM = 0.2
-"""Share of the independent references of a class that are no denser than an instance, from which on it moves the state
-of the class."""
+"""Share of the independent references of a class that are no denser than an instance, from which on it moves the
+state of the class."""
 PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
 HALF_LIFE = 2000.0
@@ -45,8 +45,8 @@ USUAL_HALF_LIFE = 10_000.0
 """Instances after which one counts half in where its class is usually."""
 TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
 """An instance is typical of a class from this share of its references on. Where so large a share of its typical
-instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do, and
-most of all, the collective decision departs from the known classes in bulk: a new class takes the place of one."""
+instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do,
+and most of all, the collective decision departs from the known classes in bulk: a new class takes the place of one."""
 GONE = 0.02
 """Share of typical instances below which the known classes have moved away, all of them, or are gone."""
 LATELY = 256.0
@@ -84,7 +84,8 @@ class Arrival(NamedTuple):
     independent
         Number of independent instances that say as much as one of the stream.
     typical
-        Latest instances that are typical of each class, and those of them that are called unknown, faded, shape (J, 2).
+        Latest instances that are typical of each class, and those of them that are called unknown, faded, shape
+        (J, 2).
     lately
         Number of the latest instances, faded likewise.
     departed

@@ -165,8 +165,12 @@ class _Sides(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the guard knows of the known classes: of a :class:`Model`, the shares of the training set, (J,), and the log
-    weights with which a stream opens, (J + 1,).
+    """What the guard knows of the known classes: fields of a :class:`Model`, and two more.
+
+    Attributes
+    ----------
+    trained, opening
+        Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,).
     """
 
     many: np.ndarray
@@ -242,7 +246,8 @@ def _take_in(
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
-    ``typical``, ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream that is known is estimated again.
+    ``typical``, ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream
+    that is known is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(known.trained)

@@ -1,8 +1,8 @@
 """Dependence in order of arrival: how strongly neighbouring instances of a class resemble each other.
 
 An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with mean and covariance of the class in
-training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while, a
-device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly varying
+training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while,
+a device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly varying
 part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
 (``docs/inference.md``, section 17).
 """
@@ -20,8 +20,8 @@ STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
 CLIP = 2.0
 """Residuals longer than the root of so many times their dimension are shortened to it in the test."""
 CORRELATED, CORRELATED_STREAM, STILL_CORRELATED = 0.05, 0.03, 0.015
-"""Neighbours are dependent from this mean correlation on, in training and in the stream, and independent below the last
-one."""
+"""Neighbours are dependent from this mean correlation on, in training and in the stream, and independent below the
+last one."""
 LEAST_EARLIER = 8.0
 """Instances of a class that have to say where it was lately, before a neighbour is compared with that."""
 SIGNIFICANT = 4.0
@@ -168,7 +168,7 @@ def no_pairs(n_classes: int, d: int) -> Pairs:
 
 
 def shortened(z: np.ndarray) -> np.ndarray:
-    """Shorten residuals of shape (n, d) that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
+    """Shorten residuals, shape (n, d), that are longer than the root of ``CLIP * d``: heavy tails are no evidence."""
     length = np.sqrt((z**2).sum(axis=1))
     return np.asarray(z * np.minimum(1.0, np.sqrt(CLIP * z.shape[1]) / np.maximum(length, 1e-9))[:, None])
 
@@ -195,8 +195,8 @@ def count_pairs(
     first
         Instances before it were counted earlier: they are only partners.
     middle
-        Mean residual of each class in the stream before, NaN: it is not known yet, shape (J, d). The correlation of an
-        instance with its neighbour is that beyond its correlation with this mean: of exchangeable instances it is
+        Mean residual of each class in the stream before, NaN: it is not known yet, shape (J, d). The correlation of
+        an instance with its neighbour is that beyond its correlation with this mean: of exchangeable instances it is
         zero, wherever these lie. ``None``: zeros, the training mean.
     products
         Add products of residuals, too: they cost more, and only a fit needs them.
@@ -231,7 +231,7 @@ def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
 
 
 def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
-    """Mean correlation of neighbours over all classes, in standard errors of it (self-normalised), and their number."""
+    """Mean correlation of neighbours over all classes, the same in standard errors (self-normalised), their number."""
     n, total, square = pairs.correlation.sum(axis=0).tolist()
     return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
 
@@ -273,7 +273,7 @@ def fit_process(pairs: Pairs) -> Process:
 
 
 def effective_share(pairs: Pairs, process: Process) -> float:
-    """Number of independent instances that say as much about a class as its dependent ones, as a share of these.
+    """Count the independent instances that say as much about a class as its dependent ones, as a share of these.
 
     ``1 / (1 + 2 sum_g f_g rho_g)``: rho_g is the autocorrelation at lag g, averaged over the directions, and f_g the
     share of the instances that have a partner of their class at that lag.
