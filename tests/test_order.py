@@ -19,6 +19,7 @@ from benchmarks.order.case import Case
 from benchmarks.order.running import announcements
 from stream_osr import OpenSetRecognizer
 from stream_osr.engine import batch as engine
+from stream_osr.ensemble.guard import DEPENDENT, TYPICAL, recounted
 from stream_osr.model.known import log_densities
 from stream_osr.model.prior import homogeneous
 from stream_osr.model.space import whiten
@@ -161,6 +162,24 @@ def test_the_collective_step_yields_where_typical_instances_are_called_unknown()
     before = stream(narrow(), seed=0, order="shuffled")
     assert before.right < 0.1
     assert before.standing > 2
+
+
+def test_what_came_before_is_counted_anew_by_typicality():
+    """Each instance in its cell, the later the more, at a level of its nearest class."""
+    model = stream(narrow(n=600), seed=0, order="shuffled").model
+    state, references = model.value.stream, model.trained.references
+    after = recounted(state.chains, state.past, references)
+    age = np.arange(len(state.past.rows))[::-1]
+    assert len(age) == 600
+    for number, (chain, anew) in enumerate(zip(state.chains, after, strict=True)):
+        books, n_classes, seat = anew.guard.books.stream, len(state.labels), state.past.subclass[number]
+        for place, key in enumerate(chain.guard.ids):
+            expected = (0.5 ** (age[seat == key] / DEPENDENT)).sum()
+            assert books[n_classes + place].sum() == pytest.approx(expected)
+        assert books[:n_classes].sum() == pytest.approx((0.5 ** (age[seat < 0] / DEPENDENT)).sum())
+        assert books[:, TYPICAL:].sum() > 0.9 * books.sum()
+        np.testing.assert_array_equal(anew.guard.books.taken, chain.guard.books.taken)
+        assert not np.allclose(books, chain.guard.books.stream)
 
 
 def test_an_independent_stream_keeps_every_bit():

@@ -13,8 +13,10 @@ from stream_osr.trust.recall import (
     REMEMBERED,
     WIDEST,
     Called,
+    ExpectedRecall,
     Z,
     call,
+    doubt,
     expect,
     has_dropped,
     instances_that_would_do,
@@ -158,3 +160,43 @@ def test_a_drop_is_told_when_it_is_sure_and_until_it_is_over() -> None:
     assert faded.asked.sum() < LEAST_ASKED
     assert not dropped(faded), "too few were asked yet"
     assert dropped(faded, np.full(3, 15)), "but all that there are"
+
+
+def doubted(known: int, disputed: int, unplaced: int, recall: float = 0.9) -> tuple[ExpectedRecall, ExpectedRecall]:
+    """The estimate without doubt, and with what the stream says against it."""
+    called = asked(2560, recall, unknown=0.05)
+    plain, other = expect(called, MANY), expect(doubt(called, known, disputed, unplaced), MANY)
+    assert plain is not None
+    assert other is not None
+    return plain, other
+
+
+def test_a_stream_that_says_nothing_against_the_references_changes_no_bit() -> None:
+    plain, other = doubted(500, 0, 0)
+    assert other == plain
+
+
+def test_unknown_instances_that_gather_in_no_subclass_count_as_known_ones_that_have_moved() -> None:
+    plain, other = doubted(300, 0, 100)
+    assert other.recall == pytest.approx(0.75 * plain.recall)
+    assert other.low == pytest.approx(0.75 * plain.low)
+    assert other.high == pytest.approx(0.75 * plain.high)
+    assert other.false_unknown == pytest.approx(1.0 - 0.75 * (1.0 - plain.false_unknown))
+    alone = doubted(0, 0, 50)[1]
+    assert alone.recall == pytest.approx(0.0)
+    assert alone.false_unknown == pytest.approx(1.0)
+
+
+def test_disputed_instances_lower_the_estimate_by_half_of_them_and_widen_it() -> None:
+    plain, other = doubted(300, 100, 0)
+    assert other.recall == pytest.approx(plain.recall * (1.0 - 0.5 * 0.25))
+    width, before = other.high - other.low, plain.high - plain.low
+    assert width == pytest.approx(before * (1.0 - 0.5 * 0.25) + 2.0 * 0.1 * 0.25)
+    assert other.false_unknown == pytest.approx(plain.false_unknown)
+
+
+def test_doubt_fades_with_the_instances_that_follow() -> None:
+    called = doubt(nothing_called(3), 0, 100, 0)
+    half = round(REMEMBERED)
+    np.testing.assert_allclose(doubt(called, half, 0, 0).doubt, [half, 50.0, 0.0])
+    np.testing.assert_array_equal(called.doubt, [0.0, 100.0, 0.0])

@@ -47,16 +47,17 @@ def follow_dependence(
         The batch.
     """
     was, now = before.arrival, stream.arrival
-    if was is None or now is None:
-        return stream, []
-    since, depends = stream.signals.dependent_since, now.process is not None
+    since = stream.signals.dependent_since
+    if was is None or now is None:  # what an earlier model's stream was treated as is over
+        return (stream if since is None else _since(stream, None)), []
+    depends = now.process is not None
     if not now.counts_typicality:
         since = None
     elif since is None:
         since = now.since if depends else now.departed
-    stream = stream._replace(signals=stream.signals._replace(dependent_since=since))
+    stream = _since(stream, since)
     begins = was.process is None if depends else now.departed >= 0 > was.departed
-    if trained.is_dependent or not begins:
+    if not begins:
         return stream, []
     if depends:
         kind, rank = "neighbours depend", correlation_by_class(now.pairs)
@@ -73,3 +74,7 @@ def follow_dependence(
         **about(trained, stream.chains[0].state),
     )
     return stream, [event]
+
+
+def _since(stream: Stream, since: int | None) -> Stream:
+    return stream._replace(signals=stream.signals._replace(dependent_since=since))
