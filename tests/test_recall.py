@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_osr.trust.recall import (
+    DISPUTED_SPREAD,
     ENOUGH,
     LEAST_ASKED,
     REMEMBERED,
@@ -191,7 +192,7 @@ def test_disputed_instances_lower_the_estimate_by_half_of_them_and_widen_it() ->
     plain, other = doubted(300, 100, 0)
     assert other.recall == pytest.approx(plain.recall * (1.0 - 0.5 * 0.25))
     width, before = other.high - other.low, plain.high - plain.low
-    assert width == pytest.approx(before * (1.0 - 0.5 * 0.25) + 2.0 * 0.1 * 0.25)
+    assert width == pytest.approx(before * (1.0 - 0.5 * 0.25) + 2.0 * DISPUTED_SPREAD * 0.25)
     assert other.false_unknown == pytest.approx(plain.false_unknown)
 
 
