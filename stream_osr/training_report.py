@@ -112,7 +112,7 @@ class TrainingReport:
         if self.correlation is not None:
             lines.append(
                 f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
-                f"is that in blocks of arrival; among neighbours it would be {self.recall_among_neighbours or 0.0:.3f}"
+                f"is that in blocks of arrival; among neighbours {self.recall_among_neighbours or 0.0:.3f}"
             )
         if self.references:
             are = "is" if self.references == 1 else "are"

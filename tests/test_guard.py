@@ -19,18 +19,16 @@ from stream_osr.archive import read_archive, write_archive
 from stream_osr.engine import Chain, Guard, Stream
 from stream_osr.ensemble.asked import ASKED, model_of
 from stream_osr.ensemble.chain import IdentityChanges, Parted, follow_identities
-from stream_osr.ensemble.guard import (
+from stream_osr.ensemble.guard import REMEMBERED, TYPICAL, _take_in
+from stream_osr.ensemble.owners import (
     EXPECTED,
     LEAST_SUPPORT,
     MANY,
     MOSTLY_NEW,
     NOBODY,
-    REMEMBERED,
-    TYPICAL,
-    _owners,
-    _take_in,
     fit_guard,
     mostly_new,
+    owners_of,
     start_guard,
     without_openings,
 )
@@ -350,7 +348,7 @@ def test_an_owner_is_kept_until_most_is_new() -> None:
         stream = np.zeros((4, N_LEVELS))
         stream[2, -1] = support
         shares = Shares(np.full((4, N_LEVELS), known), np.array([[0.1, 0.5], [0.9, 0.5]]), np.full(2, 0.5), 1.0)
-        owner, part = _owners(np.array([before]), np.full(1, 0.7), stream, shares)
+        owner, part = owners_of(np.array([before]), np.full(1, 0.7), stream, shares)
         assert part == pytest.approx(known if support >= LEAST_SUPPORT else 0.7)
         return int(owner[0])
 

@@ -17,7 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("trust",),
     ("discovery",),
-    ("coordinates trained training_set training_report unlike",),
+    ("coordinates members trained training_set training_report unlike",),
     ("evaluation",),
     ("ensemble",),
     ("engine",),

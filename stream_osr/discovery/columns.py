@@ -172,7 +172,7 @@ def usual_columns(X: np.ndarray, group: np.ndarray, numeric: np.ndarray) -> Usua
             continue
         parts = [x[own == j] for j in np.unique(own)]
         ends = np.array([np.quantile(part, (OUTERMOST, 1.0 - OUTERMOST)) for part in parts])
-        if not ends[:, 0].min() < ends[:, 1].max():
+        if not ends[:, 0].min() < ends[:, 1].max() or not x.var() > 0.0:
             continue
         low[c], high[c], middle[c], variance[c] = ends[:, 0].min(), ends[:, 1].max(), x.mean(), x.var()
         within[c] = sum(len(part) * part.var() for part in parts) / (len(x) * variance[c])

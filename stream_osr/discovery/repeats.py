@@ -24,7 +24,7 @@ MOST_COPIES = 48
 """If it took more than so many, all rows count."""
 FALSE_ALARM = 1e-12
 """Probability of so many copies by chance."""
-MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 63) - 1
+MIXER, LARGEST = 0x2545F4914F6CDD1D, (1 << 62) - 1
 """Of fingerprints: an odd factor, and the bits that are kept."""
 
 
@@ -47,7 +47,7 @@ class UsualCopies(NamedTuple):
 
 
 def fingerprints(values: np.ndarray) -> np.ndarray:
-    """Mix raw rows, NaN = missing, shape (n, p), to numbers of 63 bits: equal rows have the same, shape (n,).
+    """Mix raw rows, NaN = missing, shape (n, p), to numbers of 62 bits: equal rows have the same, shape (n,).
 
     Examples
     --------

@@ -36,7 +36,9 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     weight = None
     if base.weight is not None:
         weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
-    return stream._replace(references=References(rows, group, log_density, weight, gain, base.effective))
+    return stream._replace(
+        references=References(rows, group, log_density, weight, gain, base.effective, base.earlier)
+    )
 
 
 def _places(group: np.ndarray) -> np.ndarray:

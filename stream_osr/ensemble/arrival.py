@@ -1,4 +1,4 @@
-"""The order of arrival in an ensemble: whether neighbours depend on each other, and what they say of the next ones."""
+"""The order of arrival in an ensemble: whether neighbours depend on each other, and what they say of the next."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ USUAL_HALF_LIFE = 10_000.0
 TYPICAL_FROM, LOST, LEAST_TYPICAL, MANY, AT_ONCE = 0.2, 0.4, 12.0, 50, 3
 """An instance is typical of a class from this share of its references on. Where so large a share of its typical
 instances, at least so many, is called unknown, a class with so many references dissolves. Where so many classes do,
-and most of all, the collective decision departs from the known classes in bulk: a new class takes the place of one."""
+and most of all, the collective decision departs from the known classes in bulk; a new class takes one's place."""
 GONE = 0.02
 """Share of typical instances below which the known classes have moved away, all of them, or are gone."""
 LATELY = 256.0

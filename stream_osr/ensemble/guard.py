@@ -17,10 +17,11 @@ import numpy as np
 from stream_osr.config import Parameters
 from stream_osr.discovery.lives import places_of
 from stream_osr.ensemble.asked import ASKED, Theirs, model_of, typicality_of
-from stream_osr.ensemble.chain import Chain, Chains, Guard, opening_seats
+from stream_osr.ensemble.chain import Chains, Guard, opening_seats
+from stream_osr.ensemble.owners import fit_guard, fitted, mostly_new, owners_of, start_guard, without_openings
 from stream_osr.ensemble.past import Past
 from stream_osr.ensemble.step import Judged, Seated, mean_of
-from stream_osr.model.cells import Asked, Said, asked, place_of, terms_of, weigh_into
+from stream_osr.model.cells import Asked, Said, asked, terms_of, weigh_into
 from stream_osr.model.jit import kernel
 from stream_osr.model.known import log_densities, log_new
 from stream_osr.model.prior import Prior
@@ -28,7 +29,7 @@ from stream_osr.model.restaurant import StreamState
 from stream_osr.model.step import BatchResult
 from stream_osr.parallel import each
 from stream_osr.trust.balance import Shares, class_shares, share_of_cells
-from stream_osr.trust.books import Books, counted
+from stream_osr.trust.books import counted
 from stream_osr.trust.conformal import call_known, plausible
 from stream_osr.trust.division import balance, votes
 from stream_osr.trust.levels import N_LEVELS, levels_of
@@ -43,17 +44,9 @@ ANEW = 256
 """Instances after which the share of the stream that is known is estimated again."""
 RECOUNTED = 2000
 """Latest instances that are counted anew when neighbours are found to be dependent."""
-LEAST_SUPPORT = 8.0
-"""Remembered instances that a subclass needs before its owner may change."""
-OWNED_ABOVE, FREED_BELOW = 0.5, 0.4
-"""Known shares from which on a subclass gets an owner, and below which it loses it."""
-MANY, EXPECTED, MOSTLY_NEW = 20.0, 4.0, 0.3
-"""A subclass with so many remembered instances, and so many references if it were known, is mostly new if this share
-of it is known at most."""
 TYPICAL = N_LEVELS - 2
 """From this level on (four fifths of the references) an instance votes for class shares, whatever it is called: a
 class that is called unknown would lose its share, and be called unknown the more."""
-NOBODY = -1
 
 
 def ask_references(
@@ -171,6 +164,8 @@ class _Known(NamedTuple):
     ----------
     trained, opening
         Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,).
+    earlier
+        That of the :class:`References`.
     """
 
     many: np.ndarray
@@ -181,6 +176,7 @@ class _Known(NamedTuple):
     confusion: np.ndarray
     trained: np.ndarray
     opening: np.ndarray
+    earlier: bool
 
 
 def _follow_balance(
@@ -210,7 +206,7 @@ def _follow_balance(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen)),
+        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen), references.earlier),
         n,
         due,
         level,
@@ -227,7 +223,7 @@ def _follow_balance(
         guard=guard,
         references=np.arange(at.start, at.stop) % len(references.group),
         probabilities=probabilities[:first],
-        mostly_new=mostly_new(guard, model.many),
+        mostly_new=np.zeros(0, np.int64) if references.earlier else mostly_new(guard, model.many),
     )
 
 
@@ -246,12 +242,12 @@ def _take_in(
 ) -> tuple[Guard, np.ndarray]:
     """Take a batch of n instances into the books; the guard then, and the balanced probabilities of all asked.
 
-    ``typical``, ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the stream
-    that is known is estimated again.
+    ``typical``, ``tail`` and ``independent`` are those of a :class:`_Turn`. When it is ``due`` the share of the
+    stream that is known is estimated again.
     """
     references, of_references, theirs, others, of_others, said_unknown = sides
     first, n_classes = len(theirs.group), len(known.trained)
-    guard = _fitted(guard, state.ids, n_classes)
+    guard = fitted(guard, state.ids, n_classes)
     terms = terms_of(state.dishes, prior)
     many = first + len(of_others.weight)
     cells, vote = np.empty((many, len(state.franchise.menu) + 1)), np.empty((many, n_classes))
@@ -282,10 +278,10 @@ def _take_in(
     else:
         probabilities = balance(shares, unknown, cells, level, vote)
     for i in range(first, first + n):
-        weight = 1.0 if level[i] >= TYPICAL else 1.0 - probabilities[i, n_classes]
+        weight = 1.0 if level[i] >= TYPICAL and not known.earlier else 1.0 - probabilities[i, n_classes]
         for j in range(n_classes):
             books.votes[j] += weight * vote[i, j]
-    owner, part = _owners(guard.owner, guard.known, books.stream, shares)
+    owner, part = owners_of(guard.owner, guard.known, books.stream, shares)
     estimated_at = state.seen if due else guard.estimated_at
     return Guard(guard.ids, books, shares, owner, part, estimated_at, dependent), probabilities
 
@@ -340,137 +336,3 @@ def shares_of(chains: Chains) -> list[Shares | None]:
     """Say what the books of each chain make of the present state."""
     fitted = (chain.guard and fit_guard(chain.guard, chain.state.ids, len(chain.known.size)) for chain in chains)
     return [guard and guard.shares for guard in fitted]
-
-
-def owned_by(chain: Chain) -> set[int]:
-    """Identities of the subclasses that have an owner."""
-    return set() if chain.guard is None else set(chain.guard.ids[chain.guard.owner != NOBODY].tolist())
-
-
-def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
-    """Identities of the subclasses of which little is known, by what references say of many members, shape (m,).
-
-    Members are many if they would be ``EXPECTED`` references, were they of the class that has the fewest and has its
-    share of the stream, an even one at least.
-
-    Parameters
-    ----------
-    guard
-        The guard after a batch.
-    many
-        Number of the references of each class, shape (J,).
-    """
-    emerging = slice(len(guard.shares.classes), -1)
-    support, seen = guard.books.stream[emerging].sum(axis=1), guard.books.seen[emerging]
-    share = np.maximum(guard.shares.classes, 1.0 / len(many))
-    instances = (share / np.maximum(many, 1.0)).max() * seen  # that a reference stands for
-    enough = support >= np.maximum(MANY, EXPECTED * instances)
-    return np.asarray(guard.ids[enough & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
-
-
-def start_guard(n_classes: int) -> Guard:
-    """Begin with nothing counted."""
-    n_levels, cells = N_LEVELS, n_classes + 1
-    shapes = (cells, n_levels), (cells,), (n_classes, cells, n_levels), (n_classes, cells), (n_classes,)
-    books = Books(*(np.zeros(shape) for shape in shapes))
-    even = np.full(n_classes, 1.0 / n_classes)
-    shares = Shares(np.ones((cells, n_levels)), even[:, None].copy(), even, 1.0)
-    return Guard(np.zeros(0, np.int64), books, shares, np.zeros(0, np.int64), np.zeros(0), -1)
-
-
-def fit_guard(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
-    """Make room for subclasses and classes that have come, and forget those that have gone.
-
-    Until the next batch a subclass that has come is what new ones are, and a class has the mean share.
-    """
-    if len(guard.books.votes) == n_classes and np.array_equal(ids, guard.ids):
-        return guard
-    return _fitted(guard, ids, n_classes)
-
-
-@kernel
-def _fitted(guard: Guard, ids: np.ndarray, n_classes: int) -> Guard:
-    """Do what :func:`fit_guard` does where something has changed."""
-    books, shares, before, new = guard.books, guard.shares, len(guard.books.votes), len(guard.ids)
-    levels, count = books.stream.shape[1], n_classes + len(ids) + 1
-    places = np.full(count, -1)  # where each cell was; what is new comes last
-    places[:n_classes] = np.where(np.arange(n_classes) < before, np.arange(n_classes), -1)
-    places[count - 1] = before + new
-    stream, seen, known = np.zeros((count, levels)), np.zeros(count), np.ones((count, levels))
-    taken, asked_of = np.zeros((n_classes, count, levels)), np.zeros((n_classes, count))
-    votes_of, classes, whose = np.zeros(n_classes), np.zeros(n_classes), np.zeros((n_classes, len(ids) + 1))
-    owner, share = np.full(len(ids), NOBODY), np.full(len(ids), -1.0)
-    old = min(before, n_classes)
-    for k in range(len(ids)):
-        slot = place_of(guard.ids, ids[k])
-        if slot >= 0:
-            places[n_classes + k] = before + slot
-            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY
-            share[k] = guard.known[slot]
-    votes_of[:old], classes[:old] = books.votes[:old], shares.classes[:old]
-    for c in range(count):
-        place = places[c]
-        if place >= 0:
-            stream[c], seen[c] = books.stream[place], books.seen[place]
-        if c >= n_classes:
-            known[c] = shares.known[place]  # one that has come is what new ones are
-    old_asked, old_taken, old_whose = books.asked, books.taken, shares.owner
-    for j in range(old):
-        for c in range(count):
-            place = places[c]
-            if place >= 0:
-                asked_of[j, c] = old_asked[j, place]
-                for level in range(levels):
-                    taken[j, c, level] = old_taken[j, place, level]
-            if c >= n_classes:
-                whose[j, c - n_classes] = old_whose[j, place - before if place >= 0 else new]
-    for j in range(n_classes):
-        classes[j] = classes[j] if classes[j] > 0.0 else 1.0 / n_classes
-    return Guard(
-        ids,
-        Books(stream, seen, taken, asked_of, votes_of),
-        Shares(known, whose, classes / classes.sum(), shares.kappa),
-        owner,
-        share,
-        guard.estimated_at,
-        guard.dependent,
-    )
-
-
-@kernel
-def _owners(
-    owner: np.ndarray, known: np.ndarray, stream: np.ndarray, shares: Shares
-) -> tuple[np.ndarray, np.ndarray]:
-    """Say whose each emerging subclass is, :data:`NOBODY`'s if most of it is new, and what share of it is known.
-
-    Parameters
-    ----------
-    owner, known
-        What was said before, shape (K,).
-    stream, shares
-        What the books count, and what they say.
-    """
-    owner, known, n_classes = owner.copy(), known.copy(), len(shares.classes)
-    for k in range(len(owner)):
-        support, kept = 0.0, 0.0
-        for level in range(stream.shape[1]):
-            support += stream[n_classes + k, level]
-            kept += stream[n_classes + k, level] * shares.known[n_classes + k, level]
-        if support < LEAST_SUPPORT:
-            continue
-        known[k] = kept / support
-        if known[k] > OWNED_ABOVE or (owner[k] != NOBODY and known[k] >= FREED_BELOW):
-            owner[k] = shares.owner[:, k].argmax()
-        elif known[k] < FREED_BELOW:
-            owner[k] = NOBODY
-    return owner, known
-
-
-def without_openings(state: StreamState, guard: Guard, n_classes: int) -> StreamState:
-    """Forget who opened the tables of subclasses that have an owner: nothing new has come with them."""
-    owned = np.append(guard.owner != NOBODY, False)
-    if not owned.any():
-        return state
-    dish = state.franchise.table_dish - n_classes
-    founder = np.where(owned[np.where(dish >= 0, dish, -1)], 0.0, state.franchise.table_founder)
-    return state._replace(franchise=state.franchise._replace(table_founder=founder))

@@ -12,10 +12,10 @@ from stream_osr.discovery.lifecycle import OnMenu
 from stream_osr.discovery.lives import Lifecycle, noted, places_of, united, with_lives
 from stream_osr.discovery.members import Coming, Members
 from stream_osr.discovery.reservoir import Reservoir, exchange, keep
-from stream_osr.ensemble import guard
 from stream_osr.ensemble.chain import Chain, Chains, Followed, IdentityChanges, Parted, follow_identities, sizes_of
 from stream_osr.ensemble.chain import without as left_out
 from stream_osr.ensemble.cores import find_core, least_unknown, stands_out
+from stream_osr.ensemble.owners import owned_by
 from stream_osr.ensemble.past import Decided, Past, arrivals, members, places, remembered, sampled, since
 from stream_osr.ensemble.step import Judged, Seated
 from stream_osr.model.background import Noise
@@ -256,7 +256,7 @@ def _keep_within_bounds(followed: Followed, most: int, most_aside: int) -> Follo
 def _without_owned(followed: Followed) -> Followed:
     """Take the subclasses that have an owner out of what is told."""
     chain, changes = followed.chain, followed.changes
-    owned = guard.owned_by(chain)
+    owned = owned_by(chain)
     life, refuted = lifecycle.own(chain.life, owned)
     refuted = tuple(key for key in refuted if key not in changes.emerged)
     chain, changes = chain._replace(life=life), left_out(changes, owned)

@@ -2,8 +2,8 @@
 
 An instance of class j has the whitened residual ``z = W_j (x - mu_j)``, with mean and covariance of the class in
 training. Where instances are independent, residuals of neighbours are uncorrelated. Where a class lasts for a while,
-a device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly varying
-part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
+a device has an offset or a process drifts, they are not: in each direction the residual is the sum of a slowly
+varying part with variance Q and autocorrelation ``phi^g`` at lag g, and of an independent part with variance R
 (``docs/inference.md``, section 17).
 """
 
@@ -231,7 +231,7 @@ def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
 
 
 def correlation_of(pairs: Pairs) -> tuple[float, float, float]:
-    """Mean correlation of neighbours over all classes, the same in standard errors (self-normalised), their number."""
+    """Mean correlation of neighbours over all classes, in standard errors (self-normalised), and their number."""
     n, total, square = pairs.correlation.sum(axis=0).tolist()
     return (total / n, total / max(square, 1e-300) ** 0.5, n) if n > 0.0 else (0.0, 0.0, 0.0)
 

@@ -131,6 +131,8 @@ def make_plan(X: np.ndarray, group: np.ndarray, order: np.ndarray | None = None)
     twins = np.triu(alike(scaled), 1)
     copies = twins.any(axis=0)
     clock = np.zeros(X.shape[1], bool) if order is None else is_clock(X, group, order) & ~rare & ~copies
+    if not (~rare & ~copies & ~clock).any():  # nothing else tells anything
+        clock[:] = False
     telling = np.flatnonzero(~rare & ~copies & ~clock)
     axes = principal_axes(scaled[:, telling])
     freedom = len(X) - len(np.unique(group))

@@ -60,6 +60,8 @@ class References(NamedTuple):
     effective
         Number of independent instances that say as much as the training instances of a typical class; 0: as many as
         there are references of it.
+    earlier
+        They are of a release whose streams go on by its rules: for votes, levels and announcements.
     """
 
     rows: np.ndarray
@@ -68,6 +70,7 @@ class References(NamedTuple):
     weight: np.ndarray | None = None
     gain: np.ndarray = NO_GAIN
     effective: float = 0.0
+    earlier: bool = False
 
     @property
     def gains(self) -> np.ndarray:

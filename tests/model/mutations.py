@@ -705,8 +705,8 @@ MUTATIONS = [
     Mutation(
         "owner not kept",
         "ensemble/guard.py",
-        "    owner, part = _owners(guard.owner, ",
-        "    owner, part = _owners(np.full_like(guard.owner, NOBODY), ",
+        "    owner, part = owners_of(guard.owner, ",
+        "    owner, part = owners_of(np.full_like(guard.owner, NOBODY), ",
     ),
     Mutation(
         "owner not kept when subclasses come and go",
