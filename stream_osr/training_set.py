@@ -90,15 +90,10 @@ class TrainingSet:
         kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
-        if (
-            arrived is None
-        ):  # of a release that did not keep the order: class by class, the order within is that of arrival
-            begin = np.cumsum([0, *map(len, out.rows)]).tolist()
-            out.arrived = [
-                [first + at for at in range(len(own))] for first, own in zip(begin, out.rows, strict=False)
-            ]
-        else:
-            out.arrived = [array.tolist() for array in arrived]
+        if arrived is None:  # a release that did not keep the order: as if the classes had come one by one
+            ends = np.cumsum([0, *map(len, arrays)])
+            arrived = [np.arange(*each) for each in zip(ends[:-1], ends[1:], strict=True)]
+        out.arrived = [array.tolist() for array in arrived]
         return out
 
     def matrix(self) -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:

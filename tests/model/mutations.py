@@ -63,6 +63,7 @@ JUDGES = {
     "trust/balance.py": ("test_balance", "test_guard", "test_trust"),
     "trust/division.py": ("test_guard", "test_trust"),
     "ensemble/guard.py": ("test_guard", "test_trust"),
+    "ensemble/owners.py": ("test_guard", "test_trust"),
     "ensemble/chain.py": ("test_guard", "test_trust"),
     "trust/references.py": ("test_references", "test_order", "test_trust"),
     "trained.py": ("test_references", "test_trust"),
@@ -710,7 +711,7 @@ MUTATIONS = [
     ),
     Mutation(
         "owner not kept when subclasses come and go",
-        "ensemble/guard.py",
+        "ensemble/owners.py",
         "            owner[k] = guard.owner[slot] if guard.owner[slot] < n_classes else NOBODY\n",
         "            owner[k] = NOBODY\n",
     ),
