@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class TrainingSet:
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
         if arrived is None:  # a release that did not keep the order: as if the classes had come one by one
             ends = np.cumsum([0, *map(len, arrays)])
-            arrived = [np.arange(*each) for each in zip(ends[:-1], ends[1:], strict=True)]
+            arrived = [np.arange(*each) for each in itertools.pairwise(ends)]
         out.arrived = [array.tolist() for array in arrived]
         return out
 
