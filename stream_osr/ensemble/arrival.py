@@ -223,7 +223,7 @@ def test(
     typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
     many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
-    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
+    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete
     z = shortened(whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
@@ -291,13 +291,16 @@ class _Same:
 
 
 @lru_cache(maxsize=64)
-def _least(same: _Same, n_classes: int, share: float) -> np.ndarray:
-    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,)."""
+def _least(same: _Same, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
+    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
+
+    References too few for the share reject nothing, or, ``always``, what is less dense than all of them.
+    """
     references = same.references
     own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
     count = references.effective or len(references.group) / n_classes
     share = (share * (count + 1.0) - 1.0) / count
-    if share <= 0.0:  # the references are too few to reject any
+    if share <= 0.0 and not always:
         return np.full(n_classes, -np.inf)
     for j in range(n_classes):
         theirs = references.group == j
