@@ -28,6 +28,7 @@ from stream_osr.model.dependence import (
     no_pairs,
     shortened,
     whitened,
+    without_strongest,
 )
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
@@ -39,6 +40,8 @@ ACCEPTED_FROM = 0.2
 state of the class."""
 PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
+ELSEWHERE = 2.0
+"""Standard errors by which the neighbours of all classes but the strongest are correlated where a stream is dependent."""
 HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
@@ -240,7 +243,11 @@ def test(
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
-    if not is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent):
+    found = is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent)
+    if found and not dependent and n_classes > 1:
+        rest, errors, _ = correlation_of(without_strongest(pairs))
+        found = rest > CORRELATED_STREAM and errors > ELSEWHERE
+    if not found:
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         process = fit_process(pairs)
