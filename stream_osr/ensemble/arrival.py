@@ -40,7 +40,7 @@ ACCEPTED_FROM = 0.2
 state of the class."""
 PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
-ELSEWHERE = 2.0
+ELSEWHERE = 3.0
 """Standard errors by which the neighbours of all classes but the strongest are correlated where a stream is dependent."""
 HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""

@@ -98,3 +98,14 @@ def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival
     assert bool(model.signals.dependence) == (order == "arrival")
     learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
     assert model.signals.dependent == (order == "arrival")
+
+
+@pytest.mark.parametrize("beside", [1.5, 12.0])
+def test_a_new_class_that_begins_beside_one_known_class_makes_no_stream_dependent(beside: float) -> None:
+    model = OpenSetRecognizer.from_trained(trained(0.0), **SETTINGS)
+    rng = np.random.default_rng(5)
+    for i, (x, _) in enumerate(dependent_rows(1600, 2, 0.0)):
+        new = i > 500 and rng.random() < 0.4
+        row = dict(zip("abc", rng.normal(-beside, 0.7, size=3).tolist(), strict=True)) if new else x
+        model.learn_one(row)
+    assert not [event for event in model.drain_events() if isinstance(event, DependenceFound)]
