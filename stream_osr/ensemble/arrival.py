@@ -41,7 +41,7 @@ state of the class."""
 PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
 ELSEWHERE = 3.0
-"""Standard errors by which the neighbours of all classes but the strongest are correlated where a stream is dependent."""
+"""Standard errors by which neighbours of the classes without the strongest are correlated in a dependent stream."""
 HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
