@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from stream_osr import OpenSetRecognizer, TrainedModel
+from stream_osr import OpenSetRecognizer, RowsRepeated, TrainedModel
 from stream_osr.errors import (
     InvalidFeature,
     InvalidInstance,
@@ -591,10 +591,22 @@ def test_what_lies_far_is_unknown_where_new_classes_are_expected_near(n):
 
 def test_stream_of_one_point_for_ever(trained):
     model = OpenSetRecognizer.from_trained(trained, batch_size=64)
-    for _ in range(2000):
-        model.learn_one({"a": 55.5, "b": -55.5})
+    for i in range(2000):
+        model.learn_one({"a": 55.5 + 1e-9 * i, "b": -55.5})
     assert {d.label for d in model.drain()} == {"unknown"}
     assert max(size for _, size, _ in model.summary().emerging) >= 1900
+    check_stream(model.value.stream)
+
+
+def test_stream_of_one_row_for_ever_counts_once(trained):
+    model = OpenSetRecognizer.from_trained(trained, batch_size=64)
+    for _ in range(2000):
+        model.learn_one({"a": 55.5, "b": -55.5})
+    model.flush()
+    decisions, events = told(model)
+    assert [d.label for d in decisions] == ["unknown"] * 2000
+    assert [type(event) for event in events] == [RowsRepeated]
+    assert [(size, announced) for _, size, announced in model.summary().emerging] == [(1, False)]
     check_stream(model.value.stream)
 
 

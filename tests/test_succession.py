@@ -254,7 +254,9 @@ def test_counts_go_on() -> None:
     earlier = play(fitted(0))
     earlier.learn_one({"a": 1.0})
     model = carried(earlier, fitted(1))
-    assert model.signals == earlier.signals._replace(expected_recall=None), "the new model has its own references"
+    own = play(fitted(1), n=1).signals.dependence
+    expected = earlier.signals._replace(expected_recall=None, dependence=own)
+    assert model.signals == expected, "the new model has its own references and neighbours"
     assert model.signals.novelty == model.signals.data_quality == 1
     assert model.summary().stream_size == LENGTH + 1
     assert model.summary().unknown_share == earlier.summary().unknown_share

@@ -19,6 +19,7 @@ from benchmarks.trust import closed_streams, overlap
 from stream_osr import (
     ClassDrifted,
     Decision,
+    DependenceFound,
     Event,
     OpenSetRecognizer,
     RecallDropped,
@@ -190,10 +191,11 @@ def test_p_unknown_of_a_new_class_that_overlaps_a_known_one(share: int, bound: f
 # They move away
 
 
-def test_a_drop_of_the_recall_is_told_when_known_classes_move_away() -> None:
+@pytest.mark.parametrize("order", ["arrival", "shuffled"])
+def test_a_drop_of_the_recall_is_told_when_known_classes_move_away(order: str) -> None:
     X_train, y_train = spread(400, 0, APART)
     for shift, fell in ((0.0, False), (3.0, True)):
-        model = trained_on(X_train, y_train)
+        model = trained_on(X_train, y_train, order=order)
         X, y = spread(1500, 1, APART)
         decisions, events = play(model, X)
         assert right(decisions, y) > 0.98
@@ -202,15 +204,22 @@ def test_a_drop_of_the_recall_is_told_when_known_classes_move_away() -> None:
         decisions, events = play(model, X)
         drops = of_kind(events, RecallDropped)
         assert len(drops) == fell
+        assert len(of_kind(events, DependenceFound)) == (fell and order == "arrival")
         live = model.expected_recall
         assert live is not None
         if fell:
             promised = model.trained.report.recall_interval
             assert promised is not None
             assert drops[0].high < promised[0] <= drops[0].promised == model.trained.report.known_recall
-            assert right(decisions, y, 0.8) < 0.5
             assert live.recall < 0.95
             assert live.false_unknown > 0.0
+            if order == "shuffled":
+                assert right(decisions, y, 0.8) < 0.5
+            else:
+                assert drops[0].seq < 1500 + 500
+                assert right(decisions[:400], y[:400]) < 0.5
+                assert right(decisions, y, 0.8) > 0.75, "typicality says that they are known"
+                assert live.recall == pytest.approx(right(decisions, y, 0.8), abs=0.05)
         else:
             assert live.recall == pytest.approx(right(decisions, y), abs=0.02)
 

@@ -28,6 +28,7 @@ from stream_osr.model.dependence import (
     no_pairs,
     shortened,
     whitened,
+    without_strongest,
 )
 from stream_osr.model.known import log_categories, log_densities
 from stream_osr.model.ordered import Came, Tracked, predict_in_order, start
@@ -39,6 +40,8 @@ ACCEPTED_FROM = 0.2
 state of the class."""
 PLAUSIBLE_FROM = 0.02
 """The same share from which on an instance counts in the test."""
+ELSEWHERE = 3.0
+"""Standard errors by which neighbours of the classes without the strongest are correlated in a dependent stream."""
 HALF_LIFE = 2000.0
 """Instances after which a pair of neighbours counts half in the test."""
 USUAL_HALF_LIFE = 10_000.0
@@ -223,7 +226,7 @@ def test(
     typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
     many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
-    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM)[near]
+    plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM, always=True)[near]
     plausible &= ~incomplete
     z = shortened(whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
@@ -240,7 +243,11 @@ def test(
     arrival = arrival._replace(pairs=pairs, usual=usual, residual=residual[last], group=group[last], at=at[last])
     if order.process is not None:
         return arrival
-    if not is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent):
+    found = is_dependent(pairs, LEAST_STREAM_PAIRS, CORRELATED_STREAM, was=dependent)
+    if found and not dependent and n_classes > 1:
+        rest, errors, _ = correlation_of(without_strongest(pairs))
+        found = rest > CORRELATED_STREAM and errors > ELSEWHERE
+    if not found:
         return arrival._replace(process=None, tracked=None, gain=np.zeros(0), since=-1)
     if not dependent:
         process = fit_process(pairs)
@@ -291,13 +298,16 @@ class _Same:
 
 
 @lru_cache(maxsize=64)
-def _least(same: _Same, n_classes: int, share: float) -> np.ndarray:
-    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,)."""
+def _least(same: _Same, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
+    """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
+
+    References too few for the share reject nothing, or, ``always``, what is less dense than all of them.
+    """
     references = same.references
     own, out = np.mean(references.log_density, axis=0), np.full(n_classes, np.inf)
     count = references.effective or len(references.group) / n_classes
     share = (share * (count + 1.0) - 1.0) / count
-    if share <= 0.0:  # the references are too few to reject any
+    if share <= 0.0 and not always:
         return np.full(n_classes, -np.inf)
     for j in range(n_classes):
         theirs = references.group == j

@@ -242,6 +242,17 @@ def correlation_by_class(pairs: Pairs) -> np.ndarray:
     return np.asarray(total / np.maximum(n, 1.0))
 
 
+def without_strongest(pairs: Pairs) -> Pairs:
+    """Leave the class out whose neighbours add most to the correlation.
+
+    A new class that begins in the middle of a stream, near one known class, correlates the neighbours of this class:
+    its mean in the stream so far is not that of the mixture. Dependence shows in the others, too.
+    """
+    correlation = pairs.correlation.copy()
+    correlation[correlation[:, 1].argmax()] = 0.0
+    return pairs._replace(correlation=correlation)
+
+
 def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: bool = False) -> bool:
     """Say whether neighbours are surely and noticeably correlated, by ``least`` pairs; or still are, if they were."""
     mean, errors, n = correlation_of(pairs)

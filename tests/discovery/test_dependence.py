@@ -98,3 +98,15 @@ def test_where_the_order_says_nothing_there_is_no_signal(order: Literal["arrival
     assert bool(model.signals.dependence) == (order == "arrival")
     learn_all(model, [(x, None) for x, _ in dependent_rows(400, 2)])
     assert model.signals.dependent == (order == "arrival")
+
+
+@pytest.mark.parametrize(("n", "beside"), [(600, 1.5), (60, 12.0)], ids=["plausible", "few references"])
+def test_a_new_class_that_begins_beside_one_known_class_makes_no_stream_dependent(n: int, beside: float) -> None:
+    model = learn_all(OpenSetRecognizer(**SETTINGS), dependent_rows(n, 1, 0.0))
+    model.freeze()
+    rng = np.random.default_rng(5)
+    for i, (x, _) in enumerate(dependent_rows(1600, 2, 0.0)):
+        new = i > 1000 and rng.random() < 0.6
+        row = dict(zip("abc", rng.normal(-beside, 0.5, size=3).tolist(), strict=True)) if new else x
+        model.learn_one(row)
+    assert not [event for event in model.drain_events() if isinstance(event, DependenceFound)]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from river.drift import PageHinkley
 
-from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged, engine
+from stream_osr import ClassDrifted, ColumnFailed, OpenSetRecognizer, SubclassEmerged, engine
 from stream_osr.config import parameters
 from stream_osr.discovery.drift import (
     BLOCK,
@@ -463,6 +463,19 @@ def test_real_classes_that_stay_and_one_that_moves():
 def test_all_classes_moving_at_once_is_drift_of_each():
     model = blobs()
     assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 1))) == []
-    events = drifted(stream(model, mixed([(0.0, -20.0), (10.0, -20.0)], 1024, 2)))  # an offset of a sensor, say
+    rows = mixed([*CENTRES.values()], 1024, 2)
+    for i, x in enumerate(rows):
+        x["b"] -= 20.0 * min(1.0, i / 128)
+    events = stream(model, rows)
+    assert not any(isinstance(event, ColumnFailed) for event in events)
+    events = drifted(events)
     assert {(event.label, event.direction) for event in events} == {("left", "sparser"), ("right", "sparser")}
     assert all(event.movement.shift["b"] < -5 for event in events)
+
+
+def test_a_column_that_jumps_in_all_classes_is_a_fault_of_the_column_and_no_drift():
+    model = blobs()
+    assert drifted(stream(model, mixed([*CENTRES.values()], 2048, 1))) == []
+    events = stream(model, mixed([(0.0, -20.0), (10.0, -20.0)], 1024, 2))  # an offset of a sensor
+    assert [(e.column, e.kind, e.since) for e in events if isinstance(e, ColumnFailed)] == [("b", "shifted", 2048)]
+    assert drifted(events) == []

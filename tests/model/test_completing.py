@@ -113,7 +113,9 @@ def test_what_is_drawn_comes_from_where_the_rest_lies(setting: Setting) -> None:
     assert 0.1 < of_new.mean() < 0.9, "of the second class, or of the new one"
     assert np.abs(drawn[of_new, 0]).mean() < 2.0
     assert np.abs(drawn[~of_new, 0] - 8.0).mean() < 2.5
-    only = complete_rows(setting.view, rows, gaps, np.random.default_rng(0), only=1) @ setting.space.backward
+    only = (
+        complete_rows(setting.view, rows, gaps, np.random.default_rng(0), only=range(1, 2)) @ setting.space.backward
+    )
     assert np.abs(only[:, 0] + setting.space.center[0] - 8.0).mean() < 2.0
     middle = complete_rows(setting.view, rows, gaps, None)
     assert (middle == middle[0]).all(), "nothing is drawn"

@@ -27,6 +27,7 @@ from stream_osr.model.dependence import (
     residuals_of,
     shortened,
     whitened,
+    without_strongest,
 )
 
 CLASSES, FEATURES, MANY = 5, 8, 2000
@@ -298,3 +299,11 @@ def test_a_class_of_few_instances_has_mostly_the_pooled_covariance():
         expected = (own.T @ own + d * pooled) / (n + d)
         found = np.linalg.inv(residuals.whitener[j] @ residuals.whitener[j])
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_strongest_class_is_left_out():
+    pairs = no_pairs(3, 2)
+    pairs.correlation[:] = [[500.0, 5.0, 250.0], [100.0, 40.0, 50.0], [100.0, -1.0, 50.0]]
+    mean, errors, n = correlation_of(without_strongest(pairs))
+    assert (mean, errors, n) == pytest.approx((4.0 / 600.0, 4.0 / 300.0**0.5, 600.0))
+    assert pairs.correlation[1, 0] == 100.0
