@@ -170,7 +170,7 @@ def _within_covariance(
     """Pooled within-class covariance, ridge included, and what each instance weighed in it."""
     n, d = coordinates.shape
     freedom = n - len(np.unique(group))
-    shrink = max(0.0, 1.0 - freedom / (2.0 * d))
+    shrink = max(0.0, 1.0 - freedom / (2.0 * max(d, 1)))
 
     def covariance(scatter: np.ndarray) -> np.ndarray:
         within = (1.0 - shrink) * scatter / max(freedom, 1) + shrink * np.diag(spread)
