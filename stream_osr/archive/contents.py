@@ -70,8 +70,11 @@ def _check_together(form: Mapping[str, Any], parameters: Parameters) -> None:
         return
     _check_stream(stream, trained, parameters, frozen=training is None)
     p, d = len(trained["names"]), width_of(prior_of(trained["draws"][0]["prior"]))
+    columns = trained["space"]["columns"]
     for at, arrived in enumerate(form["buffer"]):
         need(len(arrived["row"]) == p, f"buffer[{at}].row", f"of {len(arrived['row'])}", f"{p}: features")
+        codes = arrived["row"][[] if columns is None else columns]
+        need(not (codes < 0.0).any(), f"buffer[{at}].row", "with a negative category", "numbers of values")
     if stream["faults"] is not None:
         count = len(stream["faults"]["columns"]["last"])
         need(count == p, "Stream.faults.columns", f"of {count}", f"{p}: features")
