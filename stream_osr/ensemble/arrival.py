@@ -227,7 +227,7 @@ def test(
     many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
     plausible = density >= _least(same, n_classes, PLAUSIBLE_FROM, always=True)[near]
-    plausible &= ~incomplete
+    plausible &= ~incomplete & ~unknown  # a new class that begins beside a known one is no dependence
     z = shortened(whitened(order.residuals, rows, near))
     group = np.concatenate([arrival.group, np.where(plausible, near, -1)])
     residual = np.concatenate([arrival.residual, z])
