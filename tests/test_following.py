@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_osr import ClassDrifted, DependenceFound, OpenSetRecognizer, SubclassEmerged
+from stream_osr import ClassDrifted, OpenSetRecognizer, SubclassEmerged
 from stream_osr.engine import class_shifts
 from stream_osr.engine.following import (
     HALF_LIFE,
@@ -80,18 +80,10 @@ def test_classes_that_move_slowly_stay_known(arguments):
     check_stream(model.value.stream)
 
 
-@pytest.mark.parametrize("order", ["arrival", "shuffled"])
-def test_without_being_asked_they_turn_unknown_later_where_neighbours_depend(order):
-    model = trained(chains=1, order=order)
-    labels, events = run(model, 20_000, upwards(4.0))
-    found = [event.kind for event in events if isinstance(event, DependenceFound)]
-    if order == "shuffled":
-        assert not found
-        assert right(labels, LATE) < 0.05
-    else:
-        assert found == ["neighbours depend"]
-        assert right(labels, slice(10_000)) > 0.95, "by two standard deviations"
-        assert right(labels, LATE) < 0.5
+def test_without_being_asked_they_turn_unknown():
+    model = trained(chains=1, order="shuffled")
+    labels, _ = run(model, 20_000, upwards(4.0))
+    assert right(labels, LATE) < 0.05
     assert model.value.stream.following is None
     assert not class_shifts(model.value.stream).any()
 
