@@ -25,6 +25,7 @@ _CAME_LATER = {
     "max_false_unknown": None,
     "follow_drift": False,
     "max_classes": 1000,
+    "order": "arrival",
     "categorical": None,
 }
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
