@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.ensemble.asked import Same
 from stream_osr.ensemble.chain import Chains, opening_seats
 from stream_osr.model.cells import asked
 from stream_osr.model.dependence import (
@@ -188,7 +189,7 @@ def predict(
     category = log_categories(chains[0].known, chains[0].frozen, who.rows)[:, :n_classes]
     complete = ~incomplete
     came = Came(rows[:, len(prior.first) :], category, log_density, log_new, complete)
-    least = _least(_Same(references), n_classes, ACCEPTED_FROM)
+    least = _least(Same(references), n_classes, ACCEPTED_FROM)
     gain, tracked = predict_in_order(arrival.process, residuals, arrival.tracked, came, least)
     window = len(chains[0].state.window.rows)
     before = arrival.gain[max(len(arrival.gain) - window, 0) :]
@@ -222,7 +223,7 @@ def test(
         Position of the first of them in the stream.
     """
     near, now, n_classes = log_density.argmax(axis=1), first + len(rows), log_density.shape[1]
-    density, same = log_density[np.arange(len(near)), near], _Same(references)
+    density, same = log_density[np.arange(len(near)), near], Same(references)
     typical = density >= _least(same, n_classes, TYPICAL_FROM)[near]
     many = np.bincount(references.group, minlength=n_classes)[:n_classes] >= MANY
     arrival = _count_typical(arrival, near[typical], unknown[typical], len(rows), many, now)
@@ -284,21 +285,8 @@ def _count_typical(
     return arrival._replace(typical=typical, lately=fade * arrival.lately + n, departed=departed)
 
 
-class _Same:
-    """References as the key of a cache: one is as good as itself only."""
-
-    def __init__(self, references: References) -> None:
-        self.references = references
-
-    def __hash__(self) -> int:
-        return id(self.references.group)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.references is other.references
-
-
 @lru_cache(maxsize=64)
-def _least(same: _Same, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
+def _least(same: Same, n_classes: int, share: float, *, always: bool = False) -> np.ndarray:
     """Log density, averaged over the chains, that a share of the independent references of each class has, (J,).
 
     References too few for the share reject nothing, or, ``always``, what is less dense than all of them.

@@ -114,7 +114,7 @@ def _spread(group: np.ndarray, level: np.ndarray, weight: np.ndarray, n_classes:
     return np.asarray(np.divide(sums[1], sums[0], out=np.ones(sums[0].shape), where=sums[0] > 0.0))
 
 
-class _Held:
+class Same:
     """References as the key of a cache: one is as good as itself only."""
 
     def __init__(self, references: References) -> None:
@@ -124,16 +124,16 @@ class _Held:
         return id(self.references.group)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.references is other.references
+        return isinstance(other, Same) and self.references is other.references
 
 
 def model_of(references: References, number: int) -> Model:
     """Sum up what the references say of the densities of chain ``number``; made once for each set of references."""
-    return _model_of(_Held(references), number % len(references.log_density))
+    return _model_of(Same(references), number % len(references.log_density))
 
 
 @lru_cache(maxsize=64)
-def _model_of(held: _Held, number: int) -> Model:
+def _model_of(held: Same, number: int) -> Model:
     references = held.references
     log_density, group = references.log_density[number], references.group
     n_classes, weight = log_density.shape[1], references.weights
@@ -163,11 +163,11 @@ class OfTypical(NamedTuple):
 
 def typicality_of(references: References) -> OfTypical:
     """Derive the levels of typicality from the references; made once for each set of references."""
-    return _typicality_of(_Held(references))
+    return _typicality_of(Same(references))
 
 
 @lru_cache(maxsize=64)
-def _typicality_of(held: _Held) -> OfTypical:
+def _typicality_of(held: Same) -> OfTypical:
     references = held.references
     typical, gain = typical_of(references), references.gains
     mean = np.mean(references.log_density, axis=0) + gain[:, None]

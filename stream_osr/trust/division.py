@@ -7,7 +7,7 @@ import numpy as np
 from stream_osr.model.elementwise import exp_each, largest, total_of
 from stream_osr.model.jit import kernel
 from stream_osr.trust.balance import Shares
-from stream_osr.trust.typical import SURE, with_odds
+from stream_osr.trust.typical import with_odds
 
 
 @kernel
@@ -80,7 +80,7 @@ def balance(
         for j in range(n_classes):
             kept = own * classes[j] * vote[i, j]
             if odds is not None:
-                kept *= with_odds(shares.known[j, level[i]], odds[i] / SURE)
+                kept *= with_odds(shares.known[j, level[i]], odds[i])
             out[i, j] = kept + their * theirs[i, j]
             left -= out[i, j]
         out[i, n_classes] = max(left, 0.0)

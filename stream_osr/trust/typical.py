@@ -24,8 +24,6 @@ USUAL = 4.0
 """Independent typical instances that each cell has in any case: a few in the tail are no evidence."""
 DEMANDED = 5.0
 """Log likelihood ratio from which on a cell more probably holds a new class than not."""
-SURE = 1.0
-"""Odds against a new class where the sampler seats an instance in a known one."""
 FROZEN = np.exp(1.5)
 """Odds for or against a new class that the frozen classes add at most."""
 
