@@ -43,7 +43,7 @@ from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport, told_of_flags
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
-from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
+from stream_osr.trust.references import References, choose_references, own_density, unseen_densities, with_ranks
 
 logger = logging.getLogger("stream_osr")
 
@@ -324,16 +324,21 @@ def train_model(
             final = trainings[0].seating.guests.rows
             found_order = find_order(final[:, len(space.places) : -1], group, order)
             seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
-            gain, effective, log_density = None, 1.0, seen()
+            gain, effective, tempered, log_density = None, 1.0, False, seen()
             if order is not None and found_order is not None and found_order.process is not None:
                 among_neighbours, log_density = promise(log_density, group).recall, seen(order)
+                effective = effective_share(found_order.pairs, found_order.process)
+                fewer = seen(order, effective)
+                tempered = own_density(fewer, group) > own_density(log_density, group)
+                if tempered:
+                    draws_of = [summarize(training, p.epsilon, p.broad, effective)[0] for training in trainings]
+                    log_density = fewer
                 mean = np.mean(log_density, axis=0)
                 gain = training_in_order(found_order.process, found_order.residuals, final, order, mean, draws_of[0])
-                effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            references = choose_references(final[:, :-1], group, log_density, p, wrong, gain, effective)
+            references = choose_references(final[:, :-1], group, log_density, p, wrong, gain, effective, tempered)
         space = trainings[0].space
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))

@@ -13,7 +13,6 @@ from stream_osr.ensemble.actions import Labelling
 from stream_osr.ensemble.views import Members, reference_densities
 from stream_osr.model.prior import width_of
 from stream_osr.trained import TrainedModel
-from stream_osr.trust.references import References
 
 MOST_OF_CLASS = 200
 """References of a class that was opened, the latest."""
@@ -36,9 +35,8 @@ def with_references(trained: TrainedModel, stream: Stream) -> Stream:
     weight = None
     if base.weight is not None:
         weight = np.concatenate([base.weight, np.ones(len(members.group))])[order]
-    return stream._replace(
-        references=References(rows, group, log_density, weight, gain, base.effective, base.earlier)
-    )
+    references = base._replace(rows=rows, group=group, log_density=log_density, weight=weight, gain=gain)
+    return stream._replace(references=references)
 
 
 def _places(group: np.ndarray) -> np.ndarray:

@@ -145,8 +145,7 @@ def follow_recall(
 def _doubts(stream: Stream, judged: Judged) -> tuple[int, int, int]:
     """Count the instances of a batch that are surely known, disputed, and unknown without an announced subclass."""
     unknown = judged.probabilities.argmax(axis=1) == judged.probabilities.shape[1] - 1
-    odds = [_log_odds_of_new(each) for each in judged.seated]
-    disputed = ~unknown & (np.mean(odds, axis=0) > 0.0)
+    disputed = ~unknown & (np.mean([_log_odds_of_new(each) for each in judged.seated], axis=0) > 0.0)
     life = stream.chains[0].life
     unplaced = unknown & (places_of(life.ids[life.emerged], judged.leader.subclass) < 0)
     return int((~unknown & ~disputed).sum()), int(disputed.sum()), int(unplaced.sum())
@@ -158,9 +157,8 @@ def _log_odds_of_new(seated: Seated) -> np.ndarray:
     log_density = result.log_density
     if result.gain is not None:
         log_density = log_density - result.gain[-len(log_density) :, None]
-    return np.asarray(
-        np.log(odds_of_new(log_density, result.log_density_new, opening_seats(chain.known, chain.frozen)))
-    )
+    seats = opening_seats(chain.known, chain.frozen)
+    return np.asarray(np.log(odds_of_new(log_density, result.log_density_new, seats, False)))
 
 
 def expected_recall(trained: TrainedModel, stream: Stream) -> ExpectedRecall | None:

@@ -158,14 +158,14 @@ class _Sides(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the guard knows of the known classes: fields of a :class:`Model`, and two more.
+    """What the guard knows of the known classes: fields of a :class:`Model`, and four more.
 
     Attributes
     ----------
     trained, opening
         Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,).
-    earlier
-        That of the :class:`References`.
+    tempered, earlier
+        Those of the :class:`References`.
     """
 
     many: np.ndarray
@@ -176,6 +176,7 @@ class _Known(NamedTuple):
     confusion: np.ndarray
     trained: np.ndarray
     opening: np.ndarray
+    tempered: bool
     earlier: bool
 
 
@@ -206,7 +207,7 @@ def _follow_balance(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen), references.earlier),
+        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen), *references[-2:]),
         n,
         due,
         level,
@@ -272,8 +273,9 @@ def _take_in(
     unknown[first:] = said_unknown
     if dependent:
         odds = np.empty(many)
-        odds[:first] = odds_of_new(of_references.log_density, of_references.log_density_new, known.opening)
-        odds[first:] = odds_of_new(of_others.log_density, of_others.log_density_new, known.opening)
+        fresh = of_references.log_density_new, of_others.log_density_new
+        odds[:first] = odds_of_new(of_references.log_density, fresh[0], known.opening, known.tempered)
+        odds[first:] = odds_of_new(of_others.log_density, fresh[1], known.opening, known.tempered)
         probabilities = balance(shares, unknown, cells, level, vote, odds)
     else:
         probabilities = balance(shares, unknown, cells, level, vote)

@@ -129,7 +129,8 @@ class Views:
             near = cells[:, :n_classes].argmax(axis=1)
             ratio = np.log(np.maximum(cells[:, -1], 1e-300)) - np.log(np.maximum(cells[at, near], 1e-300))
             log_new = ratio - seats[-1] + seats[near] + without_gaps[at, near]
-            odds = odds_of_new(without_gaps, log_new, opening_seats(chain.known, chain.frozen))
+            seats = opening_seats(chain.known, chain.frozen)
+            odds = odds_of_new(without_gaps, log_new, seats, self._references.tempered)
         return balance(shares, np.full(len(cells), np.nan), cells, level, votes(without_gaps), odds)
 
 

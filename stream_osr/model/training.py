@@ -8,16 +8,17 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.broad import add_broad, fit_broad
-from stream_osr.model.dishes import Dishes, copy_slots, dishes_with
+from stream_osr.model.dishes import Dishes, copy_slots, dishes_with, empty_dishes, log_constant
 from stream_osr.model.franchise import ANYONE, CLOSED, Franchise, Guests, empty_franchise, join
 from stream_osr.model.gaps import no_gaps
+from stream_osr.model.gaussian.full import invert
 from stream_osr.model.known import N_RANKS, Holding, Known, densities, leave_one_out
 from stream_osr.model.location import CONJUGATE, Location, log_new_densities
 from stream_osr.model.moves.base_measure import Grid, draw_concentrations, draw_prior
 from stream_osr.model.moves.concentration import ALPHA, GAMMA
 from stream_osr.model.moves.likelihood import Sitting
 from stream_osr.model.moves.sweeps import sweep_groups
-from stream_osr.model.prior import TIED, Prior, homogeneous
+from stream_osr.model.prior import FULL, TIED, Prior, homogeneous
 from stream_osr.model.space import Space, rewhiten
 
 SPARE = 64
@@ -209,7 +210,9 @@ def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior:
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
 
-def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[Known, np.ndarray]:
+def summarize(
+    training: Training, epsilon: float, broad: bool = False, effective: float = 1.0
+) -> tuple[Known, np.ndarray]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
     Parameters
@@ -220,6 +223,9 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
         The least share of its class that a subclass needs.
     broad
         Add a broad term to each class density; not with tied covariances.
+    effective
+        Number of independent instances that say as much as one training instance: the statistics of the subclasses
+        are :func:`tempered` by it.
 
     Returns
     -------
@@ -239,7 +245,7 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     order = kept[np.lexsort((-seated[:, kept].max(axis=0), seated[:, kept].argmax(axis=0)))]
     known = Known(
         prior=prior,
-        dishes=copy_slots(seating.dishes, order, len(order)),
+        dishes=tempered(copy_slots(seating.dishes, order, len(order)), prior, effective),
         ids=np.arange(len(order)),
         seated=np.ascontiguousarray(seated[:, order]),
         tables=np.ascontiguousarray(tables[:, order]),
@@ -267,3 +273,22 @@ def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[
     for j in range(n_groups):
         known.ranks[j] = np.quantile(own[guests.group == j], levels)
     return known, log_density
+
+
+def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:
+    """Let each instance count as so many independent ones; full covariances only, others stay as they are.
+
+    The posterior of a subclass is then that of ``max(2, effective * n)`` instances with the same mean and scatter.
+    """
+    if effective >= 1.0 or prior.covariance != FULL:
+        return dishes
+    n = dishes.size
+    size = np.minimum(n, np.maximum(2, np.rint(effective * n))).astype(np.int64)
+    share = (size / np.maximum(n, 1))[:, None]
+    nothing = empty_dishes(1, prior).matrix[0]
+    matrix = nothing + share[:, :, None] * (dishes.matrix - nothing)
+    inverse, constant = np.empty_like(matrix), dishes.constant.copy()
+    log_det = np.array([invert(*each) for each in zip(matrix, inverse, strict=True)])
+    for k, count in enumerate(size.tolist()):
+        constant[k] = log_constant(count, prior), log_constant(count - 1, prior) if count else -np.inf
+    return Dishes(size, matrix, inverse, log_det, constant, np.zeros_like(dishes.updates), share * dishes.counts)

@@ -60,6 +60,8 @@ class References(NamedTuple):
     effective
         Number of independent instances that say as much as the training instances of a typical class; 0: as many as
         there are references of it.
+    tempered
+        The statistics of the classes count as so many independent instances as there are.
     earlier
         They are of a release whose streams go on by its rules: for votes, levels and announcements.
     """
@@ -70,6 +72,7 @@ class References(NamedTuple):
     weight: np.ndarray | None = None
     gain: np.ndarray = NO_GAIN
     effective: float = 0.0
+    tempered: bool = False
     earlier: bool = False
 
     @property
@@ -97,6 +100,7 @@ def unseen_densities(
     left_out: Sequence[np.ndarray],
     plan: Plan | None = None,
     order: np.ndarray | None = None,
+    effective: float = 1.0,
 ) -> list[np.ndarray]:
     """Log class densities of the training instances as if the model had not seen them, one (n, J) for each model.
 
@@ -119,6 +123,8 @@ def unseen_densities(
     order
         Position of each row in the order of arrival, shape (n,), if neighbours are dependent: folds are then blocks
         of arrival, so that no instance is judged by its own neighbours.
+    effective
+        As for :func:`stream_osr.model.training.summarize`.
 
     Returns
     -------
@@ -133,9 +139,15 @@ def unseen_densities(
     for number in range(int(fold.max(initial=-1)) + 1):
         held = fold == number
         if held.any():
-            for each, found in zip(out, _without(held, X, group, p, space, trainings, plan), strict=True):
+            for each, found in zip(out, _without(held, X, group, p, space, trainings, plan, effective), strict=True):
                 each[held] = found
     return out
+
+
+def own_density(log_density: Sequence[np.ndarray], group: np.ndarray) -> float:
+    """Mean log density of the instances under their own classes, over the models; none that is alone in its class."""
+    own = np.mean(log_density, axis=0)[np.arange(len(group)), group]
+    return float(own[np.isfinite(own)].mean())
 
 
 def _folds(group: np.ndarray, seed: int) -> np.ndarray:
@@ -167,6 +179,7 @@ def _without(
     space: Space,
     trainings: Sequence[Training],
     plan: Plan | None,
+    effective: float,
 ) -> list[np.ndarray]:
     """Log class densities of some instances by models of the others, seated as they are."""
     rest = ~held
@@ -189,7 +202,9 @@ def _without(
         seating = seat_by_groups(rows, group[rest], dish, prior, p.exclusive)
         seating.franchise.alpha[:] = training.seating.franchise.alpha[0]
         seating.franchise.gamma[:] = training.seating.franchise.gamma[0]
-        known, _ = summarize(training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.broad)
+        known, _ = summarize(
+            training._replace(space=other, prior=prior, seating=seating), p.epsilon, p.broad, effective
+        )
         out.append(log_densities(known, densities(known), asked)[0] + volume)
     return out
 
@@ -220,6 +235,7 @@ def choose_references(
     mislabelled: np.ndarray | None = None,
     gain: np.ndarray | None = None,
     effective: float = 1.0,
+    tempered: bool = False,
 ) -> References | None:
     """Sample ``references`` of the training instances, evenly among the classes; none of which nothing is known.
 
@@ -242,6 +258,8 @@ def choose_references(
         independent.
     effective
         Number of independent instances that say as much, as a share of the instances.
+    tempered
+        The statistics of the classes count as so many.
     """
     if not p.references:
         return None
@@ -269,7 +287,7 @@ def choose_references(
     if gain is None:
         return found
     count = float(np.median(np.bincount(group)[np.unique(group)])) * effective
-    return found._replace(gain=gain[at], effective=count)
+    return found._replace(gain=gain[at], effective=count, tempered=tempered)
 
 
 def _strata(usual: np.ndarray, most: int) -> list[tuple[np.ndarray, int]]:

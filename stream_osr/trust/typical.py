@@ -24,8 +24,9 @@ USUAL = 4.0
 """Independent typical instances that each cell has in any case: a few in the tail are no evidence."""
 DEMANDED = 5.0
 """Log likelihood ratio from which on a cell more probably holds a new class than not."""
-FROZEN = np.exp(1.5)
-"""Odds for or against a new class that the frozen classes add at most."""
+FROZEN, TEMPERED = np.exp(1.5), np.exp(6.0)
+"""Odds for or against a new class that the frozen classes add at most, and those whose statistics are tempered: these
+know how little the training episodes say of others, and references, which are of the same episodes, do not."""
 
 
 class Typical(NamedTuple):
@@ -120,8 +121,10 @@ def known_by_typicality(stream: np.ndarray, tail: np.ndarray, independent: float
 
 
 @kernel
-def odds_of_new(log_density: np.ndarray, log_density_new: np.ndarray, seats: np.ndarray) -> np.ndarray:
-    """Odds, by the frozen classes alone, that each of n instances is new, within ``FROZEN``, shape (n,).
+def odds_of_new(
+    log_density: np.ndarray, log_density_new: np.ndarray, seats: np.ndarray, tempered: bool
+) -> np.ndarray:
+    """Odds, by the frozen classes alone, that each of n instances is new, within their bounds, shape (n,).
 
     Parameters
     ----------
@@ -129,15 +132,17 @@ def odds_of_new(log_density: np.ndarray, log_density_new: np.ndarray, seats: np.
         Under the known classes, shape (n, J), and under a new subclass, shape (n,).
     seats
         Log weight of each class and, last, of a new one when a stream begins, shape (J + 1,).
+    tempered
+        That of the :class:`stream_osr.trust.references.References`.
     """
     n, n_classes = log_density.shape
-    out = np.empty(n)
+    out, bound = np.empty(n), TEMPERED if tempered else FROZEN
     for i in range(n):
         known = -np.inf
         for j in range(n_classes):
             known = np.logaddexp(known, log_density[i, j] + seats[j])
         out[i] = np.exp(log_density_new[i] + seats[n_classes] - known)
-        out[i] = min(max(out[i], 1.0 / FROZEN), FROZEN)
+        out[i] = min(max(out[i], 1.0 / bound), bound)
     return out
 
 
