@@ -141,9 +141,6 @@ def _go_through(
     if noticed is not None:
         decisions = decided_as_first(noticed, decisions)
         after, failed = settle_faults(trained, stream, after, noticed, shown.raw, decisions)
-    references = references_of(trained, stream)
-    if references is not None and _typical(arrival) and not _typical(stream.arrival):
-        after = after._replace(chains=guard.recounted(after.chains, after.past, references))
     after, told, jumped = follow(trained, after, judged, batch, parameters)
     after, events = announce(trained, stream, after, told)
     said = [*failed, *events], jumped, told.regained
@@ -193,16 +190,21 @@ def seat(
     seated = step.seat(stream.chains, rows, parameters, gaps, gain)
     if references is None:
         return seated, arrival
-    independent = None if arrival is None or not arrival.counts_typicality else arrival.independent
-    seated = guard.ask_references(seated, references, rows, parameters, shifts, independent=independent)
+    independent = arrival.independent if arrival is not None and _typical(arrival) else None
+    balanced = guard.ask_references(seated, references, rows, parameters, shifts, independent=independent)
     if arrival is not None and order is not None:
-        frozen = np.mean([one.result.log_density for one in seated], axis=0)[:, : len(order.residuals.mean)]
+        frozen = np.mean([one.result.log_density for one in balanced], axis=0)[:, : len(order.residuals.mean)]
         if gain is not None:
             frozen = frozen - gain[-len(rows) :, None]
         numeric = rows[:, len(stream.known.prior.first) :]
-        unknown = np.mean([one.result.probabilities[:, -1] for one in seated], axis=0) > 0.5
+        unknown = np.mean([one.result.probabilities[:, -1] for one in balanced], axis=0) > 0.5
         arrival = test(arrival, order, references, numeric, frozen, incomplete, unknown, stream.state.seen)
-    return guard.keep_promise(seated, references, parameters.max_false_unknown), arrival
+        if independent is None and _typical(arrival):  # the batch that shows it is judged by it
+            chains = guard.recounted(stream.chains, stream.past, references)
+            again = [one._replace(before=chain) for one, chain in zip(seated, chains, strict=True)]
+            independent = arrival.independent
+            balanced = guard.ask_references(again, references, rows, parameters, shifts, independent=independent)
+    return guard.keep_promise(balanced, references, parameters.max_false_unknown), arrival
 
 
 def average(odds: Odds, seated: Sequence[Seated], rows: np.ndarray, parameters: Parameters) -> tuple[Judged, Odds]:
