@@ -30,7 +30,7 @@ from stream_osr.members import (
 )
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
-from stream_osr.model.dependence import Order, correlation_of, effective_share, find_order
+from stream_osr.model.dependence import Order, correlation_of, effective_share, find_order, refit
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import share_in_company
@@ -44,6 +44,9 @@ from stream_osr.training_report import TrainingReport, told_of_flags
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import References, choose_references, own_density, unseen_densities, with_ranks
+
+FEWER_RIGHT = 0.005
+"""Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
 
 logger = logging.getLogger("stream_osr")
 
@@ -325,16 +328,20 @@ def train_model(
             found_order = find_order(final[:, len(space.places) : -1], group, order)
             seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
             gain, effective, tempered, log_density = None, 1.0, False, seen()
-            if order is not None and found_order is not None and found_order.process is not None:
+            process = None if found_order is None else found_order.process
+            if order is not None and found_order is not None and process is not None:
                 among_neighbours, log_density = promise(log_density, group).recall, seen(order)
-                effective = effective_share(found_order.pairs, found_order.process)
-                fewer = seen(order, effective)
-                tempered = own_density(fewer, group) > own_density(log_density, group)
+                share = effective_share(found_order.pairs, process)
+                fewer = seen(order, share)
+                denser = own_density(fewer, group) > own_density(log_density, group)
+                tempered = denser and promise(fewer, group).recall >= promise(log_density, group).recall - FEWER_RIGHT
                 if tempered:
-                    draws_of = [summarize(training, p.epsilon, p.broad, effective)[0] for training in trainings]
-                    log_density = fewer
+                    draws_of = [summarize(training, p.epsilon, p.broad, share)[0] for training in trainings]
+                    log_density, process = fewer, refit(found_order, group, order)
+                    found_order = found_order._replace(process=process)
+                effective = effective_share(found_order.pairs, process)
                 mean = np.mean(log_density, axis=0)
-                gain = training_in_order(found_order.process, found_order.residuals, final, order, mean, draws_of[0])
+                gain = training_in_order(process, found_order.residuals, final, order, mean, draws_of[0])
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)

@@ -36,6 +36,8 @@ LEAST_SLOW = 0.05
 """A smaller variance of the slowly varying part is none."""
 FARTHEST = 2000
 """Lags beyond this add nothing to what dependent instances share."""
+MOST_LOST = 0.75
+"""Variance of a class's mean at most, in variances of the slowly varying part."""
 LEAST_NOISE = 0.03
 """Share of the variance that is independent at least."""
 RIDGE = 1e-6
@@ -135,6 +137,30 @@ def find_order(rows: np.ndarray, group: np.ndarray, order: np.ndarray | None) ->
     z, group = whitened(residuals, rows[turn], group[turn]), group[turn]
     pairs = count_pairs(no_pairs(len(residuals.mean), rows.shape[1]), shortened(z), group, order[turn])
     return Order(residuals, pairs, fit_process(pairs) if is_dependent(pairs, LEAST_PAIRS, CORRELATED) else None)
+
+
+def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
+    """Fit the process again where a class is no longer than its episodes: its mean follows them.
+
+    The autocovariance about the mean of n instances is lower by the variance of this mean at each lag (Kendall 1954,
+    Marriott and Pope 1954).
+
+    Parameters
+    ----------
+    order
+        What training found.
+    group, at
+        Class of each training instance, and its position in the order of arrival, both of shape (n,).
+    """
+    lost = np.zeros(len(STEPS))
+    for j in np.unique(group):
+        own = np.sort(at[group == j])
+        before, total = np.zeros(len(STEPS)), np.full(len(STEPS), 0.5 * len(own))
+        for gap in np.diff(own):
+            before = STEPS**gap * (before + 1.0)
+            total += before
+        lost += 2.0 * total / len(own)  # n times the variance of the mean, in variances of the slow part
+    return fit_process(order.pairs, np.minimum(lost / len(group), MOST_LOST))
 
 
 def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -261,11 +287,19 @@ def is_dependent(pairs: Pairs, least: int, least_correlation: float, *, was: boo
     return mean > least_correlation and errors > SIGNIFICANT and n >= least
 
 
-def fit_process(pairs: Pairs) -> Process:
-    """Fit ``c_g = Q phi^g`` to the autocovariances at lags g > 0 by least squares, direction by direction.
+def fit_process(pairs: Pairs, lost: np.ndarray | None = None) -> Process:
+    """Fit ``c_g = Q (phi^g - m)`` to the autocovariances at lags g > 0 by least squares, direction by direction.
 
-    The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q``.
+    The directions are eigenvectors of the autocovariance at the lags, pooled; ``R = c_0 - Q (1 - m)``.
+
+    Parameters
+    ----------
+    pairs
+        Sums over neighbours.
+    lost
+        Variance m of a class's mean, in variances of the slow part, for each of :data:`STEPS`; ``None``: 0.
     """
+    lost = np.zeros(len(STEPS)) if lost is None else lost
     products, count, _ = pairs
     mean = products / np.maximum(count, 1.0)[:, None, None]
     weight = np.where(count[1:] >= LEAST_AT_LAG, np.minimum(count[1:], MOST_AT_LAG), 0.0)
@@ -273,13 +307,14 @@ def fit_process(pairs: Pairs) -> Process:
     share = (weight[:3] if short else weight) / max(weight[:3].sum() if short else weight.sum(), 1e-300)
     axes = np.linalg.eigh(np.tensordot(share, mean[1 : 1 + len(share)], axes=1))[1][:, ::-1]
     c = np.einsum("ba,gbc,ca->ga", axes, mean, axes)
-    basis = STEPS[:, None] ** LAGS  # (S, G)
+    basis = STEPS[:, None] ** LAGS - lost[:, None]  # (S, G)
     slow = np.maximum((weight * basis) @ c[1:] / np.maximum((weight * basis**2).sum(axis=1), 1e-300)[:, None], 0.0)
     error = (weight[:, None] * (c[None, 1:] - slow[:, None] * basis[:, :, None]) ** 2).sum(axis=1)  # (S, d)
     best, at = error.argmin(axis=0), np.arange(c.shape[1])
-    q = np.minimum(slow[best, at], c[0])
+    left = 1.0 - lost[best]
+    q = np.minimum(slow[best, at], c[0] / left)
     q = np.where(q > LEAST_SLOW, q, 0.0)
-    noise = np.maximum(c[0] - q, LEAST_NOISE * np.maximum(c[0], 1e-3))
+    noise = np.maximum(c[0] - q * left, LEAST_NOISE * np.maximum(c[0], 1e-3))
     return Process(np.ascontiguousarray(axes), np.minimum(q, WIDEST), STEPS[best], noise)
 
 
