@@ -60,7 +60,7 @@ def notice(usual: Usual, stream: Stream, values: np.ndarray, *, hides_rows: bool
 
 def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dict[int, int | Copy]:
     together = np.concatenate([before.rows, rows])
-    if len(together) - len(np.unique(together)) < once - 1:
+    if len(_repeated(together)) < once - 1:
         return {}
     copies = np.array(copies_of(together)[len(before.rows) :])
     many = set(rows[copies >= once].tolist())
@@ -72,6 +72,12 @@ def _repeats(once: int, before: Faults, rows: np.ndarray, n_classes: int) -> dic
         elif row in many:
             out[at] = first[row]
     return out
+
+
+def _repeated(rows: np.ndarray) -> np.ndarray:
+    """List each fingerprint once for each copy after its first one."""
+    ordered = np.sort(rows)
+    return np.asarray(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def believable(stream: Stream, values: np.ndarray) -> np.ndarray:
@@ -134,11 +140,10 @@ def settle_faults(
     earlier = Faults(noticed.columns) if before.faults is None else before.faults
     together = np.concatenate([earlier.rows, noticed.rows])
     rows, copies = together[-WINDOW:], {each.row: each for each in earlier.copies}
-    begin = dict(zip(noticed.rows.tolist()[::-1], range(len(noticed.rows) - 1, -1, -1), strict=True))
-    for row, count in zip(*(part.tolist() for part in np.unique(together, return_counts=True)), strict=True):
-        at, known = begin.get(row, -1), row in copies and len(copies[row].raw) == raw.shape[1]
-        if count > 1 and at >= 0 and not known:
-            copies[row] = Copy(row, raw[at], decisions[at])
+    for row in sorted(set(_repeated(together).tolist())):
+        came, known = np.flatnonzero(noticed.rows == row), row in copies and len(copies[row].raw) == raw.shape[1]
+        if len(came) and not known:
+            copies[row] = Copy(row, raw[came[0]], decisions[came[0]])
     for row in {int(noticed.rows[at]) for at in noticed.repeats}:
         size = int((together == row).sum())
         if size >= usual.rows.told and not copies[row].repeats:
@@ -146,6 +151,5 @@ def settle_faults(
             first = copies[row].decision
             moment = ev.Moment(first.seq, first.t, first.key)
             events.append(ev.RowsRepeated(first=moment, size=size, usual=usual.rows.most, **said))
-    latest = set(rows.tolist())
-    kept = tuple(each for each in copies.values() if each.row in latest)
+    kept = tuple(copy for copy in copies.values() if copy.row in rows)
     return after._replace(faults=Faults(noticed.columns, rows, kept)), events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from stream_osr.discovery.summaries import Signals
 from stream_osr.engine.announce import about
 from stream_osr.engine.decisions import most_probable
 from stream_osr.engine.state import Stream
+from stream_osr.ensemble.asked import Same
 from stream_osr.ensemble.chain import opening_seats
 from stream_osr.ensemble.guard import asked_together
 from stream_osr.ensemble.step import Judged, Seated
@@ -191,7 +193,12 @@ def rank_among(stream: Stream, classes: Sequence[int]) -> float | None:
 
 
 def _distinct(references: References, n_classes: int) -> np.ndarray:
-    return references.distinct(n_classes)
+    return _distinct_once(Same(references), n_classes)
+
+
+@lru_cache(maxsize=64)
+def _distinct_once(same: Same, n_classes: int) -> np.ndarray:
+    return same.references.distinct(n_classes)
 
 
 def tally(signals: Signals, events: Sequence[ev.Event], outliers: int) -> Signals:

@@ -163,7 +163,8 @@ class _Known(NamedTuple):
     Attributes
     ----------
     trained, opening
-        Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,).
+        Shares of the training set, shape (J,), and the log weights with which a stream opens, shape (J + 1,); these
+        are empty where location says what is known.
     tempered, earlier
         Those of the :class:`References`.
     """
@@ -203,11 +204,12 @@ def _follow_balance(
         unknown = np.concatenate([unknown, result.window_probabilities[:waiting, -1]])
     sides = _Sides(rows, of_references, theirs, ours, said, np.ascontiguousarray(unknown))
     due = chain.guard is None or chain.guard.estimated_at < 0 or state.seen - chain.guard.estimated_at >= ANEW
+    opening = opening_seats(known, chain.frozen) if len(tail) else tail
     guard, probabilities = _take_in(
         chain.guard or start_guard(n_classes),
         state,
         sides,
-        _Known(*model[:6], known.size / known.size.sum(), opening_seats(known, chain.frozen), *references[-2:]),
+        _Known(*model[:6], known.size / known.size.sum(), opening, *references[-2:]),
         n,
         due,
         level,

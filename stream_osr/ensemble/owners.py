@@ -40,12 +40,19 @@ def mostly_new(guard: Guard, many: np.ndarray) -> np.ndarray:
     many
         Number of the references of each class, shape (J,).
     """
-    emerging = slice(len(guard.shares.classes), -1)
-    support, seen = guard.books.stream[emerging].sum(axis=1), guard.books.seen[emerging]
-    share = np.maximum(guard.shares.classes, 1.0 / len(many))
-    instances = (share / np.maximum(many, 1.0)).max() * seen  # that a reference stands for
-    enough = support >= np.maximum(MANY, EXPECTED * instances)
-    return np.asarray(guard.ids[enough & (guard.known >= 0.0) & (guard.known <= MOSTLY_NEW)])
+    return np.asarray(guard.ids[_mostly_new(guard.known, guard.books, guard.shares.classes, many)])
+
+
+@kernel
+def _mostly_new(known: np.ndarray, books: Books, classes: np.ndarray, many: np.ndarray) -> np.ndarray:
+    out, n_classes, instances = np.zeros(len(known), np.bool_), len(classes), 0.0
+    for j in range(n_classes):  # how many instances a reference stands for
+        instances = max(instances, max(classes[j], 1.0 / n_classes) / max(many[j], 1.0))
+    for k in range(len(known)):
+        support = books.stream[n_classes + k].sum()
+        enough = support >= max(MANY, EXPECTED * instances * books.seen[n_classes + k])
+        out[k] = enough and 0.0 <= known[k] <= MOSTLY_NEW
+    return out
 
 
 def start_guard(n_classes: int) -> Guard:

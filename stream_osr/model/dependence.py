@@ -13,8 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.jit import kernel
+
 LAGS = np.array([1, 2, 4, 8, 16, 32, 64])
 """Lags in instances at which the autocovariance is estimated."""
+FARTHEST_NEIGHBOUR = int(LAGS[-1])
 STEPS = np.array([0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 0.995])
 """Autocorrelations at lag 1 that are tried."""
 CLIP = 2.0
@@ -165,10 +168,19 @@ def refit(order: Order, group: np.ndarray, at: np.ndarray) -> Process:
 
 def whitened(residuals: Residuals, rows: np.ndarray, group: np.ndarray) -> np.ndarray:
     """Residuals of rows, shape (n, d), from the classes that they belong to, shape (n,)."""
-    out = rows - residuals.mean[group]
-    for j in np.unique(group):
-        own = group == j
-        out[own] = out[own] @ residuals.whitener[j]
+    return _whitened(np.ascontiguousarray(rows), group, residuals.mean, residuals.whitener)
+
+
+@kernel
+def _whitened(rows: np.ndarray, group: np.ndarray, mean: np.ndarray, whitener: np.ndarray) -> np.ndarray:
+    n, d = rows.shape
+    out = np.zeros((n, d))
+    for i in range(n):
+        j = group[i]
+        for a in range(d):
+            off = rows[i, a] - mean[j, a]
+            for b in range(d):
+                out[i, b] += off * whitener[j, a, b]
     return out
 
 
@@ -227,9 +239,9 @@ def count_pairs(
     products
         Add products of residuals, too: they cost more, and only a fit needs them.
     """
-    summed, count, correlation = before.products, before.number, before.correlation.copy()
-    d, new = max(z.shape[1], 1), np.flatnonzero((group >= 0) & (np.arange(len(z)) >= first))
+    summed, count, correlation, d = before.products, before.number, before.correlation.copy(), z.shape[1]
     if products:
+        new = np.flatnonzero((group >= 0) & (np.arange(len(z)) >= first))
         summed, count = summed.copy(), count.copy()
         summed[0] += z[new].T @ z[new]
         count[0] += len(new)
@@ -240,15 +252,32 @@ def count_pairs(
             product = z[a].T @ z[b]
             summed[number] += 0.5 * (product + product.T)
             count[number] += len(b)
-    for j in np.unique(group[new]).tolist():
-        own = np.flatnonzero(group == j)
-        a, b = own[:-1], own[1:]
-        near = (b >= first) & (at[b] - at[a] <= LAGS[-1])
-        partner = z[a[near]] if middle is None else z[a[near]] - middle[j]
-        value = (partner * z[b[near]]).sum(axis=1) / d
-        value = value[~np.isnan(value)]
-        correlation[j] += len(value), value.sum(), (value**2).sum()
+    _correlate(z, group, at, first, np.zeros((len(correlation), d)) if middle is None else middle, correlation)
     return Pairs(summed, count, correlation)
+
+
+@kernel
+def _correlate(
+    z: np.ndarray, group: np.ndarray, at: np.ndarray, first: int, middle: np.ndarray, correlation: np.ndarray
+) -> None:
+    """Add the pairs of one instance and the one before it in its class to ``correlation``."""
+    (n, d), latest = z.shape, np.full(len(correlation), -1)
+    for i in range(n):
+        j = group[i]
+        if j < 0:
+            continue
+        before = latest[j]
+        latest[j] = i
+        if i < first or before < 0 or at[i] - at[before] > FARTHEST_NEIGHBOUR:
+            continue
+        value = 0.0
+        for a in range(d):
+            value += (z[before, a] - middle[j, a]) * z[i, a]
+        value /= d
+        if not np.isnan(value):
+            correlation[j, 0] += 1.0
+            correlation[j, 1] += value
+            correlation[j, 2] += value * value
 
 
 def faded_pairs(pairs: Pairs, factor: float) -> Pairs:
