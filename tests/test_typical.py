@@ -12,6 +12,7 @@ from stream_osr.trust.references import References
 from stream_osr.trust.typical import (
     DEMANDED,
     FROZEN,
+    TEMPERED,
     USUAL,
     known_by_typicality,
     levels_within,
@@ -154,10 +155,12 @@ def test_odds_that_a_cell_holds_a_new_class_grow_with_the_likelihood_ratio():
 def test_frozen_classes_add_odds_within_bounds():
     log_density = np.array([[0.0, -1.0], [-3.0, -50.0], [-50.0, -60.0]])
     seats = np.log([2.0, 1.0, 0.5])
-    found = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats)
+    found = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, False)
     exact = 0.5 * math.exp(-1.5) / (2.0 + math.exp(-1.0))
     assert exact < 1.0 / FROZEN
     np.testing.assert_allclose(found, [1.0 / FROZEN, 1.0 / FROZEN, FROZEN])
-    between = odds_of_new(log_density[:1], np.ones(1), seats)
+    wide = odds_of_new(log_density, np.array([-1.5, -40.0, -4.0]), seats, True)
+    np.testing.assert_allclose(wide, [exact, 1.0 / TEMPERED, TEMPERED])
+    between = odds_of_new(log_density[:1], np.ones(1), seats, False)
     np.testing.assert_allclose(between, 0.5 * math.e / (2.0 + math.exp(-1.0)), rtol=1e-12)
     assert [with_odds(0.5, 1.0), with_odds(0.5, 3.0), with_odds(1.0, 9.0), with_odds(0.0, 9.0)] == [0.5, 0.25, 1, 0]

@@ -225,7 +225,7 @@ def summarize(
         Add a broad term to each class density; not with tied covariances.
     effective
         Number of independent instances that say as much as one training instance: the statistics of the subclasses
-        are :func:`tempered` by it.
+        are :func:`tempered` by it in the end.
 
     Returns
     -------
@@ -245,7 +245,7 @@ def summarize(
     order = kept[np.lexsort((-seated[:, kept].max(axis=0), seated[:, kept].argmax(axis=0)))]
     known = Known(
         prior=prior,
-        dishes=tempered(copy_slots(seating.dishes, order, len(order)), prior, effective),
+        dishes=copy_slots(seating.dishes, order, len(order)),
         ids=np.arange(len(order)),
         seated=np.ascontiguousarray(seated[:, order]),
         tables=np.ascontiguousarray(tables[:, order]),
@@ -272,7 +272,7 @@ def summarize(
     levels = np.linspace(0.0, 1.0, N_RANKS)
     for j in range(n_groups):
         known.ranks[j] = np.quantile(own[guests.group == j], levels)
-    return known, log_density
+    return known._replace(dishes=tempered(known.dishes, prior, effective)), log_density
 
 
 def tempered(dishes: Dishes, prior: Prior, effective: float) -> Dishes:

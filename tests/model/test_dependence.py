@@ -24,6 +24,7 @@ from stream_osr.model.dependence import (
     fit_process,
     is_dependent,
     no_pairs,
+    refit,
     residuals_of,
     shortened,
     whitened,
@@ -233,6 +234,22 @@ def test_the_fit_recovers_a_simulated_process():
     np.testing.assert_allclose(found.noise, noise, atol=0.08)
     np.testing.assert_allclose(found.step[:2], step[:2], atol=0.051)
     assert found.slow[2] == 0.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_episodes_are_fitted_without_what_their_means_take_away(seed):
+    """Each of 100 classes is one episode of 60 instances: its mean follows the episode."""
+    group, at = np.repeat(np.arange(100), 60), np.arange(6000)
+    noise = np.random.default_rng(seed).normal(size=(100, 260, 1)) * math.sqrt(1.0 - 0.9**2)
+    rows = lfilter([1.0], [1.0, -0.9], noise, axis=1)[:, -60:].reshape(-1, 1)
+    order = find_order(rows, group, at)
+    found = refit(order, group, at)
+    assert found.step[0] >= order.process.step[0]
+    assert found.slow[0] > 1.1 * order.process.slow[0]
+    shares = [effective_share(order.pairs, process) for process in (order.process, found)]
+    assert shares[1] < shares[0]
+    longer = find_order(rows, np.zeros(6000, int), at)
+    assert refit(longer, np.zeros(6000, int), at).slow == pytest.approx(longer.process.slow, rel=0.02)
 
 
 def test_the_slowly_varying_part_is_bounded():

@@ -1,0 +1,39 @@
+"""Tempered statistics: each instance counts as a share of an independent one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream_osr.model.dishes import dishes_with, log_predictives
+from stream_osr.model.prior import homogeneous, make_prior
+from stream_osr.model.training import tempered
+
+
+def twice(covariance: str = "full", n: int = 12):
+    prior, rows = make_prior(covariance, 3, nu=5, scale=0.5, beta=0.2), np.random.default_rng(0).normal(size=(n, 3))
+    once = homogeneous(rows)
+    dish = np.arange(n) % 2
+    return prior, dishes_with(once, dish, 2, prior), dishes_with(np.vstack([once, once]), np.tile(dish, 2), 2, prior)
+
+
+def test_instances_that_came_twice_count_once():
+    prior, single, double = twice()
+    found = tempered(double, prior, 0.5)
+    np.testing.assert_array_equal(found.size, single.size)
+    x = homogeneous(np.random.default_rng(1).normal(scale=3.0, size=(20, 3)))
+    np.testing.assert_allclose(log_predictives(x, found, prior), log_predictives(x, single, prior), rtol=1e-10)
+    np.testing.assert_allclose(found.constant, single.constant)
+
+
+def test_two_independent_instances_remain():
+    prior, _, double = twice()
+    assert tempered(double, prior, 1e-6).size.tolist() == [2, 2]
+    prior, single, _ = twice(n=2)
+    np.testing.assert_array_equal(tempered(single, prior, 1e-6).matrix, single.matrix)
+
+
+@pytest.mark.parametrize(("covariance", "effective"), [("full", 1.0), ("diagonal", 0.5), ("tied", 0.5)])
+def test_nothing_else_changes(covariance, effective):
+    prior, _, double = twice(covariance)
+    assert tempered(double, prior, effective) is double
