@@ -43,7 +43,7 @@ from stream_osr.parallel import each, one_thread
 from stream_osr.training_report import TrainingReport, told_of_flags
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
-from stream_osr.trust.references import References, choose_references, unseen_densities, with_ranks
+from stream_osr.trust.references import References, choose_references, unseen_densities, unseen_rows, with_ranks
 
 logger = logging.getLogger("stream_osr")
 
@@ -274,7 +274,7 @@ def train_model(
     """
     p = parameters
     modelled = as_modelled(features, X, p)
-    features, X, flags, places = modelled
+    features, X, flags, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
@@ -324,16 +324,17 @@ def train_model(
             final = trainings[0].seating.guests.rows
             found_order = find_order(final[:, len(space.places) : -1], group, order)
             seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
-            gain, effective, log_density = None, 1.0, seen()
+            gain, effective, log_density, blocks = None, 1.0, seen(), None
             if order is not None and found_order is not None and found_order.process is not None:
-                among_neighbours, log_density = promise(log_density, group).recall, seen(order)
+                among_neighbours, log_density, blocks = promise(log_density, group).recall, seen(order), order
                 mean = np.mean(log_density, axis=0)
                 gain = training_in_order(found_order.process, found_order.residuals, final, order, mean, draws_of[0])
                 effective = effective_share(found_order.pairs, found_order.process)
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            references = choose_references(final[:, :-1], group, log_density, p, wrong, gain, effective)
+            unseen = unseen_rows(X, group, p, space, trainings, blocks)
+            references = choose_references(unseen, group, log_density, p, wrong, gain, effective)
         space = trainings[0].space
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))

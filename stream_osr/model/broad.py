@@ -76,7 +76,13 @@ def outline(members: np.ndarray) -> Outline:
 
 
 def fit_broad(
-    rows: np.ndarray, group: np.ndarray, kept: np.ndarray, log_own: np.ndarray, alpha: float, prior: Prior
+    rows: np.ndarray,
+    group: np.ndarray,
+    kept: np.ndarray,
+    log_own: np.ndarray,
+    alpha: float,
+    prior: Prior,
+    unseen: np.ndarray | None = None,
 ) -> tuple[tuple[Location, ...], np.ndarray]:
     """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
 
@@ -94,6 +100,8 @@ def fit_broad(
         Concentration of the classes' restaurants.
     prior
         Base measure: says what the broad terms compete with.
+    unseen
+        The rows as they are when they are left out, shape (n, C + d); ``None``: the same.
 
     Returns
     -------
@@ -107,7 +115,8 @@ def fit_broad(
     size, held = np.bincount(group), np.bincount(group, kept)
     missing = (size - held)[group] - ~kept + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
-    values = [_values(rows[group == j], prior) for j in range(len(outlines))]
+    alone = rows if unseen is None else unseen
+    values = [_values(rows[group == j], alone[group == j], prior) for j in range(len(outlines))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
         broad = np.empty(len(rows))
@@ -128,10 +137,13 @@ class _Values(NamedTuple):
     left_out: np.ndarray
 
 
-def _values(rows: np.ndarray, prior: Prior) -> _Values:
-    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
+def _values(rows: np.ndarray, alone: np.ndarray, prior: Prior) -> _Values:
+    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial.
+
+    ``alone`` has the rows as they are when they are left out.
+    """
     counts = categories.counts_of(rows, prior)
-    return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
+    return _Values(log_values(rows, prior), categories.log_without_each(counts, alone, prior))
 
 
 def log_values(rows: np.ndarray, prior: Prior) -> np.ndarray:

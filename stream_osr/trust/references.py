@@ -124,18 +124,78 @@ def unseen_densities(
     -------
     Minus infinity, under its own class, for an instance that is the only one of its class.
     """
-    freedom = len(X) - len(np.unique(group))
-    plenty = freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1]
-    if (plenty and order is None) or trainings[0].prior.covariance == TIED:
-        return list(left_out)
-    fold = _folds(group, p.seed) if order is None else _blocks(group, order)
+    fold = _divided(group, p, trainings[0], order)
+    seen = _without_own_values(X, space, fold)
+    if fold is None:
+        return list(left_out) if seen is X else [_alone(whiten(space, seen), each, p) for each in trainings]
     out = [each.copy() for each in left_out]
     for number in range(int(fold.max(initial=-1)) + 1):
         held = fold == number
         if held.any():
-            for each, found in zip(out, _without(held, X, group, p, space, trainings, plan), strict=True):
+            for each, found in zip(out, _without(held, X, seen, group, p, space, trainings, plan), strict=True):
                 each[held] = found
     return out
+
+
+def unseen_rows(
+    X: np.ndarray,
+    group: np.ndarray,
+    p: Parameters,
+    space: Space,
+    trainings: Sequence[Training],
+    order: np.ndarray | None = None,
+) -> np.ndarray:
+    """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
+
+    A value of a category that only the instance itself has, or the part of the instances that is left out with it, is
+    one that training did not have. Arguments as for :func:`unseen_densities`.
+    """
+    rows = trainings[0].seating.guests.rows[:, :-1]
+    seen = _without_own_values(X, space, _divided(group, p, trainings[0], order))
+    if seen is X:
+        return rows
+    count = len(space.places)
+    return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
+
+
+def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
+    """Number the part of the instances with which each is left out, shape (n,); ``None``: each is left out alone."""
+    freedom = len(group) - len(np.unique(group))
+    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1]
+    if (plenty and order is None) or training.prior.covariance == TIED:
+        return None
+    return _folds(group, p.seed) if order is None else _blocks(group, order)
+
+
+def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray | None) -> np.ndarray:
+    """Give raw rows that alone, or in their fold alone, have the value of a category one that training did not have."""
+    part, out = np.arange(len(X)) if fold is None else fold, X
+    for at, places in zip(space.columns.tolist(), space.places.tolist(), strict=False):
+        there = np.flatnonzero(X[:, at] < places - 2)
+        value = X[there, at].astype(np.int64)
+        least, most = np.full(places, len(X)), np.full(places, -1)
+        np.minimum.at(least, value, part[there])
+        np.maximum.at(most, value, part[there])
+        own = there[(least[value] == most[value]) & (part[there] >= 0)]
+        if len(own):
+            out = out.copy() if out is X else out
+            out[own, at] = places - 2
+    return out
+
+
+def _alone(seen: np.ndarray, training: Training, p: Parameters) -> np.ndarray:
+    """Log class densities of the training instances, each left out alone, of whitened rows without their own values.
+
+    In a category that is not open, a value of the instance itself has become one that training did not have. Without
+    the instance neither has any weight but that of the base measure.
+    """
+    rows, prior = training.seating.guests.rows.copy(), training.prior
+    count = len(prior.first)
+    before, now = rows[:, :count].astype(np.int64), seen[:, :count].astype(np.int64)
+    rows[:, :count] = np.where(now == prior.first, now, before)
+    logs = np.log(prior.pseudo)
+    rarer = np.where(now == prior.first, 0.0, logs[now] - logs[before]).sum(axis=1)
+    return summarize(training, p.epsilon, p.broad, rows)[1] + rarer[:, None]
 
 
 def _folds(group: np.ndarray, seed: int) -> np.ndarray:
@@ -162,26 +222,28 @@ def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
 def _without(
     held: np.ndarray,
     X: np.ndarray,
+    seen: np.ndarray,
     group: np.ndarray,
     p: Parameters,
     space: Space,
     trainings: Sequence[Training],
     plan: Plan | None,
 ) -> list[np.ndarray]:
-    """Log class densities of some instances by models of the others, seated as they are."""
+    """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
     rest = ~held
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[space.columns] = space.places[: len(space.columns)]
         places[space.flags.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        other = fit_mixed(X[rest], group[rest], places, flags=space.flags, powers=space.powers, plan=plan, **pca)
+        kinds: dict[str, Any] = {"flags": space.flags, "powers": space.powers, "open_categories": space.open}
+        other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:
         other = space
     volume = float(np.linalg.slogdet(space.backward @ other.forward)[1])  # of a unit of the coordinates
-    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, X[held]))
+    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, seen[held]))
     out = []
     for training in trainings:
         dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
