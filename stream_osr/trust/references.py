@@ -168,15 +168,25 @@ def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.nda
 
 
 def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray | None) -> np.ndarray:
-    """Give raw rows that alone, or in their fold alone, have the value of a category one that training did not have."""
-    part, out = np.arange(len(X)) if fold is None else fold, X
+    """Give raw rows that alone, or in their fold alone, have the value of a category one that training did not have.
+
+    Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
+    often as the rarest of these, a share has one.
+    """
+    part, out, rng = np.arange(len(X)) if fold is None else fold, X, np.random.default_rng(len(X))
     for at, places in zip(space.columns.tolist(), space.places.tolist(), strict=False):
         there = np.flatnonzero(X[:, at] < places - 2)
-        value = X[there, at].astype(np.int64)
-        least, most = np.full(places, len(X)), np.full(places, -1)
-        np.minimum.at(least, value, part[there])
-        np.maximum.at(most, value, part[there])
-        own = there[(least[value] == most[value]) & (part[there] >= 0)]
+        value, without = X[there, at].astype(np.int64), int((X[:, at] >= places - 2).sum())
+        count = np.bincount(value)
+        pair, within = np.unique(np.stack([value, part[there]]), axis=1, return_inverse=True, return_counts=True)[1:]
+        elsewhere = count[value] - within[pair.ravel()]
+        rare = elsewhere == 0
+        if without:
+            least = count[count > 0].min(initial=len(X))
+            kept = int((count == least).sum())
+            share = kept / (kept + without / least)
+            rare = (elsewhere < least) | ((elsewhere == least) & (rng.random(len(there)) >= share))
+        own = there[rare & (part[there] >= 0)]
         if len(own):
             out = out.copy() if out is X else out
             out[own, at] = places - 2
