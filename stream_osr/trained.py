@@ -78,6 +78,8 @@ class TrainedModel:
         or the model is of a release that did not test it.
     usual
         What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
+    absent_zero
+        Features that are zero in an instance that does not name them.
     """
 
     names: tuple[Name, ...]
@@ -90,6 +92,7 @@ class TrainedModel:
     categories: tuple[tuple[str, ...], ...] = ()
     order: Order | None = None
     usual: Usual | None = None
+    absent_zero: tuple[Name, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -104,7 +107,7 @@ class TrainedModel:
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
-        return Features(self.names, Kinds(self.values))
+        return Features(self.names, Kinds(self.values), self.absent_zero)
 
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:
@@ -115,13 +118,16 @@ class TrainedModel:
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
         """Put a row that was read before, perhaps over other features than those of training, in its order."""
         its, own = features.kinds.values, self.values
-        if features.names == self.names and its == own:
+        zero = self.features.zero - features.zero
+        if features.names == self.names and its == own and not zero:
             return values
         out, at = np.full(len(self.names), np.nan), {name: at for at, name in enumerate(features.names)}
         for place, name in enumerate(self.names):
             if name in at and (name in its) == (name in own):
                 value = values[at[name]]
                 out[place] = recoded(np.array(value), its[name], own[name]) if name in its else value
+            if name in zero and np.isnan(out[place]):
+                out[place] = 0.0
         return out
 
     @cached_property
@@ -209,6 +215,8 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
+        if self.absent_zero:
+            digest.update(repr(self.absent_zero).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
         asked: tuple[Any, ...] | None = self.references
@@ -273,7 +281,7 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
-    modelled = as_modelled(features, X, p)
+    zero, modelled = features.zero, as_modelled(features, X, p)
     features, X, flags, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
@@ -284,7 +292,7 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
-    missing = int(np.isnan(X).sum())
+    missing, missing_share = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         X, plan, space = fit_coordinates(modelled, group, p, order)
         rows = whiten(space, X)
@@ -347,6 +355,8 @@ def train_model(
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
+        missing_share=missing_share,
+        absent_zero=tuple(name for name in features.names if name in zero),
         mislabelled=int(wrong.sum()),
         variance_left_out=space.variance_left,
         dimensions=space.forward.shape[1],
@@ -363,7 +373,7 @@ def train_model(
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
     found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
-    return TrainedModel(features.names, labels, space, *found)
+    return TrainedModel(features.names, labels, space, *found, report.absent_zero)
 
 
 def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:

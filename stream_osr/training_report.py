@@ -14,6 +14,8 @@ from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
 """Features that a line of the training report names."""
+MOSTLY = 0.5
+"""Share of the numeric values that are missing from which on the training report asks whether they are zero."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class TrainingReport:
     missing_values
         Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
         not full, the feature's mean.
+    missing_share
+        Share of the values of numeric features that were missing.
+    absent_zero
+        Features that are zero in an instance that does not name them, as sparse vectors leave zeros out.
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     dimensions
@@ -93,6 +99,8 @@ class TrainingReport:
     mislabelled: int = 0
     correlation: float | None = None
     recall_among_neighbours: float | None = None
+    absent_zero: tuple[Name, ...] = ()
+    missing_share: float = 0.0
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -149,6 +157,16 @@ class TrainingReport:
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
+        if self.absent_zero:
+            lines.append(
+                f"zero in an instance that does not name them (absent='missing' if they are missing there): "
+                f"{_listed(self.absent_zero)}"
+            )
+        if self.missing_share > MOSTLY:
+            lines.append(
+                f"{self.missing_share:.0%} of the numeric values are missing; if instances leave out zeros, train with "
+                "absent='zero'"
+            )
         if self.mislabelled:
             look = "looks" if self.mislabelled == 1 else "look"
             lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
