@@ -237,6 +237,14 @@ def write_places(
             out[c] -= places[c] - 1
 
 
+def even_where_open(base: np.ndarray, space: Space) -> np.ndarray:
+    """Spread the base measure of open categories evenly over their values, shape (V,)."""
+    out, end = base.copy(), np.cumsum(space.places)
+    for c in space.open.tolist():
+        out[end[c] - space.places[c] + 1 : end[c]] = 1.0 / (space.places[c] - 1)
+    return out
+
+
 def numeric(space: Space) -> np.ndarray:
     """Say which raw features are numbers, and neither categories nor of a flag, shape (p,)."""
     out = np.ones(len(space.center), bool)

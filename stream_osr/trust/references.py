@@ -23,7 +23,7 @@ from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
-from stream_osr.model.space import Space, whiten
+from stream_osr.model.space import Space, even_where_open, whiten
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 
@@ -271,7 +271,7 @@ def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) ->
     if not len(prior.first):
         return prior
     concentration = np.repeat(prior.pseudo[prior.first], space.places)
-    return prior._replace(pseudo=concentration * base_of(rows, group, space.places))
+    return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, space.places), space))
 
 
 def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:
