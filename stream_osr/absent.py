@@ -96,4 +96,4 @@ def _depends(there: np.ndarray, group: np.ndarray, sizes: np.ndarray) -> bool:
     by_class = np.array([there[group == j].mean(axis=0) for j in used])
     statistic = (sizes[used, None] * (by_class - share) ** 2).sum(axis=0) / spread
     least = float(chi2.sf(statistic.max(), len(used) - 1))
-    return least * there.shape[1] < SURE
+    return bool(least * there.shape[1] < SURE)

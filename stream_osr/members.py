@@ -76,5 +76,6 @@ def base_measure(
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
     if columns:
-        prior = with_base(prior, space.places, even_where_open(base_of(rows, group, space.places), space), FIRST_CONCENTRATION)
+        base = even_where_open(base_of(rows, group, space.places), space)
+        prior = with_base(prior, space.places, base, FIRST_CONCENTRATION)
     return prior, grid, location

@@ -59,7 +59,8 @@ def fit(
     ] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
     absent: Annotated[
-        str, typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides).")
+        str,
+        typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides)."),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     yes: Annotated[

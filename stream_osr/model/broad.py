@@ -76,13 +76,7 @@ def outline(members: np.ndarray) -> Outline:
 
 
 def fit_broad(
-    rows: np.ndarray,
-    group: np.ndarray,
-    kept: np.ndarray,
-    log_own: np.ndarray,
-    alpha: float,
-    prior: Prior,
-    unseen: np.ndarray | None = None,
+    rows: np.ndarray, group: np.ndarray, kept: np.ndarray, log_own: np.ndarray, alpha: float, prior: Prior
 ) -> tuple[tuple[Location, ...], np.ndarray]:
     """Fit the broad terms: the outlines of the classes, and the degrees of freedom, one number for all.
 
@@ -100,8 +94,6 @@ def fit_broad(
         Concentration of the classes' restaurants.
     prior
         Base measure: says what the broad terms compete with.
-    unseen
-        The rows as they are when they are left out, shape (n, C + d); ``None``: the same.
 
     Returns
     -------
@@ -115,8 +107,7 @@ def fit_broad(
     size, held = np.bincount(group), np.bincount(group, kept)
     missing = (size - held)[group] - ~kept + alpha  # of the other instances
     log_weight = np.log(missing / (size[group] - 1.0 + alpha))
-    alone = rows if unseen is None else unseen
-    values = [_values(rows[group == j], alone[group == j], prior) for j in range(len(outlines))]
+    values = [_values(rows[group == j], prior) for j in range(len(outlines))]
     best, freedom, log_density = -np.inf, least + FREEDOM_ABOVE[-1], log_own
     for tried in least + FREEDOM_ABOVE:
         broad = np.empty(len(rows))
@@ -137,13 +128,10 @@ class _Values(NamedTuple):
     left_out: np.ndarray
 
 
-def _values(rows: np.ndarray, alone: np.ndarray, prior: Prior) -> _Values:
-    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial.
-
-    ``alone`` has the rows as they are when they are left out.
-    """
+def _values(rows: np.ndarray, prior: Prior) -> _Values:
+    """State the categories of a class of whitened rows, shape (n, C + d), as one Dirichlet-multinomial."""
     counts = categories.counts_of(rows, prior)
-    return _Values(log_values(rows, prior), categories.log_without_each(counts, alone, prior))
+    return _Values(log_values(rows, prior), categories.log_without_each(counts, rows, prior))
 
 
 def log_values(rows: np.ndarray, prior: Prior) -> np.ndarray:

@@ -209,9 +209,7 @@ def _plug_in_covariance(rows: np.ndarray, space: Space, seating: Seating, prior:
     return moved, seating._replace(guests=seating.guests._replace(rows=coordinates), dishes=dishes)
 
 
-def summarize(
-    training: Training, epsilon: float, broad: bool = False, unseen: np.ndarray | None = None
-) -> tuple[Known, np.ndarray]:
+def summarize(training: Training, epsilon: float, broad: bool = False) -> tuple[Known, np.ndarray]:
     """Sum up the seats: drop subclasses below the share epsilon, keep statistics and tables of the rest.
 
     Parameters
@@ -222,9 +220,6 @@ def summarize(
         The least share of its class that a subclass needs.
     broad
         Add a broad term to each class density; not with tied covariances.
-    unseen
-        The rows as they are when they are left out, shape (n, C + d + 1); ``None``: the same. Values of categories that
-        are there are the same, others are missing.
 
     Returns
     -------
@@ -258,18 +253,16 @@ def summarize(
     position = np.full(n_dishes, -1)
     position[order] = np.arange(len(order))
     frozen = densities(known)
-    alone = guests.rows if unseen is None else unseen
     holding = Holding(known.dishes, frozen.log_weight, known.seated, size, known.alpha, prior)
-    log_density = leave_one_out(alone, guests.group, position[dish], holding)
+    log_density = leave_one_out(guests.rows, guests.group, position[dish], holding)
     own = log_density[np.arange(len(dish)), guests.group]
     if broad and prior.covariance != TIED:
         described = holds[guests.group, dish]
-        weighed = described, own, known.alpha, prior, alone[:, :-1]
-        shapes, own = fit_broad(guests.rows[:, :-1], guests.group, *weighed)
+        shapes, own = fit_broad(guests.rows[:, :-1], guests.group, described, own, known.alpha, prior)
         known = known._replace(broad=shapes)
-        log_density = add_broad(log_density, shapes, frozen.log_weight, alone)
+        log_density = add_broad(log_density, shapes, frozen.log_weight, guests.rows)
         log_density[np.arange(len(dish)), guests.group] = own
-    own = np.where(np.isfinite(own), own, log_new_densities(alone, prior, training.location))
+    own = np.where(np.isfinite(own), own, log_new_densities(guests.rows, prior, training.location))
     levels = np.linspace(0.0, 1.0, N_RANKS)
     for j in range(n_groups):
         known.ranks[j] = np.quantile(own[guests.group == j], levels)

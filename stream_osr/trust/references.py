@@ -5,7 +5,8 @@ be new, or a known class described better. Training instances tell which: they a
 definition. To be comparable with the stream's they must look to the model as the stream's do, so each is weighed by
 densities that were made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats
 of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
-says the same.
+says the same. Not so of categories: a fold leaves out rare values with it, as a stream brings some that training did
+not have.
 """
 
 from __future__ import annotations
@@ -125,10 +126,9 @@ def unseen_densities(
     Minus infinity, under its own class, for an instance that is the only one of its class.
     """
     fold = _divided(group, p, trainings[0], order)
-    seen = _without_own_values(X, space, fold)
     if fold is None:
-        return list(left_out) if seen is X else [_alone(whiten(space, seen), each, p) for each in trainings]
-    out = [each.copy() for each in left_out]
+        return list(left_out)
+    seen, out = _without_own_values(X, space, fold), [each.copy() for each in left_out]
     for number in range(int(fold.max(initial=-1)) + 1):
         held = fold == number
         if held.any():
@@ -147,38 +147,38 @@ def unseen_rows(
 ) -> np.ndarray:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
-    A value of a category that only the instance itself has, or the part of the instances that is left out with it, is
-    one that training did not have. Arguments as for :func:`unseen_densities`.
+    A value of a category that only instances of the same fold have is one that training did not have. Arguments as for
+    :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
-    seen = _without_own_values(X, space, _divided(group, p, trainings[0], order))
-    if seen is X:
+    fold, count = _divided(group, p, trainings[0], order), len(space.places)
+    if fold is None or not count:
         return rows
-    count = len(space.places)
+    seen = _without_own_values(X, space, fold)
     return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
 
 
 def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
-    """Number the part of the instances with which each is left out, shape (n,); ``None``: each is left out alone."""
+    """Return the number of the fold with which each instance is left out, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
-    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1]
+    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
     if (plenty and order is None) or training.prior.covariance == TIED:
         return None
     return _folds(group, p.seed) if order is None else _blocks(group, order)
 
 
-def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray | None) -> np.ndarray:
-    """Give raw rows that alone, or in their fold alone, have the value of a category one that training did not have.
+def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.ndarray:
+    """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
 
     Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
     often as the rarest of these, a share has one.
     """
-    part, out, rng = np.arange(len(X)) if fold is None else fold, X, np.random.default_rng(len(X))
+    out, rng = X, np.random.default_rng(len(X))
     for at, places in zip(space.columns.tolist(), space.places.tolist(), strict=False):
         there = np.flatnonzero(X[:, at] < places - 2)
         value, without = X[there, at].astype(np.int64), int((X[:, at] >= places - 2).sum())
         count = np.bincount(value)
-        pair, within = np.unique(np.stack([value, part[there]]), axis=1, return_inverse=True, return_counts=True)[1:]
+        pair, within = np.unique(np.stack([value, fold[there]]), axis=1, return_inverse=True, return_counts=True)[1:]
         elsewhere = count[value] - within[pair.ravel()]
         rare = elsewhere == 0
         if without:
@@ -186,26 +186,11 @@ def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray | None) ->
             kept = int((count == least).sum())
             share = kept / (kept + without / least)
             rare = (elsewhere < least) | ((elsewhere == least) & (rng.random(len(there)) >= share))
-        own = there[rare & (part[there] >= 0)]
+        own = there[rare & (fold[there] >= 0)]
         if len(own):
             out = out.copy() if out is X else out
             out[own, at] = places - 2
     return out
-
-
-def _alone(seen: np.ndarray, training: Training, p: Parameters) -> np.ndarray:
-    """Log class densities of the training instances, each left out alone, of whitened rows without their own values.
-
-    In a category that is not open, a value of the instance itself has become one that training did not have. Without
-    the instance neither has any weight but that of the base measure.
-    """
-    rows, prior = training.seating.guests.rows.copy(), training.prior
-    count = len(prior.first)
-    before, now = rows[:, :count].astype(np.int64), seen[:, :count].astype(np.int64)
-    rows[:, :count] = np.where(now == prior.first, now, before)
-    logs = np.log(prior.pseudo)
-    rarer = np.where(now == prior.first, 0.0, logs[now] - logs[before]).sum(axis=1)
-    return summarize(training, p.epsilon, p.broad, rows)[1] + rarer[:, None]
 
 
 def _folds(group: np.ndarray, seed: int) -> np.ndarray:
