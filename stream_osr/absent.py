@@ -23,7 +23,7 @@ LEAST_ABSENT = 1.0 / 3.0
 MOST_ZEROS = 0.05
 """Share of the values that are there and zero, at most: hashed features that cancel out are."""
 FAR_FROM_ZERO = 4.0
-"""Mean of a feature, in its standard deviations, from which on it is a reading with an offset, and zero is no value."""
+"""Mean of a feature, in its standard deviations, from which on zero is none of its values."""
 SURE = 1e-3
 """Probability of an error where absence is said to depend on the class."""
 

@@ -15,7 +15,7 @@ from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 MOST_LISTED = 12
 """Features that a line of the training report names."""
 MOSTLY = 0.5
-"""Share of the numeric values that are missing from which on the training report asks whether they are zero."""
+"""Share of missing numeric values from which on the training report asks whether they are zero."""
 
 
 @dataclass(frozen=True)

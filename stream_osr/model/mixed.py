@@ -12,7 +12,7 @@ from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
 
 OPEN_SHARE, LEAST_ALONE = 0.02, 5
-"""Of its training instances, the share and the number whose value no other one has, from which on a category is open."""
+"""A category is open if so large a share of its instances, and so many, have a value that no other one has."""
 
 
 def find_open(X: np.ndarray, places: np.ndarray) -> np.ndarray:

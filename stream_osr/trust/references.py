@@ -147,7 +147,7 @@ def unseen_rows(
 ) -> np.ndarray:
     """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
 
-    A value of a category that only instances of the same fold have is one that training did not have. Arguments as for
+    A value of a category that only instances of one fold have is one that training did not have. Arguments as for
     :func:`unseen_densities`.
     """
     rows = trainings[0].seating.guests.rows[:, :-1]
@@ -159,7 +159,7 @@ def unseen_rows(
 
 
 def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
-    """Return the number of the fold with which each instance is left out, shape (n,); ``None``: each is left out alone."""
+    """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
     freedom = len(group) - len(np.unique(group))
     plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
     if (plenty and order is None) or training.prior.covariance == TIED:
