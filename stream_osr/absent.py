@@ -7,13 +7,13 @@ for each feature, from the labelled instances.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
 
 import numpy as np
 from scipy.stats import chi2
 
-from stream_osr.features import Features
+from stream_osr.features import Features, Row
 from stream_osr.kinds import Name
 
 Absent = Literal["auto", "missing", "zero"]
@@ -62,6 +62,17 @@ def zero_features(
         if not numeric.any() or not _looks_sparse(X[:, numeric], group):
             return ()
     return tuple(name for name, zero in zip(features.names, numeric, strict=True) if zero and absent != "missing")
+
+
+def absent_as_zero(features: Features, row: Row, x: Mapping[Any, object]) -> Row:
+    """Put zeros in the place of numeric features that an instance does not name.
+
+    >>> absent_as_zero(Features("ab"), Row(np.array([np.nan, np.nan]), 2, 0), {"b": None})
+    Row(values=array([ 0., nan]), missing=1, extra=0)
+    """
+    absent = [name not in x and name not in features.kinds.values for name in features.names]
+    values = np.where(absent & np.isnan(row.values), 0.0, row.values)
+    return Row(values, int(np.isnan(values).sum()), row.extra)
 
 
 def _looks_sparse(X: np.ndarray, group: np.ndarray) -> bool:

@@ -164,8 +164,8 @@ class TrainingReport:
             )
         if self.missing_share > MOSTLY:
             lines.append(
-                f"{self.missing_share:.0%} of the numeric values are missing; if instances leave out zeros, train with "
-                "absent='zero'"
+                f"{self.missing_share:.0%} of the numeric values are missing; if instances leave out zeros, "
+                "train with absent='zero'"
             )
         if self.mislabelled:
             look = "looks" if self.mislabelled == 1 else "look"

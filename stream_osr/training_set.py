@@ -73,6 +73,16 @@ class TrainingSet:
         if at < self.capacity:
             self.rows[j][at], self.arrived[j][at] = row, position
 
+    def count_absent(self, zero: Collection[Name]) -> tuple[int, int]:
+        """Count the values that turned out to be zero after they were kept as missing, and the rows without others."""
+        chosen = np.array([name in zero for name in self.places], bool)
+        cells = bad = 0
+        for row in itertools.chain.from_iterable(self.rows) if zero else ():
+            missing, own = np.isnan(row), chosen[: len(row)]
+            cells += int((missing & own).sum())
+            bad += bool((missing & own).any() and not (missing & ~own).any())
+        return cells, bad
+
     def as_state(self) -> tuple[Any, ...]:
         """Return everything as plain values and one array for each class, for :meth:`from_state`."""
         width = len(self.places)

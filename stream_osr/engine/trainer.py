@@ -40,9 +40,6 @@ def learn(
     n = sum(training.seen) + 1
     lacking = [features.names[at] for at in np.flatnonzero(np.isnan(row)).tolist()]
     written = [name for name in lacking if name in x]
-    if parameters.absent == "zero" and len(written) < len(lacking):
-        zero = [name not in x and name not in features.kinds.values for name in features.names]
-        row = np.where(zero & np.isnan(row), 0.0, row)
     if n & (n - 1) == 0:
         training = copy(training)
         training.add(features, row, label, written)
@@ -92,6 +89,8 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
         chosen = select_by_validation(features, X, group, chosen)
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
+    cells, rows = training.count_absent(trained.absent_zero)
+    value.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
     return over(value, trained)
 
 
