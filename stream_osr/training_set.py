@@ -74,7 +74,7 @@ class TrainingSet:
             self.rows[j][at], self.arrived[j][at] = row, position
 
     def count_absent(self, zero: Collection[Name]) -> tuple[int, int]:
-        """Count the values that turned out to be zero after they were kept as missing, and the rows without others."""
+        """Count values kept as missing that turned out to be zero, and the rows in which no others are missing."""
         chosen = np.array([name in zero for name in self.places], bool)
         cells = bad = 0
         for row in itertools.chain.from_iterable(self.rows) if zero else ():
