@@ -310,7 +310,7 @@ def test_older_streams_do_what_was_asked_of_them() -> None:
 
 
 def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
-    """``max_classes``, ``order``, ``absent`` came later: only values other than their defaults change the identity."""
+    """``max_classes``, ``order``, ``absent`` came later: only other values than their defaults change it."""
     model = fitted(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
