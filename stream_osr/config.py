@@ -170,6 +170,11 @@ class Arguments:
         Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
         decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
         ``"error"``, or ``"skip"`` the instance.
+    absent
+        What a feature is that an instance does not name: ``"missing"``, ``"zero"`` (all numeric features: sparse
+        vectors leave zeros out), or ``"auto"``: training decides. Features are zero where they look like sparse
+        vectors: a third of their values is absent, hardly any is written as zero and none as ``None`` or NaN, and
+        absence depends on the class. The training report says what was decided. ``None`` and NaN are missing values.
     seed
         All randomness flows from it: the same seed, input and flushes give the same bits, for the same processor type
         and library versions.
@@ -211,6 +216,7 @@ class Arguments:
     freezing: Literal["auto", "manual"] = "auto"
     categorical: Collection[FeatureName] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
+    absent: Literal["auto", "missing", "zero"] = "auto"
     seed: Annotated[int, Field(ge=0)] = 0
 
     @property

@@ -11,7 +11,7 @@ from stream_osr.features import Features
 from stream_osr.kinds import commonest
 from stream_osr.limits import MODELLED_VALUES
 from stream_osr.model.flags import NO_FLAGS, OF_FLAG, Flags, find_flags
-from stream_osr.model.mixed import choose, fill_mixed, fit_mixed
+from stream_osr.model.mixed import choose, fill_mixed, find_open, fit_mixed
 from stream_osr.model.powers import NO_POWERS, bend, find_powers, unbend
 from stream_osr.model.space import Space
 from stream_osr.model.subspace import Plan
@@ -31,12 +31,15 @@ class Modelled(NamedTuple):
     places
         Places of each feature: 0 for a number, -1 for one of a flag, and two more than a category has values, shape
         (p,).
+    open
+        Categories in which a new value says nothing (:func:`stream_osr.model.mixed.find_open`).
     """
 
     features: Features
     X: np.ndarray
     flags: Flags
     places: np.ndarray
+    open: np.ndarray
 
 
 class Coordinates(NamedTuple):
@@ -64,7 +67,7 @@ def as_modelled(features: Features, X: np.ndarray, p: Parameters) -> Modelled:
     flags = find_flags(X, features.places) if p.chooses_coordinates else NO_FLAGS
     places = features.places
     places[flags.members] = OF_FLAG
-    return Modelled(features, X, flags, places)
+    return Modelled(features, X, flags, places, find_open(X, places))
 
 
 def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.ndarray | None = None) -> Coordinates:
@@ -82,4 +85,5 @@ def fit_coordinates(rows: Modelled, group: np.ndarray, p: Parameters, order: np.
     plan = choose(bent, group, places, order) if p.chooses_coordinates else None
     if p.covariance == "full":
         X = unbend(powers, fill_mixed(bent, group, places, p.seed))
-    return Coordinates(X, plan, fit_mixed(X, group, places, flags=rows.flags, powers=powers, plan=plan, **pca))
+    space = fit_mixed(X, group, places, flags=rows.flags, powers=powers, open_categories=rows.open, plan=plan, **pca)
+    return Coordinates(X, plan, space)

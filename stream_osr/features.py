@@ -55,6 +55,13 @@ class Row(NamedTuple):
 class Features:
     """The expected features, in a fixed order.
 
+    Parameters
+    ----------
+    names, kinds
+        Features, and what they are.
+    zero
+        Those that are zero in an instance that does not name them.
+
     Examples
     --------
     >>> features = Features(["b", "a"])
@@ -68,9 +75,11 @@ class Features:
     stream_osr.errors.InvalidFeature: feature 'b' is 'high' (str): expected a finite number (None or NaN if ...
     """
 
-    def __init__(self, names: Iterable[Name], kinds: Kinds = NUMERIC) -> None:
+    def __init__(self, names: Iterable[Name], kinds: Kinds = NUMERIC, zero: Collection[Name] = ()) -> None:
         self.names: tuple[Name, ...] = _in_order(names)
         self.kinds = kinds
+        self.zero = frozenset(zero)
+        self._absent = [0.0 if name in self.zero else None for name in self.names]
         self._coder = Coder(self.names, kinds)
         self._expected = frozenset(self.names)
         self._get: Any = itemgetter(*self.names) if len(self.names) > 1 else None
@@ -139,7 +148,7 @@ class Features:
         try:
             found = self._get(source) if self._get is not None else tuple(source[name] for name in self.names)
         except KeyError:
-            found = tuple(x.get(name) for name in self.names)
+            found = tuple(map(x.get, self.names, self._absent))
             complete = False
         absent = 0 if complete else sum(name not in x for name in self.names)
         extra = len(x) - (len(self.names) - absent)

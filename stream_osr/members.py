@@ -11,7 +11,7 @@ from stream_osr.model.categories import base_of, with_base
 from stream_osr.model.location import CONJUGATE, FLAT_BETA, Location, fit_location, share_in_company
 from stream_osr.model.moves.base_measure import Grid, make_grid
 from stream_osr.model.prior import Prior, make_prior
-from stream_osr.model.space import Space
+from stream_osr.model.space import Space, even_where_open
 from stream_osr.model.training import Training
 
 COARSE_NU_ABOVE_DIMENSION = 20.0
@@ -76,5 +76,6 @@ def base_measure(
     scale = COARSE_SCALE if p.scale is None else p.scale
     prior = make_prior(p.covariance, d, nu=nu, scale=scale, beta=COARSE_BETA if beta is None else beta)
     if columns:
-        prior = with_base(prior, space.places, base_of(rows, group, space.places), FIRST_CONCENTRATION)
+        base = even_where_open(base_of(rows, group, space.places), space)
+        prior = with_base(prior, space.places, base, FIRST_CONCENTRATION)
     return prior, grid, location

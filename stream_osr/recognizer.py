@@ -227,7 +227,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
     def _learn(self, instance: Read) -> None:
         features, row, label, t, key, x = instance
         if row is not None and label is not None and self.value.training is not None:
-            self.value, due = trainer.learn(self.value, features, row.values, label)
+            self.value, due = trainer.learn(self.value, features, row.values, label, x)
             if due:
                 self._close()
         elif row is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -37,13 +37,20 @@ from stream_osr.model.location import share_in_company
 from stream_osr.model.ordered import training_in_order
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, whiten
-from stream_osr.model.subspace import MOST, Plan
+from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
-from stream_osr.training_report import TrainingReport, told_of_flags
+from stream_osr.training_report import TrainingReport, told_of_flags, told_of_plan
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
-from stream_osr.trust.references import References, choose_references, own_density, unseen_densities, with_ranks
+from stream_osr.trust.references import (
+    References,
+    choose_references,
+    own_density,
+    unseen_densities,
+    unseen_rows,
+    with_ranks,
+)
 
 FEWER_RIGHT = 0.005
 """Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
@@ -81,6 +88,8 @@ class TrainedModel:
         or the model is of a release that did not test it.
     usual
         What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
+    absent_zero
+        Features that are zero in an instance that does not name them.
     """
 
     names: tuple[Name, ...]
@@ -93,6 +102,7 @@ class TrainedModel:
     categories: tuple[tuple[str, ...], ...] = ()
     order: Order | None = None
     usual: Usual | None = None
+    absent_zero: tuple[Name, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -107,7 +117,7 @@ class TrainedModel:
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
-        return Features(self.names, Kinds(self.values))
+        return Features(self.names, Kinds(self.values), self.absent_zero)
 
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:
@@ -118,13 +128,16 @@ class TrainedModel:
     def in_order(self, features: Features, values: np.ndarray) -> np.ndarray:
         """Put a row that was read before, perhaps over other features than those of training, in its order."""
         its, own = features.kinds.values, self.values
-        if features.names == self.names and its == own:
+        zero = self.features.zero - features.zero
+        if features.names == self.names and its == own and not zero:
             return values
         out, at = np.full(len(self.names), np.nan), {name: at for at, name in enumerate(features.names)}
         for place, name in enumerate(self.names):
             if name in at and (name in its) == (name in own):
                 value = values[at[name]]
                 out[place] = recoded(np.array(value), its[name], own[name]) if name in its else value
+            if name in zero and np.isnan(out[place]):
+                out[place] = 0.0
         return out
 
     @cached_property
@@ -212,6 +225,8 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """SHA-256 of everything that decisions depend on, as 64 hexadecimal digits."""
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
+        if self.absent_zero:
+            digest.update(repr(self.absent_zero).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
         asked: tuple[Any, ...] | None = self.references
@@ -276,8 +291,8 @@ def train_model(
         If the instances do not allow what the hyperparameters ask for.
     """
     p = parameters
-    modelled = as_modelled(features, X, p)
-    features, X, flags, places = modelled
+    zero, modelled = features.zero, as_modelled(features, X, p)
+    features, X, flags, places, _ = modelled
     sweeps = p.training_sweeps if sweeps is None else sweeps
     count = 1 if p.covariance == "tied" else p.chains if draws is None else draws
     kinds = MIXED if p.ensemble == "mixed" and p.covariance == "full" and count > 1 else DRAWN
@@ -287,7 +302,7 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
-    missing = int(np.isnan(X).sum())
+    missing, missing_share = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         X, plan, space = fit_coordinates(modelled, group, p, order)
         rows = whiten(space, X)
@@ -345,7 +360,8 @@ def train_model(
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
-            references = choose_references(final[:, :-1], group, log_density, p, wrong, gain, effective, tempered)
+            unseen = unseen_rows(X, group, p, space, trainings, None if gain is None else order)
+            references = choose_references(unseen, group, log_density, p, wrong, gain, effective, tempered)
         space = trainings[0].space
         promised = promise([found[~wrong] for found in log_density], group[~wrong])
     counts = np.bincount(group, minlength=len(labels))
@@ -358,10 +374,12 @@ def train_model(
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
+        missing_share=missing_share,
+        absent_zero=tuple(name for name in features.names if name in zero),
         mislabelled=int(wrong.sum()),
         variance_left_out=space.variance_left,
         dimensions=space.forward.shape[1],
-        **_told_of(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
+        **told_of_plan(plan, [name for name, count in zip(features.names, places, strict=True) if not count]),
         **told_of_flags(flags, features.names),
         correlation=None if among_neighbours is None or found_order is None else correlation_of(found_order.pairs)[0],
         recall_among_neighbours=among_neighbours,
@@ -374,16 +392,4 @@ def train_model(
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
     found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
-    return TrainedModel(features.names, labels, space, *found)
-
-
-def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
-    """Say what the training report tells of a plan, by the names of the numeric features."""
-    if plan is None:
-        return {}
-    return {
-        "usual_features": tuple(names[a] for a in plan.rare),
-        "repeated_features": tuple(names[a] for a in plan.copies),
-        "clock_features": tuple(names[a] for a in plan.clocks),
-        "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
-    }
+    return TrainedModel(features.names, labels, space, *found, report.absent_zero)

@@ -9,11 +9,14 @@ from typing import Any
 from stream_osr.config import Label
 from stream_osr.kinds import Name
 from stream_osr.model.flags import Flags, each_flag
+from stream_osr.model.subspace import Plan
 from stream_osr.showing import counted
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
 """Features that a line of the training report names."""
+MOSTLY = 0.5
+"""Share of missing numeric values from which on the training report asks whether they are zero."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class TrainingReport:
     missing_values
         Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
         not full, the feature's mean.
+    missing_share
+        Share of the values of numeric features that were missing.
+    absent_zero
+        Features that are zero in an instance that does not name them, as sparse vectors leave zeros out.
     variance_left_out
         Share of the variance outside the PCA; novelty that shows only there is invisible.
     dimensions
@@ -93,6 +100,8 @@ class TrainingReport:
     mislabelled: int = 0
     correlation: float | None = None
     recall_among_neighbours: float | None = None
+    absent_zero: tuple[Name, ...] = ()
+    missing_share: float = 0.0
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -149,6 +158,16 @@ class TrainingReport:
         if self.missing_values:
             were = "was" if self.missing_values == 1 else "were"
             lines.append(f"{counted(self.missing_values, 'missing value')} {were} completed by what else was there")
+        if self.absent_zero:
+            lines.append(
+                f"zero in an instance that does not name them (absent='missing' if they are missing there): "
+                f"{_listed(self.absent_zero)}"
+            )
+        if self.missing_share > MOSTLY:
+            lines.append(
+                f"{self.missing_share:.0%} of the numeric values are missing; if instances leave out zeros, "
+                "train with absent='zero'"
+            )
         if self.mislabelled:
             look = "looks" if self.mislabelled == 1 else "look"
             lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
@@ -165,6 +184,18 @@ def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:
         "two_valued_features": tuple(name for group, size in kinds if size == 2 for name in group),
         "one_hot_features": tuple(group for group, size in kinds if size > 2),
         "one_valued_features": tuple(group[0] for group, size in kinds if size == 1),
+    }
+
+
+def told_of_plan(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:
+    """State a plan in the fields of the report, by the names of the numeric features."""
+    if plan is None:
+        return {}
+    return {
+        "usual_features": tuple(names[a] for a in plan.rare),
+        "repeated_features": tuple(names[a] for a in plan.copies),
+        "clock_features": tuple(names[a] for a in plan.clocks),
+        "told_apart": (plan.kept_area, plan.whole_area) if plan.partial else None,
     }
 
 

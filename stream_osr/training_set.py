@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
+from stream_osr.absent import Absent, zero_features
 from stream_osr.config import Label
 from stream_osr.features import Features
 from stream_osr.kinds import Kinds, Name
@@ -32,19 +34,23 @@ class TrainingSet:
         self.seen: list[int] = []
         self.rows: list[list[np.ndarray]] = []
         self.arrived: list[list[int]] = []
+        self.written: frozenset[Name] = frozenset()
+        """Features that an instance has named without a value."""
 
     def __copy__(self) -> TrainingSet:
         out = TrainingSet(self.capacity, self.seed)
         out.features, out.places = self.features, dict(self.places)
         out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
-        out.arrived = [list(each) for each in self.arrived]
+        out.arrived, out.written = [list(each) for each in self.arrived], self.written
         return out
 
     def __len__(self) -> int:
         return sum(len(rows) for rows in self.rows)
 
-    def add(self, features: Features, values: np.ndarray, label: Label) -> None:
-        """Keep one row, given as the values of some features."""
+    def add(self, features: Features, values: np.ndarray, label: Label, written: Collection[Name] = ()) -> None:
+        """Keep one row, given as the values of some features; ``written``: those that it names without a value."""
+        if not self.written.issuperset(written):
+            self.written = self.written.union(written)
         own = self.features
         self.features = features if own.names == features.names else own.joined(features.names)
         if self.features.kinds is not features.kinds:
@@ -67,6 +73,16 @@ class TrainingSet:
         if at < self.capacity:
             self.rows[j][at], self.arrived[j][at] = row, position
 
+    def count_absent(self, zero: Collection[Name]) -> tuple[int, int]:
+        """Count values kept as missing that turned out to be zero, and the rows in which no others are missing."""
+        chosen = np.array([name in zero for name in self.places], bool)
+        cells = bad = 0
+        for row in itertools.chain.from_iterable(self.rows) if zero else ():
+            missing, own = np.isnan(row), chosen[: len(row)]
+            cells += int((missing & own).sum())
+            bad += bool((missing & own).any() and not (missing & ~own).any())
+        return cells, bad
+
     def as_state(self) -> tuple[Any, ...]:
         """Return everything as plain values and one array for each class, for :meth:`from_state`."""
         width = len(self.places)
@@ -78,7 +94,7 @@ class TrainingSet:
         kinds = tuple(() if name in undecided else values.get(name) for name in self.places)
         arrived = tuple(np.array(each, np.int64) for each in self.arrived)
         state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
-        return *state, kinds, arrived
+        return *state, kinds, arrived, tuple(name in self.written for name in self.places)
 
     @classmethod
     def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
@@ -86,6 +102,7 @@ class TrainingSet:
         capacity, seed, names, labels, seen, arrays, *more = state
         kinds = more[0] if more else None
         arrived = more[1] if len(more) > 1 else None
+        written = more[2] if len(more) > 2 else (True,) * len(names)  # an earlier release did not keep it
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True)) if kinds else {}
         values = {name: its for name, its in own.items() if its}
         kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
@@ -95,10 +112,16 @@ class TrainingSet:
             ends = np.cumsum([0, *map(len, arrays)])
             arrived = [np.arange(*each) for each in itertools.pairwise(ends)]
         out.arrived = [array.tolist() for array in arrived]
+        out.written = frozenset(name for name, there in zip(names, written, strict=True) if there)
         return out
 
-    def matrix(self) -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:
+    def matrix(self, absent: Absent = "missing") -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:
         """Return the training set class by class.
+
+        Parameters
+        ----------
+        absent
+            What a feature is that an instance does not name (:func:`stream_osr.absent.zero_features`).
 
         Returns
         -------
@@ -112,4 +135,13 @@ class TrainingSet:
             wide[i, : len(row)] = row
         group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])
         arrived = np.array([position for own in self.arrived for position in own], np.int64)
-        return features, wide[:, order], group, arrived
+        X = wide[:, order]
+        zero = zero_features(features, X, group, self.written, absent)
+        if zero:
+            came = np.repeat([len(row) for rows in self.rows for row in rows], X.shape[1]).reshape(X.shape)
+            later = np.array(order) >= came  # than the row
+            named = np.array([name in self.written for name in features.names]) & ~later
+            chosen = np.array([name in zero for name in features.names]) & ~named
+            X = np.where(chosen & np.isnan(X), 0.0, X)
+            features = Features(features.names, features.kinds, zero)
+        return features, X, group, arrived

@@ -26,7 +26,12 @@ NONE = 1
 
 
 def least_features(trained: TrainedModel) -> int:
-    """Say how many of the model's features an instance has to have: half, if training had nearly all; else one."""
+    """Say how many of the model's features an instance has to have: half, if training had nearly all; else one.
+
+    An instance may name no feature that is zero where it is absent.
+    """
+    if trained.absent_zero:
+        return 0
     values = sum(trained.report.instances.values()) * len(trained.names)
     return -(-len(trained.names) // 2) if NEARLY_ALL * trained.report.missing_values <= values else NONE
 

@@ -281,7 +281,7 @@ def test_other_mappings_are_taken_and_left_as_they_are(trained, kind):
 
 @pytest.mark.parametrize("kind", [Counter, lambda x: defaultdict(int, x)], ids=["counter", "defaultdict"])
 def test_mappings_that_know_what_they_lack_are_believed(trained, kind):
-    # what river's feature extractors yield: a word that does not occur occurs 0 times
+    # river's extractors of words yield plain dicts, which do not: tests/habits/test_absent.py
     model, same = (in_stream(trained) for _ in range(2))
     x = kind({"a": 3})
     model.learn_one(x)

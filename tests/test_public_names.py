@@ -138,6 +138,7 @@ def test_arguments_of_the_constructor():
         "categorical": None,
         "order": "arrival",
         "on_missing": "impute",
+        "absent": "auto",
         "seed": 0,
     }
 
@@ -275,5 +276,5 @@ def test_fields_of_what_is_told():
         *("variance_left_out", "recall_interval", "references"),
         *("dimensions", "usual_features", "repeated_features", "told_apart"),
         *("two_valued_features", "one_hot_features", "one_valued_features", "bent_features"),
-        *("clock_features", "mislabelled", "correlation", "recall_among_neighbours"),
+        *("clock_features", "mislabelled", "correlation", "recall_among_neighbours", "absent_zero", "missing_share"),
     ]

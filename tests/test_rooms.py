@@ -17,7 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("trust",),
     ("discovery",),
-    ("coordinates members trained training_set training_report unlike",),
+    ("coordinates members absent trained training_set training_report unlike",),
     ("evaluation",),
     ("ensemble",),
     ("engine",),

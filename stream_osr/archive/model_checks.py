@@ -50,6 +50,7 @@ def _space(form: Form) -> None:
             each(~form[name][apart].astype(bool), form[name][apart], f"Space.{name}", "0 for a category")
         for name, own in (("forward", form["forward"][apart]), ("backward", form["backward"][:, apart])):
             each(own == 0.0, own, f"Space.{name}", "0 for a category")
+    in_range(nothing if form["open"] is None else form["open"], len(columns), "Space.open")
     bent = nothing if form["powers"] is None else form["powers"]["columns"]
     in_range(bent, p, "Powers.columns")
     need(not len(np.intersect1d(bent, apart)), "Powers.columns", "of a category", "numbers alone")

@@ -73,7 +73,7 @@ OF_SOME: Mapping[str, Mapping[str, type[Any]]] = {
     "Prior": {"first": np.int64, "pseudo": float},
     "Dishes": {"counts": float},
     "Location": {"values": float},
-    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags, "powers": Powers},
+    "Space": {"columns": np.int64, "places": np.int64, "flags": Flags, "powers": Powers, "open": np.int64},
     "Terms": {"values": float},
     "Statistics": {"counts": float},
     "References": {"gain": float},

@@ -58,6 +58,10 @@ def fit(
         int | None, typer.Option("--chains", help="Models that are averaged; time grows with it. 4 if not given.")
     ] = None,
     on_missing: Annotated[str, typer.Option(help="Missing features: impute, error or skip.")] = "impute",
+    absent: Annotated[
+        str,
+        typer.Option(help="Features that a JSON object does not name: missing, zero, or auto (training decides)."),
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     yes: Annotated[
         bool, typer.Option("--yes", help="Train although the labels look like none, or a feature like a key.")
@@ -82,6 +86,7 @@ def fit(
         batch_size=batch_size,
         max_wait=max_wait,
         on_missing=cast(Any, on_missing),
+        absent=cast(Any, absent),
         categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
         seed=seed,
         **options.given(

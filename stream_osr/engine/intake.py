@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.absent import absent_as_zero
 from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
@@ -114,6 +115,8 @@ def late_label(value: Value, y: object) -> Label:
 def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int | None = None) -> Row:
     """Read the features of an instance, if they may be missing."""
     row = features.row(x, number)
+    if row.missing and value.parameters.absent == "zero":
+        row = absent_as_zero(features, row, x)
     if row.missing and value.parameters.on_missing == "error":
         name = features.names[int(np.flatnonzero(np.isnan(row.values))[0])]
         remedy = "it is missing; give a number, or set on_missing='impute' or 'skip'"

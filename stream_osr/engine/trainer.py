@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,9 @@ from stream_osr.trust.conformal import check_references
 PROVISIONAL_SWEEPS = 5
 
 
-def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tuple[Value, bool]:
+def learn(
+    value: Value, features: Features, row: np.ndarray, label: Label, x: Mapping[Any, Any]
+) -> tuple[Value, bool]:
     """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
 
     Returns
@@ -35,15 +38,17 @@ def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tu
     assert training is not None
     opens = label not in training.labels
     n = sum(training.seen) + 1
+    lacking = [features.names[at] for at in np.flatnonzero(np.isnan(row)).tolist()]
+    written = [name for name in lacking if name in x]
     if n & (n - 1) == 0:
         training = copy(training)
-        training.add(features, row, label)
+        training.add(features, row, label, written)
         trained = _provisional(training, parameters)
         value = replace(value, training=training)
         if trained is not None:
             return replace(value, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
     else:
-        training.add(features, row, label)
+        training.add(features, row, label, written)
     if value.trained is None:
         return value, False
     whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
@@ -53,7 +58,7 @@ def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tu
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
     """Train in passing; ``None`` while the instances do not span the components of a PCA."""
-    features, X, group, _ = training.matrix()
+    features, X, group, _ = training.matrix(parameters.absent)
     sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
     try:
         return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
@@ -77,13 +82,15 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances; learn some first")
     _check_categories(chosen.categorical or (), training.features.names)
-    features, X, group, arrived = training.matrix()
+    features, X, group, arrived = training.matrix(chosen.absent)
     if chosen.select == "validation":
         from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
 
         chosen = select_by_validation(features, X, group, chosen)
     order = arrived if chosen.order == "arrival" else None
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
+    cells, rows = training.count_absent(trained.absent_zero)
+    value.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
     return over(value, trained)
 
 

@@ -7,8 +7,39 @@ import numpy as np
 from stream_osr.model.filling import fill_groups
 from stream_osr.model.flags import NO_FLAGS, Flags
 from stream_osr.model.powers import NO_POWERS, Powers, bend
+from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.space import Space, fit_space
 from stream_osr.model.subspace import Plan, make_plan
+
+OPEN_SHARE, LEAST_ALONE = 0.02, 5
+"""A category is open if so large a share of its instances, and so many, have a value that no other one has."""
+
+
+def find_open(X: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Find the categories of which known instances bring new values all the time: addresses, names, identifiers.
+
+    As many instances of a stream have a value that training did not have as training instances have a value that no
+    other one has (Good 1953). Arguments as for :func:`fit_mixed`.
+
+    Returns
+    -------
+    Their numbers among the categories.
+
+    Examples
+    --------
+    Of 40 addresses each is there once, of two protocols each twenty times:
+
+    >>> find_open(np.column_stack([np.arange(40), np.arange(40) % 2]), np.array([42, 4]))
+    array([0])
+    """
+    out = list[int]()
+    for number, at in enumerate(np.flatnonzero(places > 0).tolist()):
+        code = X[~np.isnan(X[:, at]), at]
+        count = np.unique(code[code < places[at] - 2], return_counts=True)[1]
+        alone = int((count == 1).sum()) + int((code >= places[at] - 2).sum())
+        if alone >= max(LEAST_ALONE, OPEN_SHARE * len(code)):
+            out.append(number)
+    return np.array(out, np.int64)
 
 
 def choose(X: np.ndarray, group: np.ndarray, places: np.ndarray, order: np.ndarray | None = None) -> Plan | None:
@@ -40,6 +71,7 @@ def fit_mixed(
     *,
     flags: Flags = NO_FLAGS,
     powers: Powers = NO_POWERS,
+    open_categories: np.ndarray = NO_COLUMN,
     plan: Plan | None = None,
     pca_components: int | None = None,
     pca_variance: float | None = None,
@@ -59,6 +91,8 @@ def fit_mixed(
         Categories that are given as numbers (:func:`stream_osr.model.flags.find_flags`).
     powers
         Features that are bent first (:func:`stream_osr.model.powers.find_powers`).
+    open_categories
+        Those in which a new value says nothing (:func:`find_open`).
     plan
         What becomes of the numeric features (:func:`choose`).
     pca_components, pca_variance
@@ -88,4 +122,5 @@ def fit_mixed(
     fill[numeric], center[numeric], constant[numeric] = own.fill, own.center, own.constant
     forward[numeric], backward[:, numeric] = own.forward, own.backward
     of_all = np.concatenate([places[columns], flags.sizes + 2])
-    return Space(fill, center, forward, backward, constant, own.variance_left, columns, of_all, flags, powers)
+    categories = columns, of_all, flags, powers, open_categories
+    return Space(fill, center, forward, backward, constant, own.variance_left, *categories)

@@ -38,8 +38,9 @@ class View(NamedTuple):
         First term of each sum, and M, shape (J + 2,).
     values
         Log probability of each place of the categories under each term, shape (M, V).
-    columns, places, flags
-        Raw features that are categories, and the places of each (:class:`stream_osr.model.space.Space`).
+    columns, places, flags, open
+        Raw features that are categories, the places of each, and those in which a new value says nothing
+        (:class:`stream_osr.model.space.Space`).
     """
 
     fill: np.ndarray
@@ -52,6 +53,7 @@ class View(NamedTuple):
     columns: np.ndarray
     places: np.ndarray
     flags: Flags
+    open: np.ndarray
 
 
 def view(known: Known, frozen: Densities, state: StreamState, space: Space | None = None, shift: float = 0.0) -> View:
@@ -70,8 +72,8 @@ def view(known: Known, frozen: Densities, state: StreamState, space: Space | Non
     shape = np.array([head, np.concatenate([terms.power, power]), np.concatenate([terms.least, least])])
     laid = np.concatenate([terms.packed, packed]), shape, first, values
     if space is None:
-        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_FLAGS)
-    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places, space.flags)
+        return View(np.zeros(0), np.zeros(0), np.zeros((0, 0)), *laid, NO_COLUMN, NO_COLUMN, NO_FLAGS, NO_COLUMN)
+    return View(space.fill, space.center, space.forward, *laid, space.columns, space.places, space.flags, space.open)
 
 
 @kernel
@@ -161,7 +163,7 @@ def weigh_terms(
     log_each(value)
     for m in range(count):
         value[m] = head[m] - power[m] * value[m]
-    write_places(raw, view.columns, view.places, view.flags, places)
+    write_places(raw, view.columns, view.places, view.flags, places, view.open)
     for c in range(len(places)):
         for m in range(count):
             value[m] += view.values[m, places[c]]

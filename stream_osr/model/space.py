@@ -54,6 +54,10 @@ class Space(NamedTuple):
         Categories that raw features hold as the numbers that they were given as.
     powers
         Features that are bent first (:mod:`stream_osr.model.powers`).
+    open
+        Those of ``columns`` in which known instances bring new values all the time
+        (:func:`stream_osr.model.mixed.find_open`), by their numbers among the categories: a value that training did
+        not have says nothing there, and is taken for missing.
     """
 
     fill: np.ndarray
@@ -66,6 +70,7 @@ class Space(NamedTuple):
     places: np.ndarray = NO_COLUMN
     flags: Flags = NO_FLAGS
     powers: Powers = NO_POWERS
+    open: np.ndarray = NO_COLUMN
 
 
 def fit_space(
@@ -191,25 +196,28 @@ def whiten(space: Space, X: np.ndarray) -> np.ndarray:
         length = np.sqrt((part**2).sum(axis=1)) * largest[far]
         z[far] = part * (largest[far] * np.minimum(1.0, HORIZON / length))[:, None]
     if len(space.places):
-        z = np.hstack([_places(X, space.columns, space.places, space.flags), z])
+        z = np.hstack([_places(X, space.columns, space.places, space.flags, space.open), z])
     return np.ascontiguousarray(z)
 
 
 @kernel
-def _places(X: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags) -> np.ndarray:
+def _places(X: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, open_: np.ndarray) -> np.ndarray:
     """Places of the categories of raw rows, shape (n, C)."""
     out, found = np.empty((len(X), len(places))), np.empty(len(places), np.int64)
     for i in range(len(X)):
-        write_places(X[i], columns, places, flags, found)
+        write_places(X[i], columns, places, flags, found, open_)
         out[i] = found
     return out
 
 
 @borrowing_kernel
-def write_places(raw: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, out: np.ndarray) -> None:
+def write_places(
+    raw: np.ndarray, columns: np.ndarray, places: np.ndarray, flags: Flags, out: np.ndarray, open_: np.ndarray
+) -> None:
     """Write the places of the categories of a raw row, shape (C,).
 
-    In each category the first is for a missing value, and the last for one that training had not.
+    In each category the first is for a missing value, and the last for one that training had not. Where that says
+    nothing (``Space.open``), it is the first, too.
     """
     given, begin, member, bound = len(columns), 0, 0, 0
     for c in range(len(places)):
@@ -224,6 +232,17 @@ def write_places(raw: np.ndarray, columns: np.ndarray, places: np.ndarray, flags
             )
             member, bound = after, end
         begin += places[c]
+    for c in open_:
+        if out[c] == places[: c + 1].sum() - 1:
+            out[c] -= places[c] - 1
+
+
+def even_where_open(base: np.ndarray, space: Space) -> np.ndarray:
+    """Spread the base measure of open categories evenly over their values, shape (V,)."""
+    out, end = base.copy(), np.cumsum(space.places)
+    for c in space.open.tolist():
+        out[end[c] - space.places[c] + 1 : end[c]] = 1.0 / (space.places[c] - 1)
+    return out
 
 
 def numeric(space: Space) -> np.ndarray:

@@ -5,7 +5,8 @@ be new, or a known class described better. Training instances tell which: they a
 definition. To be comparable with the stream's they must look to the model as the stream's do, so each is weighed by
 densities that were made without it: its fold (a tenth) is left out of the whitening and of all statistics, the seats
 of the others as trained. Where instances are so many that one of them changes little, leaving out the instance alone
-says the same.
+says the same. Not so of categories: a fold leaves out rare values with it, as a stream brings some that training did
+not have.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stream_osr.model.flags import OF_FLAG
 from stream_osr.model.known import N_RANKS, Known, densities, log_densities
 from stream_osr.model.mixed import fit_mixed
 from stream_osr.model.prior import TIED, Prior, homogeneous
-from stream_osr.model.space import Space, whiten
+from stream_osr.model.space import Space, even_where_open, whiten
 from stream_osr.model.subspace import Plan
 from stream_osr.model.training import Training, dish_of_guests, seat_by_groups, summarize
 
@@ -130,16 +131,16 @@ def unseen_densities(
     -------
     Minus infinity, under its own class, for an instance that is the only one of its class.
     """
-    freedom = len(X) - len(np.unique(group))
-    plenty = freedom >= PLENTY * trainings[0].seating.guests.rows.shape[1]
-    if (plenty and order is None) or trainings[0].prior.covariance == TIED:
+    fold = _divided(group, p, trainings[0], order)
+    if fold is None:
         return list(left_out)
-    fold = _folds(group, p.seed) if order is None else _blocks(group, order)
-    out = [each.copy() for each in left_out]
+    seen, out = _without_own_values(X, space, fold), [each.copy() for each in left_out]
     for number in range(int(fold.max(initial=-1)) + 1):
         held = fold == number
         if held.any():
-            for each, found in zip(out, _without(held, X, group, p, space, trainings, plan, effective), strict=True):
+            for each, found in zip(
+                out, _without(held, X, seen, group, p, space, trainings, plan, effective), strict=True
+            ):
                 each[held] = found
     return out
 
@@ -148,6 +149,62 @@ def own_density(log_density: Sequence[np.ndarray], group: np.ndarray) -> float:
     """Mean log density of the instances under their own classes, over the models; none that is alone in its class."""
     own = np.mean(log_density, axis=0)[np.arange(len(group)), group]
     return float(own[np.isfinite(own)].mean())
+
+
+def unseen_rows(
+    X: np.ndarray,
+    group: np.ndarray,
+    p: Parameters,
+    space: Space,
+    trainings: Sequence[Training],
+    order: np.ndarray | None = None,
+) -> np.ndarray:
+    """Whitened training rows, shape (n, C + d), as the model would see them had they not been in training.
+
+    A value of a category that only instances of one fold have is one that training did not have. Arguments as for
+    :func:`unseen_densities`.
+    """
+    rows = trainings[0].seating.guests.rows[:, :-1]
+    fold, count = _divided(group, p, trainings[0], order), len(space.places)
+    if fold is None or not count:
+        return rows
+    seen = _without_own_values(X, space, fold)
+    return np.hstack([whiten(space, seen)[:, :count], rows[:, count:]])
+
+
+def _divided(group: np.ndarray, p: Parameters, training: Training, order: np.ndarray | None) -> np.ndarray | None:
+    """Return the number of the fold of each instance, shape (n,); ``None``: each is left out alone."""
+    freedom = len(group) - len(np.unique(group))
+    plenty = freedom >= PLENTY * training.seating.guests.rows.shape[1] and not len(training.space.columns)
+    if (plenty and order is None) or training.prior.covariance == TIED:
+        return None
+    return _folds(group, p.seed) if order is None else _blocks(group, order)
+
+
+def _without_own_values(X: np.ndarray, space: Space, fold: np.ndarray) -> np.ndarray:
+    """Give raw rows whose value of a category occurs in their fold alone one that training did not have.
+
+    Of very many values only the commonest have a place of their own: of the values that occur in the other rows as
+    often as the rarest of these, a share has one.
+    """
+    out, rng = X, np.random.default_rng(len(X))
+    for at, places in zip(space.columns.tolist(), space.places.tolist(), strict=False):
+        there = np.flatnonzero(X[:, at] < places - 2)
+        value, without = X[there, at].astype(np.int64), int((X[:, at] >= places - 2).sum())
+        count = np.bincount(value)
+        pair, within = np.unique(np.stack([value, fold[there]]), axis=1, return_inverse=True, return_counts=True)[1:]
+        elsewhere = count[value] - within[pair.ravel()]
+        rare = elsewhere == 0
+        if without:
+            least = count[count > 0].min(initial=len(X))
+            kept = int((count == least).sum())
+            share = kept / (kept + without / least)
+            rare = (elsewhere < least) | ((elsewhere == least) & (rng.random(len(there)) >= share))
+        own = there[rare & (fold[there] >= 0)]
+        if len(own):
+            out = out.copy() if out is X else out
+            out[own, at] = places - 2
+    return out
 
 
 def _folds(group: np.ndarray, seed: int) -> np.ndarray:
@@ -174,6 +231,7 @@ def _blocks(group: np.ndarray, order: np.ndarray) -> np.ndarray:
 def _without(
     held: np.ndarray,
     X: np.ndarray,
+    seen: np.ndarray,
     group: np.ndarray,
     p: Parameters,
     space: Space,
@@ -181,20 +239,21 @@ def _without(
     plan: Plan | None,
     effective: float,
 ) -> list[np.ndarray]:
-    """Log class densities of some instances by models of the others, seated as they are."""
+    """Log class densities of some instances, as they are ``seen``, by models of the others, seated as they are."""
     rest = ~held
     try:
         places = np.zeros(X.shape[1], np.int64)
         places[space.columns] = space.places[: len(space.columns)]
         places[space.flags.members] = OF_FLAG
         pca: dict[str, Any] = {"pca_components": p.pca_components, "pca_variance": p.pca_variance}
-        other = fit_mixed(X[rest], group[rest], places, flags=space.flags, powers=space.powers, plan=plan, **pca)
+        kinds: dict[str, Any] = {"flags": space.flags, "powers": space.powers, "open_categories": space.open}
+        other = fit_mixed(X[rest], group[rest], places, **kinds, plan=plan, **pca)
     except InvalidParameter:  # the others do not span the components of the PCA
         other = space
     if other.forward.shape != space.forward.shape:
         other = space
     volume = float(np.linalg.slogdet(space.backward @ other.forward)[1])  # of a unit of the coordinates
-    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, X[held]))
+    rows, asked = homogeneous(whiten(other, X[rest])), homogeneous(whiten(other, seen[held]))
     out = []
     for training in trainings:
         dish = np.unique(dish_of_guests(training.seating)[rest], return_inverse=True)[1]
@@ -214,7 +273,7 @@ def _rebased(prior: Prior, rows: np.ndarray, group: np.ndarray, space: Space) ->
     if not len(prior.first):
         return prior
     concentration = np.repeat(prior.pseudo[prior.first], space.places)
-    return prior._replace(pseudo=concentration * base_of(rows, group, space.places))
+    return prior._replace(pseudo=concentration * even_where_open(base_of(rows, group, space.places), space))
 
 
 def with_ranks(known: Known, group: np.ndarray, log_density: np.ndarray) -> Known:

@@ -310,7 +310,7 @@ def test_older_streams_do_what_was_asked_of_them() -> None:
 
 
 def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
-    """``max_classes`` and ``order`` came later: only values other than their defaults change the identity."""
+    """``max_classes``, ``order``, ``absent`` came later: only other values than their defaults change it."""
     model = fitted(chains=1, seed=5)
     identities = []
     for number, most in enumerate((1000, 7)):
@@ -326,7 +326,7 @@ def test_the_identity_of_a_model_is_what_it_was(tmp_path: Path) -> None:
         if name
         not in (
             *("batch_size", "max_wait", "n_jobs", "min_probability"),
-            *("references", "max_false_unknown", "follow_drift", "max_classes", "order", "categorical"),
+            *("references", "max_false_unknown", "follow_drift", "max_classes", "order", "absent", "categorical"),
         )
     }
     expected = hashlib.sha256(f"{same.trained.fingerprint} {shaping}".encode()).hexdigest()[:16]

@@ -113,7 +113,7 @@ def read(flags: Flags, X: np.ndarray) -> np.ndarray:
     out = np.empty((len(X), len(flags.sizes)), np.int64)
     sizes = flags.sizes + 2
     for row, own in zip(X, out, strict=True):
-        write_places(row, np.zeros(0, np.int64), sizes, flags, own)
+        write_places(row, np.zeros(0, np.int64), sizes, flags, own, np.zeros(0, np.int64))
     return out - (np.cumsum(sizes) - sizes)
 
 

@@ -26,6 +26,7 @@ _CAME_LATER = {
     "follow_drift": False,
     "max_classes": 1000,
     "order": "arrival",
+    "absent": "auto",
     "categorical": None,
 }
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
