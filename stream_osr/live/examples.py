@@ -95,8 +95,8 @@ class Examples:
             self._wake.clear()
             wanted = self._wanted
             there = {card["id"] for card in wanted}
-            for gone in [id for id in self._chosen if id not in there]:
-                del self._chosen[gone]
+            for gone in [id for id in list(self._chosen) if id not in there]:
+                self._chosen.pop(gone, None)  # another thread may begin anew meanwhile
             for card in wanted:
                 if self._stop.is_set():
                     return

@@ -118,12 +118,15 @@ class State:
         try:
             raw = decision["label"]
             label = raw if type(raw) is str else self._text(raw)
-            names = list(decision["probabilities"])
+            probabilities = decision["probabilities"]
+            names = list(probabilities)
             seq = decision["seq"]
             t = decision["t"]
             key = decision["subclass_id"]
-            if type(seq) is not int or not (key is None or type(key) is int) or not names:
-                raise TypeError("seq or subclass_id is no whole number, or it has no probabilities")
+            if type(seq) is not int or not (key is None or type(key) is int):
+                raise TypeError("seq or subclass_id is no whole number")
+            if not isinstance(probabilities, Mapping) or not names:
+                raise TypeError("its probabilities are not a number for each class")
             t = number_of(t) if t is not None else None
             if names != self._names:
                 self._named(names)
@@ -166,13 +169,10 @@ class State:
 
     def _of(self, track: Track, key: int, unknown: bool) -> Subclass | None:
         """Give the subclass that an instance sits in, if it is or was an emerging one."""
-        found = track.subclasses.get(key)
-        if found is not None:
+        while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
+            key = track.into[key]
+        if found is not None or not unknown:
             return found
-        if not unknown:
-            return None
-        if key in track.into:
-            return self._of(track, track.into[key], unknown)
         nameless = track.nameless
         found = nameless.get(key)
         if found is None:
@@ -339,7 +339,12 @@ class State:
         key = whole(event["subclass_id"], "subclass_id")
         held = track.subclasses.get(key)
         if event["type"] == "SubclassMerged":
-            into = whole(event["into"], "into")
+            into, size = whole(event["into"], "into"), whole(event["size"], "size")
+            end = into
+            while end in track.into and end != key:
+                end = track.into[end]
+            if end == key:
+                raise ValueError(f"subclass {key} cannot merge into {into}, which has merged into it")
             source = held or track.nameless.pop(key, None)
             track.into[key] = into
             if len(track.into) > MOST_SUBCLASSES:
@@ -348,7 +353,7 @@ class State:
             if source is not None and goal is not None:
                 goal.join(source)
                 goal.also |= {source.key, *source.also}
-                goal.size = max(goal.size, whole(event["size"], "size"))
+                goal.size = max(goal.size, size)
             if source is not None:
                 track.subclasses.pop(key, None)
         elif held is not None:

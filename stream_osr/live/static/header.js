@@ -1,11 +1,18 @@
 // The head of the page: in plain words how many things wait, what is followed, and how sure the known classes are.
 
 import { find, keep, make, say, show } from "./dom.js";
-import { count, percent, plural, printable } from "./words.js";
+import { count, moment, percent, plural, printable } from "./words.js";
 import { knownAs, mayAct } from "./asking.js";
 import { waiting } from "./state.js";
 
+let stale = null,
+  link = null;
+
 export function drawHeader(state) {
+  stale = state.stale ?? null;
+  show(find("stale"), stale !== null);
+  say(find("stale"), stale === null ? "" : `Stale since ${moment(stale.since)}. ${printable(stale.why)}`);
+  if (link !== null) drawLink(link);
   const things = waiting(state).length,
     { stream } = state;
   const name = printable(stream.name, 80);
@@ -68,13 +75,14 @@ function updateTile(node, { figure, beside = "", bad = false }) {
   node.classList.toggle("bad", bad);
 }
 
-export function drawLink({ standing, left }) {
+export function drawLink(given) {
+  const { standing, left } = (link = given);
   const node = find("link"),
     [, told, next, again] = node.children;
-  node.dataset.standing = standing;
+  node.dataset.standing = standing === "live" && stale !== null ? "waiting" : standing;
   say(
     told,
-    { live: "Live", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
+    { live: stale === null ? "Live" : "Connected", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
   );
   say(next, standing === "lost" ? `Next try in ${left} s.` : "");
   show(again, standing === "lost");
