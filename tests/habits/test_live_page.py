@@ -1,11 +1,10 @@
-"""The live page goes on, or says that it is stale, whatever happens to the files and however many connections there are."""
+"""The live page goes on, or says that it is stale, whatever the files do and however many connections there are."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
