@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.config import parameters
+from stream_osr.discovery.unmet import Unmet
 from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable
@@ -44,6 +45,7 @@ class Saved(Holder):
             "evidence": value.evidence,
             "decisions": list(value.decisions),
             "events": list(value.events),
+            "unmet": None if value.unmet is None else value.unmet.in_order(),
         }
 
     def stream_state(self) -> dict[str, Any]:
@@ -93,6 +95,7 @@ class Saved(Holder):
                 counters=Counter(state["counters"]),
                 decisions=deque(state["decisions"]),
                 events=deque(state["events"]),
+                unmet=_unmet(state.get("unmet")),
             )
         except (LookupError, TypeError, ValueError) as error:
             told = printable(str(error), 300)
@@ -102,3 +105,8 @@ class Saved(Holder):
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()
         return model
+
+
+def _unmet(parts: tuple[tuple[Any, ...], ...] | None) -> Unmet | None:
+    """Read what the stream has not met; a release that did not follow it has written nothing."""
+    return None if parts is None else Unmet(frozenset(parts[0]), frozenset(parts[1]), parts[2])

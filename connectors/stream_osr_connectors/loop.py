@@ -22,13 +22,22 @@ from stream_osr.errors import (
 from stream_osr.unlike import check_features
 
 from .acting import Acting
-from .aside import raw_of, reason_of, row_of
+from .aside import count_reason, raw_of, reason_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
-from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
+from .checkpoint import Checkpoint, load_checkpoint, load_model, load_model_and_run, save_checkpoint, settle
 from .locking import sole_writer
 
-__all__ = ["Checkpoint", "Sinks", "go_on", "load_checkpoint", "load_model", "run", "save_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "Sinks",
+    "go_on",
+    "load_checkpoint",
+    "load_model",
+    "load_model_and_run",
+    "run",
+    "save_checkpoint",
+]
 
 logger = logging.getLogger("stream_osr")
 
@@ -124,6 +133,7 @@ def run(
     position: Position | None = None,
     reading: Mapping[str, Any] | None = None,
     tell: Callable[[Act, Outcome], None] = lambda act, outcome: None,
+    reasons: Counter[str] | None = None,
 ) -> Counter[str]:
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
 
@@ -161,6 +171,8 @@ def run(
         How the input is read, to be found in the checkpoint.
     tell
         Told of what was asked, and what came of it.
+    reasons
+        Counts the records that are set aside by the kind of their reason, and goes on from what it has.
 
     Returns
     -------
@@ -193,7 +205,8 @@ def run(
     log = None if checkpoint is None else AskLog(checkpoint)
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
         acting = None if log is None else Acting(log, totals, begins=begins)
-        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading)
+        reasons = Counter() if reasons is None else reasons
+        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading, reasons)
 
         def wait() -> None:
             kept.look()
@@ -208,7 +221,9 @@ def run(
             for record in source:
                 totals["read"] += 1
                 kept.read_to(record.position)
-                take(model, record, sinks.errors, totals, complain)
+                take(model, record, sinks.errors, totals, complain, reasons)
+                if isinstance(record, Record) and record.ignored:
+                    model.note_ignored(record.ignored)
                 _publish(model, sinks, totals)
                 progress(totals["read"])
                 if kept.unsaved >= checkpoint_every:
@@ -251,7 +266,9 @@ class _Kept:
         tell: Callable[[Act, Outcome], None],
         position: Position | None,
         reading: Mapping[str, Any] | None,
+        reasons: Mapping[str, int],
     ) -> None:
+        self._reasons = reasons
         self._model, self._sinks, self._totals = model, sinks, totals
         self._checkpoint, self._acting, self._tell = checkpoint, acting, tell
         self._position, self._reading, self._changed = position, reading, False
@@ -279,7 +296,7 @@ class _Kept:
         if self._checkpoint is not None and self._changed:
             self._flush()
             places = tuple(None if sink is None else sink.position() for sink in self._sinks)
-            now = Checkpoint(self._model, self._position, places, self._totals, self._reading)
+            now = Checkpoint(self._model, self._position, places, self._totals, self._reading, self._reasons)
             save_checkpoint(self._checkpoint, now)
 
     def try_to_save(self) -> None:
@@ -312,6 +329,7 @@ def take(
     errors: Sink | None,
     totals: Counter[str],
     complain: Callable[[int, str], None],
+    reasons: Counter[str] | None = None,
 ) -> None:
     """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside."""
     bad = model.counters["bad_rows"]
@@ -327,6 +345,8 @@ def take(
             if record.label is not None:
                 totals["labelled"] += 1
             return
+    if reasons is not None:
+        count_reason(reasons, reason)
     reason = reason_of(record, reason)
     totals["set_aside"] += 1
     model.count_refused(counted=model.counters["bad_rows"] - bad)

@@ -14,6 +14,7 @@ import numpy as np
 from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
+from stream_osr.discovery.unmet import Unmet
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.engine.faults import believable, notice
 from stream_osr.ensemble import step
@@ -53,6 +54,8 @@ class Value:
         Labels, keys and names beyond the bounds are refused, and floods of events summed up.
     integrates
         Missing values are integrated out; else they are the training mean.
+    unmet
+        What records since training have not had, and had besides; ``None``: there was none.
     """
 
     parameters: Parameters
@@ -66,6 +69,7 @@ class Value:
     events: deque[Event] = field(default_factory=deque)
     limited: bool = True
     integrates: bool = True
+    unmet: Unmet | None = None
 
     def __copy__(self) -> Value:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
