@@ -310,6 +310,8 @@ class State:
     def _status(self, track: Track, event: Mapping[str, Any], status: str) -> None:
         held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
         held.told(event)
+        if event["type"] in ("SubclassEmerged", "SubclassRecurred"):
+            held.told_at = whole(event["seq"], "seq")
         if event["type"] == "SubclassEmerged":
             self.signals["novelty"] += 1
         if event["type"] == "SubclassGrew" and held.status == "recurred":
@@ -322,7 +324,7 @@ class State:
         if held is None:
             held = track.nameless.pop(key, None) or Subclass(f"{track.prefix}{key}", key, track.number)
             track.subclasses[key] = held
-            held.announced = True
+            held.announced, held.told_at = True, track.seq
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
                 self._forget_some(held)
         return held
@@ -376,6 +378,11 @@ class State:
         why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
         self.why.setdefault(kind, why)
         self.changes += 1
+
+    def find_all(self, ids: str) -> list[Held]:
+        """Find a class, or the subclasses of a candidate by their names with commas between."""
+        names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
+        return [held for name in names if (held := self.find(name)) is not None]
 
     def find(self, id: str) -> Held | None:
         """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -203,7 +204,6 @@ class Watcher:
             page = shown(self.state, stream, self.inside.told(), self.acts.named(), notes)
         for card in page["inbox"]:
             card["examples"] = self.examples.of(card)
-            self.inside.about(card)
         page["history"] = self.acts.history()
         page["commands"] = {"allowed": self.acts.allowed, "labels": [row["label"] for row in page["known"]]}
         self._troubles.pop(SHOW, None)
@@ -234,19 +234,21 @@ class Watcher:
         The instances, the latest first, and whether there are more.
         """
         with self.lock:
-            held = self.state.find(id)
-            if held is None:
+            some = self.state.find_all(id)
+            if not some:
                 return None
             tracks = self.state.tracks
             spans = []
-            for track, bits in held.blocks.items():
-                blocks = tracks[track].blocks
+            for track in dict.fromkeys(track for held in some for track in held.blocks):
+                blocks, bits = tracks[track].blocks, 0
+                for held in some:
+                    bits |= held.blocks.get(track, 0)
                 for block in newest_first(bits):
                     number, place, after = blocks.span(block)
                     first = number * len(tracks) + track
                     if before is None or first < before:
                         spans.append((first, track, number, place, after))
-            keys = {getattr(held, "key", None), *getattr(held, "also", ())}
+            keys = {key for held in some for key in (getattr(held, "key", None), *getattr(held, "also", ()))}
         spans.sort(reverse=True)
         out: list[Found] = []
         for done, (_, track, number, place, after) in enumerate(spans):
@@ -256,7 +258,7 @@ class Watcher:
                 n = n * len(tracks) + track
                 if before is not None and n >= before:
                     continue
-                own = str(decision.get("label")) == held.id if id.startswith("class:") else None
+                own = str(decision.get("label")) == some[0].id if id.startswith("class:") else None
                 if own or (own is None and decision.get("subclass_id") in keys):
                     out.append(Found(n, decision))
         return out[:most], len(out) > most
@@ -280,12 +282,10 @@ class Watcher:
         """Find a sample of the instances of a class or a subclass, and its latest one."""
         wanted: dict[tuple[int, int, int, int | None], set[int]] = {}
         with self.lock:
-            held = self.state.find(id)
-            if held is None:
-                return []
+            some = self.state.find_all(id)
             tracks = self.state.tracks
-            last = [] if held.last is None else [held.last]
-            for n in {*held.kept, *last}:
+            last = [held.last for held in some if held.last is not None]
+            for n in {*chain.from_iterable(held.kept for held in some), *last}:
                 number, track = divmod(n, len(tracks))
                 block = tracks[track].blocks.holding(number)
                 if block is not None:

@@ -16,7 +16,7 @@ export function drawHeader(state) {
   const things = waiting(state).length,
     { stream } = state;
   const name = printable(stream.name, 80);
-  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "new thing")} to look at`);
+  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "candidate")} to look at`);
   say(find("about"), about(stream));
   document.title = `${things === 0 ? "" : `(${things}) `}${name}: stream-osr`;
   keep(find("tiles"), tiles(state), (tile) => tile.what, makeTile, updateTile);
@@ -30,13 +30,21 @@ function about({ name, kind, source, running, behind }) {
   return parts.join(" · ");
 }
 
-function tiles({ stream, unknown, recall, dependent, new_classes: classes }) {
+function tiles(state) {
+  const { stream, unknown, recall, dependent, new_classes: classes } = state,
+    things = waiting(state).length;
   const out = [
     { what: "decided", figure: count(stream.decided) },
     { what: "of them unknown", figure: percent(unknown.rate), fresh: true },
     { what: "unknown lately", figure: percent(unknown.recent_rate), fresh: true },
   ];
-  if (classes) out.push({ what: "new classes, estimated", figure: estimate(classes), fresh: true });
+  if (classes)
+    out.push({
+      what: "new classes, estimated",
+      figure: estimate(classes),
+      beside: classes.number < things ? "one class may be several candidates" : "",
+      fresh: true,
+    });
   if (recall)
     out.push({
       what: "recall of the known now",
