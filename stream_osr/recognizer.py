@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
@@ -13,7 +13,6 @@ import numpy as np
 from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, documented, parameters
-from stream_osr.discovery.unmet import Unmet, begin
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
@@ -149,8 +148,10 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                 self._wait(row, time_of(t), key_of(key, limited=value.limited))
                 if len(x) > len(row):
                     value.counters["extra"] += len(x) - len(row)
-                if len(x) > len(row) or value.unmet is None or not value.unmet.is_settled:
+                if len(x) > len(row):
                     self._meet(x)
+                else:
+                    self._met_all()
                 return
         self._learn(read(value, x, y, t, key))
 
@@ -176,7 +177,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                     self.learn_rows(rows, t=t, key=key)
                     if extra:
                         value.counters["extra"] += extra * len(rows)
-                        names = getattr(X, "column_names", None) or getattr(X, "columns", None) or ()
+                        names = getattr(X, "column_names", getattr(X, "columns", ()))
                         self.note_ignored(value.trained.features.unexpected(dict.fromkeys(names)))
                 return
         instances = read_frame(value, X, y, t, key)
@@ -218,9 +219,8 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
-            if len(rows) and (self.value.unmet is None or not self.value.unmet.is_settled):
-                ignored = () if self.value.unmet is None else self.value.unmet.ignored
-                self.value = replace(self.value, unmet=Unmet(ignored=ignored))
+            if len(rows):
+                self._met_all()
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -249,13 +249,6 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         count(self.value, row)
         if self.value.training is None:
             self._meet(x)
-
-    def _meet(self, x: Mapping[Any, Any]) -> None:
-        """Take note of which features a record has had."""
-        features, before = self.trained.features, self.value.unmet
-        after = (begin(features) if before is None else before).met_by(x, features)
-        if after is not before:
-            self.value = replace(self.value, unmet=after)
 
     def _wait(self, row: Any, t: float | None, key: Any) -> None:
         """Put an unlabelled instance into the micro-batch, and close those that are due."""
@@ -299,23 +292,6 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         """
         self.counters["refused"] += records
         self.counters["bad_rows"] += records - counted
-
-    def note_ignored(self, names: Iterable[Any]) -> None:
-        """Note columns of the stream that a connector has left out, as the model does not use them.
-
-        Before training has ended nothing is noted.
-
-        Parameters
-        ----------
-        names
-            Their names; ``summary()`` tells of the first few.
-        """
-        if self.value.training is not None:
-            return
-        before = self.value.unmet
-        after = (begin(self.trained.features) if before is None else before).besides(names)
-        if after is not before:
-            self.value = replace(self.value, unmet=after)
 
     # Training.
 

@@ -35,7 +35,7 @@ class Saved(Holder):
     def as_state(self) -> dict[str, Any]:
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
         value = self.value
-        return {
+        state = {
             "arguments": self.arguments,
             "counters": dict(value.counters),
             "training": None if value.training is None else value.training.as_state(),
@@ -45,8 +45,8 @@ class Saved(Holder):
             "evidence": value.evidence,
             "decisions": list(value.decisions),
             "events": list(value.events),
-            "unmet": None if value.unmet is None else value.unmet.in_order(),
         }
+        return state if value.unmet is None else {**state, "unmet": value.unmet.in_order()}
 
     def stream_state(self) -> dict[str, Any]:
         """Return what :meth:`as_state` does, without the trained part, for recognizers that share one.

@@ -180,6 +180,7 @@ def test_members_of_the_recognizer():
         "menu",
         "mute",
         "new_classes",
+        "note_ignored",
         "pending",
         "plot",
         "predict_many",

@@ -13,7 +13,7 @@ from stream_osr.showing import counted, printable
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer
 
-SHOWN = 5
+SHOWN = 12
 """Candidates, subclasses and reasons that have a place of their own."""
 
 
@@ -32,7 +32,7 @@ def account(model: OpenSetRecognizer) -> list[str]:
         *repr(found).splitlines()[: SHOWN + 1],
     ]
     if len(found.candidates) > SHOWN:
-        lines.append(f"and {len(found.candidates) - SHOWN} smaller ones")
+        lines.append(f"and {counted(len(found.candidates) - SHOWN, 'smaller one')}")
     return [*lines, *_recall(model), *summary.unmet.told()]
 
 

@@ -232,7 +232,7 @@ def what_next(out: Terminal, found: Found, model: OpenSetRecognizer, files: File
         if (name := main_class(made_of)) is not None:
             ids = ",".join(map(str, candidate.subclasses))
             out.say(
-                f"# {candidate.name} is {name}: from now on a known class",
+                f"# {candidate.name}: {name}, from now on a known class",
                 f"{program} promote {ids} {name} \\",
                 f"    --checkpoint {named['checkpoint']}",
             )

@@ -160,7 +160,7 @@ class Signals(NamedTuple):
     >>> now = ExpectedRecall(0.8, 0.76, 0.84, 0.19)
     >>> print(Signals(2, recall_drops=1, expected_recall=now, recall_dropped=True))  # doctest: +NORMALIZE_WHITESPACE
     novelty 2, drift 0, outliers 0, data quality 0, recall drops 1, rate jumps 0;
-    expected recall of the known 0.800 (0.760 to 0.840), 19.0 % of the known called unknown: below what was promised
+    expected recall 0.800 (0.760 to 0.840), 19.0 % of the known called unknown: below what was promised
     """
 
     novelty: int = 0
@@ -192,4 +192,4 @@ class Signals(NamedTuple):
         if self.expected_recall is None:
             return told
         below = ": below what was promised" if self.recall_dropped else ""
-        return f"{told}; expected recall of the known {self.expected_recall}{below}"
+        return f"{told}; expected recall {self.expected_recall}{below}"

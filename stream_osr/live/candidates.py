@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stream_osr.live.held import Subclass
@@ -29,8 +29,8 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
     state
         What decisions and events tell.
     inside
-        ``candidates`` of the checkpoint's model, as names of subclasses; ``decided`` and ``seen``: how many instances
-        it had decided and seen.
+        ``candidates`` of the checkpoint's model, as names of subclasses; ``sizes`` of subclasses; ``decided`` and
+        ``seen``: how many instances it had decided and seen.
     named
         Status and label of subclasses of which people have said something.
     """
@@ -46,10 +46,9 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
     for ids in inside.get("candidates") or ():
         told |= {*ids}
         if not waiting.keys().isdisjoint(ids):
-            those = [waiting.get(id) or state.find(id) for id in ids]
+            those = [waiting.get(id) or _found(state, id) for id in ids]
             # those that have not been announced belong to it, too
-            some = [held for held in those if isinstance(held, Subclass) and (held.id in waiting or not held.announced)]
-            groups.append(some)
+            groups.append([held for held in those if held.id in waiting or not held.announced])
     behind = all(track.seq + 1 < inside.get("decided", 0) for track in state.tracks)
     alone = [
         held
@@ -58,6 +57,24 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
     ]
     alone.sort(key=lambda held: (-max(held.size, held.n), held.key))
     return Gathered([*groups, *([held] for held in alone)], settled)
+
+
+def _found(state: State, id: str) -> Subclass:
+    """Find a subclass that was not announced; no decision may have named it, as instances change their subclass."""
+    found = state.find(id)
+    return found if isinstance(found, Subclass) else Subclass(id, int(id), 0)
+
+
+def sizes_in(state: State, inside: Mapping[str, Any]) -> Callable[[Subclass], int]:
+    """Say how to find the size of a subclass: as the model has it, until decisions are newer than the checkpoint."""
+    sizes, decided = inside.get("sizes") or {}, inside.get("decided", 0)
+    at_rest = all(track.seq + 1 <= decided for track in state.tracks)
+
+    def size(held: Subclass) -> int:
+        own, known = max(held.size, held.n), sizes.get(held.id)
+        return own if known is None else int(known) if at_rest else max(int(known), own)
+
+    return size
 
 
 def status_of(some: Sequence[Subclass]) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
 from stream_osr.report.axes import planes
 from stream_osr_connectors.loop import load_checkpoint
@@ -136,9 +137,14 @@ def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
         "new_classes": {"number": found.number, "low": found.low, "high": found.high},
         "plane": _plane(model),
         "candidates": [[str(key) for key in candidate.subclasses] for candidate in found.candidates],
+        "sizes": {} if stream is None else {str(key): size for key, size in zip(*_sizes(stream), strict=True)},
         "decided": 0 if stream is None else sum(stream.decided),
         "seen": 0 if stream is None else int(stream.state.seen),
     }
+
+
+def _sizes(stream: Stream) -> tuple[list[int], list[int]]:
+    return stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
 
 
 def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stream_osr.discovery.candidates import name_of
 from stream_osr.live.bins import MOST
-from stream_osr.live.candidates import gather, status_of
+from stream_osr.live.candidates import gather, sizes_in, status_of
 from stream_osr.live.held import Held, Subclass
 from stream_osr.live.plane import plane
 from stream_osr.live.state import State
@@ -57,9 +57,10 @@ def _rows(held: Iterable[Held], length: int) -> dict[str, list[int]]:
     return out
 
 
-def card(some: Sequence[Subclass], decided: int, length: int, status: str, label: str | None) -> dict[str, Any]:
+def card(
+    some: Sequence[Subclass], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
+) -> dict[str, Any]:
     """Say what the inbox says of a candidate, given its subclasses, the largest first."""
-    sizes = [max(held.size, held.n) for held in some]
     like = next((held.like for held in some if held.like["nearest_class"] is not None), some[0].like)
     first = min(some, key=lambda held: math.inf if held.since is None else held.since)
     last = max(some, key=lambda held: -1 if held.last is None else held.last)
@@ -99,11 +100,14 @@ def inbox(
         Status and label of subclasses of which people have said something.
     """
     length = min(len(state.bins.times), MOST)
+    size_of = sizes_in(state, inside)
+
+    def made(some: Sequence[Subclass], status: str, label: str | None) -> dict[str, Any]:
+        return card(some, [size_of(held) for held in some], state.decided, length, status, label)
+
     groups, settled = gather(state, inside, named)
-    cards = [card(some, state.decided, length, status_of(some), None) for some in groups[:MOST_CARDS]]
-    for held, status, label in settled[: MOST_CARDS - len(cards)]:
-        cards.append(card([held], state.decided, length, status, label))
-    return cards
+    cards = [made(some, status_of(some), None) for some in groups[:MOST_CARDS]]
+    return [*cards, *(made([held], status, label) for held, status, label in settled[: MOST_CARDS - len(cards)])]
 
 
 def known(state: State, recalls: Mapping[str, Any]) -> list[dict[str, Any]]:

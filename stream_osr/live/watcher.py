@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -141,8 +142,8 @@ class Watcher:
             if what not in self._troubles:
                 if not isinstance(error, StreamOSRError | OSError):
                     logger.exception("%s", what)
-                told = str(error) if isinstance(error, StreamOSRError) else f"{type(error).__name__}: {error}"
-                self._troubles[what] = Stale(_moment(self._good.get(what, self._began)), f"{what}: {told}")
+                since = _moment(self._good.get(what, self._began))
+                self._troubles[what] = Stale(since, f"{what}, and is tried again: {_said(error)}")
             return None
         self._troubles.pop(what, None)
         self._good[what] = time.time()
@@ -295,6 +296,17 @@ class Watcher:
             for found in self.feed.block(track, number, place, after, only=numbers):
                 out.append(Found(found.n * len(tracks) + track, found.decision))
         return out
+
+
+def _said(error: Exception) -> str:
+    """Say what went wrong.
+
+    >>> _said(IsADirectoryError(21, "it is a folder", "d.jsonl")), _said(KeyError("seq"))
+    ('d.jsonl: it is a folder', "KeyError: 'seq'")
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error) if isinstance(error, StreamOSRError) else f"{type(error).__name__}: {error}"
 
 
 def _moment(at: float) -> str:

@@ -11,7 +11,7 @@ let stale = null,
 export function drawHeader(state) {
   stale = state.stale ?? null;
   show(find("stale"), stale !== null);
-  say(find("stale"), stale === null ? "" : `Stale since ${moment(stale.since)}. ${printable(stale.why)}`);
+  say(find("stale"), stale === null ? "" : `Stale since ${moment(stale.since)}: what stands here was read before. ${printable(stale.why)}.`);
   if (link !== null) drawLink(link);
   const things = waiting(state).length,
     { stream } = state;
