@@ -22,7 +22,7 @@ from stream_osr.errors import (
 from stream_osr.unlike import check_features
 
 from .acting import Acting
-from .aside import count_reason, raw_of, reason_of, row_of
+from .aside import counting, raw_of, reason_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
 from .checkpoint import Checkpoint, load_checkpoint, load_model, load_model_and_run, save_checkpoint, settle
@@ -206,6 +206,7 @@ def run(
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
         acting = None if log is None else Acting(log, totals, begins=begins)
         reasons = Counter() if reasons is None else reasons
+        complain = counting(reasons, complain)
         kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading, reasons)
 
         def wait() -> None:
@@ -221,11 +222,11 @@ def run(
             for record in source:
                 totals["read"] += 1
                 kept.read_to(record.position)
-                take(model, record, sinks.errors, totals, complain, reasons)
-                if isinstance(record, Record) and record.ignored:
-                    model.note_ignored(record.ignored)
+                take(model, record, sinks.errors, totals, complain)
                 _publish(model, sinks, totals)
                 progress(totals["read"])
+                if isinstance(record, Record) and record.ignored:
+                    model.note_ignored(record.ignored)
                 if kept.unsaved >= checkpoint_every:
                     kept.try_to_save()
                 kept.look()
@@ -329,7 +330,6 @@ def take(
     errors: Sink | None,
     totals: Counter[str],
     complain: Callable[[int, str], None],
-    reasons: Counter[str] | None = None,
 ) -> None:
     """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside."""
     bad = model.counters["bad_rows"]
@@ -345,8 +345,6 @@ def take(
             if record.label is not None:
                 totals["labelled"] += 1
             return
-    if reasons is not None:
-        count_reason(reasons, reason)
     reason = reason_of(record, reason)
     totals["set_aside"] += 1
     model.count_refused(counted=model.counters["bad_rows"] - bad)

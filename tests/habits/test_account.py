@@ -17,7 +17,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer
 from stream_osr.discovery.unmet import ALL_MET, MOST_IGNORED
-from stream_osr_connectors.aside import MOST_KINDS, OTHERS, count_reason
+from stream_osr_connectors.aside import MOST_KINDS, OTHERS, counting
 from stream_osr_connectors.loop import load_checkpoint
 from tests.test_cli import call
 
@@ -193,6 +193,8 @@ def test_reasons_are_counted_by_their_kind(work: Path) -> None:
 
 def test_kinds_of_reasons_are_bounded() -> None:
     reasons = Counter[str]()
+    told: list[int] = []
     for number in range(200):
-        count_reason(reasons, "it is " + "x" * number)
+        counting(reasons, lambda row, reason: told.append(row))(number, "it is " + "x" * number)
+    assert told == [*range(200)]
     assert (len(reasons), reasons[OTHERS], reasons.total()) == (MOST_KINDS + 1, 200 - MOST_KINDS, 200)
