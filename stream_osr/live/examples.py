@@ -144,10 +144,10 @@ class Examples:
         values = None
         if features is not None:
             first = list(features.items())[:MOST_VALUES]
-            values = {_cut(str(name)): _cut(value) if isinstance(value, str) else value for name, value in first}
+            values = {_cut(str(name)): _plain(value) for name, value in first}
         return {
             "n": found.n,
-            "key": _cut(key) if isinstance(key, str) else key,
+            "key": _plain(key),
             "features": values,
             "image": image,
             "p_unknown": _probability(found.decision),
@@ -158,6 +158,15 @@ class Examples:
 def _key(card: Mapping[str, Any]) -> str:
     """Name the subclasses of a candidate, as they are looked up."""
     return ",".join(card["ids"])
+
+
+def _plain(value: object) -> str | float | None:
+    """Make a value one that a page can show: a number, or text that is not too long.
+
+    >>> _plain(1.5), _plain([1, 2]), _plain(None)
+    (1.5, '[1, 2]', None)
+    """
+    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
 
 
 def _cut(text: str) -> str:

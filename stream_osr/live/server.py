@@ -299,7 +299,11 @@ def _row(found: Found) -> dict[str, Any]:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(_finite(content)), status, media_type="application/json")
+    try:
+        body = orjson.dumps(_finite(content))
+    except (TypeError, RecursionError):  # lists in lists, a thousand times
+        status, body = 422, b'{"error":"it is nested too deeply to be shown"}'
+    return Response(body, status, media_type="application/json")
 
 
 def _finite(value: Any) -> Any:

@@ -114,6 +114,21 @@ def test_a_decision_of_another_form_is_passed_over_and_counted(page: Page, folde
     assert state["stale"] is None
 
 
+def nested(depth: int) -> Any:
+    return json.loads("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize("odd", [{"key": nested(400)}, {"more": nested(400)}, {"label": nested(400)}])
+def test_a_decision_that_is_nested_deeply_costs_no_other(page: Page, folder: Path, odd: dict[str, Any]) -> None:
+    one = json.loads((folder / "decisions.jsonl").read_text().splitlines()[-1])
+    with (folder / "decisions.jsonl").open("a") as file:
+        file.write(json.dumps({**one, "seq": 400, **odd}) + "\n" + json.dumps({**one, "seq": 401}) + "\n")
+    state = page.until(lambda state: state["stream"]["decided"] == 402)
+    assert state["stale"] is None
+    assert page.client.get("/api/instance/400").status_code == 422
+    assert page.client.get("/api/instance/401").status_code == 200
+
+
 def merged(key: int, into: int) -> dict[str, Any]:
     return {"type": "SubclassMerged", "seq": 1, "subclass_id": key, "into": into, "size": 8}
 
