@@ -46,7 +46,15 @@ export function makeCard(candidate, deeds) {
     make(
       "div",
       { className: "head" },
-      make("div", { className: "told" }, make("div", { className: "title" }, heading, badges), standing, like, facts, members),
+      make(
+        "div",
+        { className: "told" },
+        make("div", { className: "title" }, heading, badges),
+        standing,
+        like,
+        facts,
+        members,
+      ),
       parts.spark,
     ),
     parts.examples,
@@ -116,7 +124,11 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
 // The subclasses of a candidate, if they are several.
 function drawMembers(node, { subclasses: some = [] }, deeds) {
   const opener = ({ id, size }) =>
-    make("button", { type: "button", className: "open", onclick: () => deeds.openSubclass(id) }, `${subclass(id)} ${count(size)}`);
+    make(
+      "button",
+      { type: "button", className: "open", onclick: () => deeds.openSubclass(id) },
+      `${subclass(id)} ${count(size)}`,
+    );
   const first = some.slice(0, MOST_MEMBERS).flatMap((one, at) => (at === 0 ? [opener(one)] : [", ", opener(one)]));
   const rest = some.length > MOST_MEMBERS ? [` and ${count(some.length - MOST_MEMBERS)} more`] : [];
   node.replaceChildren(...(some.length > 1 ? ["Subclasses: ", ...first, ...rest] : []));

@@ -11,7 +11,12 @@ let stale = null,
 export function drawHeader(state) {
   stale = state.stale ?? null;
   show(find("stale"), stale !== null);
-  say(find("stale"), stale === null ? "" : `Stale since ${moment(stale.since)}: what stands here was read before. ${printable(stale.why)}.`);
+  say(
+    find("stale"),
+    stale === null
+      ? ""
+      : `Stale since ${moment(stale.since)}: what stands here was read before. ${printable(stale.why)}.`,
+  );
   if (link !== null) drawLink(link);
   const things = waiting(state).length,
     { stream } = state;
@@ -90,7 +95,11 @@ export function drawLink(given) {
   node.dataset.standing = standing === "live" && stale !== null ? "waiting" : standing;
   say(
     told,
-    { live: stale === null ? "Live" : "Connected", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
+    {
+      live: stale === null ? "Live" : "Connected",
+      lost: "Connection lost: what stands here may be old.",
+      waiting: "Connecting …",
+    }[standing],
   );
   say(next, standing === "lost" ? `Next try in ${left} s.` : "");
   show(again, standing === "lost");
