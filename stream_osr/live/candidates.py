@@ -22,7 +22,8 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
     """Gather subclasses in candidates.
 
     The model says which subclasses are one candidate, and in which order candidates stand, the largest first. Where
-    there is no model each subclass is a candidate, and so is one that was announced after the checkpoint.
+    there is no model each subclass is a candidate, and so is one that was announced after the checkpoint, or whose
+    name was taken back.
 
     Parameters
     ----------
@@ -50,10 +51,11 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
             # those that have not been announced belong to it, too
             groups.append([held for held in those if held.id in waiting or not held.announced])
     behind = all(track.seq + 1 < inside.get("decided", 0) for track in state.tracks)
+    no_model = "candidates" not in inside
     alone = [
         held
         for id, held in waiting.items()
-        if id not in told and ("candidates" not in inside or behind or held.told_at >= inside["seen"])
+        if id not in told and (no_model or behind or held.told_at >= inside["seen"] or id in named)
     ]
     alone.sort(key=lambda held: (-max(held.size, held.n), held.key))
     return Gathered([*groups, *([held] for held in alone)], settled)

@@ -288,7 +288,7 @@ class State:
             elif kind == "NamingUndone":
                 for key in event["subclass_ids"]:
                     if (held := track.subclasses.get(key)) is not None:
-                        held.status, held.label = "emerging", None
+                        held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
             elif kind == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
             elif kind == "ClassDrifted":

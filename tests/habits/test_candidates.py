@@ -117,5 +117,7 @@ def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict, expec
     state.caught_up()
     stream = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
     assert [card["name"] for card in shown(state, stream, inside, {}, [])["inbox"]] == expected
+    taken_back = shown(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
+    assert "S1" in [card["name"] for card in taken_back], "until the checkpoint has it again"
     muted = shown(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
     assert "S1" not in [card["name"] for card in muted if card["status"] == "emerging"]
