@@ -55,7 +55,7 @@ def gather(state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[st
     alone = [
         held
         for id, held in waiting.items()
-        if id not in told and (no_model or behind or held.told_at >= inside["seen"] or id in named)
+        if id not in told and (no_model or behind or held.told_at >= inside.get("seen", 0) or id in named)
     ]
     alone.sort(key=lambda held: (-max(held.size, held.n), held.key))
     return Gathered([*groups, *([held] for held in alone)], settled)
