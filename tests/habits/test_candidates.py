@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def emerged(key: int, seq: int, size: int) -> dict[str, object]:
     ],
     ids=["no model", "as the model says", "announced since", "another order", "not read as far", "of another run"],
 )
-def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict, expected: list[str]) -> None:
+def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict[str, Any], expected: list[str]) -> None:
     state = State([""], events=True)
     for key, seq, size in ((1, 1, 20), (2, 2, 9), (3, 6, 30)):
         state.event(0, emerged(key, seq, size))
