@@ -25,7 +25,7 @@ from .acting import Acting
 from .aside import counting, raw_of, reason_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
-from .checkpoint import Checkpoint, load_checkpoint, load_model, load_model_and_run, save_checkpoint, settle
+from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
 from .locking import sole_writer
 
 __all__ = [

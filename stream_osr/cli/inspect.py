@@ -20,7 +20,7 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    from stream_osr_connectors.loop import load_model_and_run  # slow to import, and --help does without
+    from stream_osr_connectors.checkpoint import load_model_and_run  # slow to import, and --help does without
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
     out.say(*str(replace(recognizer.summary(), unmet=ALL_MET)).split("\n"))
