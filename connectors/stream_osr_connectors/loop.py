@@ -28,16 +28,7 @@ from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink,
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
 from .locking import sole_writer
 
-__all__ = [
-    "Checkpoint",
-    "Sinks",
-    "go_on",
-    "load_checkpoint",
-    "load_model",
-    "load_model_and_run",
-    "run",
-    "save_checkpoint",
-]
+__all__ = ["Checkpoint", "Sinks", "go_on", "load_checkpoint", "load_model", "run", "save_checkpoint"]
 
 logger = logging.getLogger("stream_osr")
 
