@@ -110,6 +110,10 @@ class Features:
             kinds = kinds.joined(x, new, declared)
         return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
 
+    def unexpected(self, x: Mapping[Any, Any]) -> list[Name]:
+        """Return the names in an instance that are none of these features, in their order there."""
+        return [name for name in x if name not in self._expected]
+
     @property
     def places(self) -> np.ndarray:
         """Places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""

@@ -148,6 +148,10 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                 self._wait(row, time_of(t), key_of(key, limited=value.limited))
                 if len(x) > len(row):
                     value.counters["extra"] += len(x) - len(row)
+                if len(x) > len(row):
+                    self._meet(x)
+                else:
+                    self._met_all()
                 return
         self._learn(read(value, x, y, t, key))
 
@@ -173,6 +177,8 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                     self.learn_rows(rows, t=t, key=key)
                     if extra:
                         value.counters["extra"] += extra * len(rows)
+                        names = getattr(X, "column_names", getattr(X, "columns", ()))
+                        self.note_ignored(value.trained.features.unexpected(dict.fromkeys(names)))
                 return
         instances = read_frame(value, X, y, t, key)
         with self._all_or_nothing():
@@ -213,6 +219,8 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         times, keys = times_of(t, len(rows)), keys_of(key, len(rows), limited=self.limited)
         with self._all_or_nothing():
             self._wait_together(rows, times, keys)
+            if len(rows):
+                self._met_all()
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -239,6 +247,8 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                 self.value.evidence.append(labelled(self.value, values, label))
             count_unlike(self.value, values, x)
         count(self.value, row)
+        if self.value.training is None:
+            self._meet(x)
 
     def _wait(self, row: Any, t: float | None, key: Any) -> None:
         """Put an unlabelled instance into the micro-batch, and close those that are due."""

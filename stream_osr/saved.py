@@ -12,6 +12,7 @@ import numpy as np
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
 from stream_osr.config import parameters
+from stream_osr.discovery.unmet import Unmet
 from stream_osr.engine.value import Holder
 from stream_osr.errors import PersistenceError
 from stream_osr.showing import printable
@@ -34,7 +35,7 @@ class Saved(Holder):
     def as_state(self) -> dict[str, Any]:
         """Return everything as plain values and records, for an archive: both parts, buffer, what is not drained."""
         value = self.value
-        return {
+        state = {
             "arguments": self.arguments,
             "counters": dict(value.counters),
             "training": None if value.training is None else value.training.as_state(),
@@ -45,6 +46,7 @@ class Saved(Holder):
             "decisions": list(value.decisions),
             "events": list(value.events),
         }
+        return state if value.unmet is None else {**state, "unmet": value.unmet.in_order()}
 
     def stream_state(self) -> dict[str, Any]:
         """Return what :meth:`as_state` does, without the trained part, for recognizers that share one.
@@ -93,6 +95,7 @@ class Saved(Holder):
                 counters=Counter(state["counters"]),
                 decisions=deque(state["decisions"]),
                 events=deque(state["events"]),
+                unmet=_unmet(state.get("unmet")),
             )
         except (LookupError, TypeError, ValueError) as error:
             told = printable(str(error), 300)
@@ -102,3 +105,8 @@ class Saved(Holder):
         if model.value.training is None and model.value.trained is not None:
             model.value.trained.tell_unguarded()
         return model
+
+
+def _unmet(parts: tuple[tuple[Any, ...], ...] | None) -> Unmet | None:
+    """Read what the stream has not met; a release that did not follow it has written nothing."""
+    return None if parts is None else Unmet(frozenset(parts[0]), frozenset(parts[1]), parts[2])

@@ -242,13 +242,15 @@ def test_standard_input_to_standard_output(work):
 def test_nothing_but_plain_lines_when_nobody_watches(work):
     done = call(*RUN, "-o", "quiet.jsonl", cwd=work)
     assert "\x1b" not in done.stderr
-    first, second = done.stderr.splitlines()
-    counted, _, expected = second.partition("; ")
+    first, *account, signals, following = done.stderr.splitlines()
     assert re.fullmatch(r"600 read, 600 decided, \d+ events", first)
+    assert re.fullmatch(r"600 instances decided in all: \d+ known, \d+ unknown \([\d.]+ %\)", account[0])
     assert re.fullmatch(
-        r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0, recall drops 0, rate jumps \d+", counted
+        r"signals: novelty [1-9]\d*, drift 0, outliers \d+, data quality 0, recall drops 0, rate jumps \d+", signals
     )
-    assert re.fullmatch(r"expected recall [\d.]+ \([\d.]+ to [\d.]+\), [\d.]+ % called unknown", expected)
+    recall = r"of the known instances alone, estimated share labelled right: [\d.]+ \([\d.]+ to [\d.]+\), .*"
+    assert any(re.fullmatch(recall, line) for line in account)
+    assert following == "next, to look at it: stream-osr inspect quiet.jsonl.checkpoint"
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,7 @@ def test_members_of_the_recognizer():
         "menu",
         "mute",
         "new_classes",
+        "note_ignored",
         "pending",
         "plot",
         "predict_many",
@@ -265,7 +266,7 @@ def test_fields_of_what_is_told():
     )
     assert [f.name for f in dataclasses.fields(Summary)] == [
         *("known", "stream_size", "known_share", "unknown_share", "emerging", "delta", "new_classes"),
-        *("promised_recall", "expected_recall", "guarded"),
+        *("promised_recall", "expected_recall", "guarded", "unmet"),
     ]
     assert [f.name for f in dataclasses.fields(NewClasses)] == ["candidates", "number", "delta", "low", "high"]
     assert [f.name for f in dataclasses.fields(CandidateClass)] == [

@@ -82,9 +82,9 @@ def test_candidates_have_a_line_each() -> None:
     found = NewClasses((candidate(0), CandidateClass((5,), 9, 0.0625, "b", (None,))), 2, 1, 1, 3)
     assert repr(found).splitlines() == [
         "estimated number of new classes: 2 (1 to 3); candidates: 2",
-        f"candidates[0]: subclasses 0, 100: 40 instances, 12.5 % of the stream, nearest known class {ESCAPED}, "
+        f"candidates[0]: S0 and S100: 40 instances, 12.5 % of the stream, nearest known class {ESCAPED}, "
         f"as in '{ESCAPED}', 7",
-        "candidates[1]: subclass 5: 9 instances, 6.2 % of the stream, nearest known class b",
+        "candidates[1]: S5: 9 instances, 6.2 % of the stream, nearest known class b",
     ]
     assert str(found) == repr(found)
 
@@ -93,7 +93,7 @@ def test_many_candidates_and_subclasses_are_cut() -> None:
     lines = repr(NewClasses(tuple(map(candidate, range(SHOWN + 3))), 9, 1)).splitlines()
     assert len(lines) == SHOWN + 2
     assert lines[-1] == "and 3 smaller ones"
-    assert "subclasses 0, 1, 2, 3, 4, 5 and 4 more: " in str(CandidateClass(tuple(range(10)), 9, 0.5, "b", ()))
+    assert "S0, S1 and 8 more: " in str(CandidateClass(tuple(range(10)), 9, 0.5, "b", ()))
 
 
 def test_nothing_new_is_said_in_a_line() -> None:

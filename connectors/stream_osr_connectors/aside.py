@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Callable
+
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Record
@@ -23,6 +27,36 @@ def reason_of(record: Record | BadRecord, reason: str) -> str:
     """
     file = (record.position or {}).get("file")
     return f"{file}: {reason}" if isinstance(file, str) else reason
+
+
+MOST_KINDS, OTHERS = 50, "other reasons"
+"""Kinds of reasons that are told apart, and what all others are called."""
+_FILE = re.compile(r"\A.{1,255}?\.(?:csv|tsv|jsonl?|ndjson|parquet|pq)(?:\.gz)?: ")
+_FIGURE = re.compile(r"(?<![\w.])[-+]?\d[\w.,:+-]*")
+_VALUE = re.compile(r"\b(is|holds|has) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?(?:inf|nan))(?: \(\w+\))?")
+
+
+def kind_of(reason: str) -> str:
+    """Say what a reason has in common with others of its kind: all but the file, values, figures and the remedy.
+
+    >>> kind_of("feature 'flow' is 'high' (str): expected a finite number (None or NaN if missing); leave it out")
+    "feature 'flow' is …: expected a finite number (None or NaN if missing)"
+    >>> kind_of("day2.csv: the row has 3 fields, the header 4; check delimiters and quotes")
+    'the row has … fields, the header …'
+    """
+    first = _FILE.sub("", reason).partition("; ")[0]
+    return _FIGURE.sub("…", _VALUE.sub(r"\1 …", first))[:200]
+
+
+def counting(reasons: Counter[str], complain: Callable[[int, str], None]) -> Callable[[int, str], None]:
+    """Count reasons by their kind before somebody is told of them; all beyond ``MOST_KINDS`` are one kind."""
+
+    def told(row: int, reason: str) -> None:
+        kind = kind_of(reason)
+        reasons[kind if kind in reasons or len(reasons) < MOST_KINDS else OTHERS] += 1
+        complain(row, reason)
+
+    return told
 
 
 def raw_of(record: Record) -> str:

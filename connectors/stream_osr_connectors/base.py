@@ -38,6 +38,8 @@ class Record(NamedTuple):
     raw
         What it was read from, to be kept if it is set aside: the text of its line, without the final line break, or
         the fields of its row; ``None``: nothing but the above is known.
+    ignored
+        Names of fields that were asked for by nobody: neither features nor key, time or label.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Record(NamedTuple):
     position: Position | None = None
     found: Sequence[str] | None = None
     raw: str | Mapping[str, object] | None = None
+    ignored: Sequence[str] = ()
 
 
 class BadRecord(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
@@ -35,6 +36,8 @@ class Checkpoint(NamedTuple):
     reading
         How the input is read, in words of whoever runs it (names of columns, say), to be compared when it goes on;
         ``None``: nobody has said.
+    reasons
+        Why records were set aside: how many of each kind (:func:`.aside.kind_of`).
     """
 
     model: OpenSetRecognizer
@@ -42,20 +45,22 @@ class Checkpoint(NamedTuple):
     sinks: tuple[Position | None, ...]
     totals: Counter[str]
     reading: Mapping[str, Any] | None = None
+    reasons: Mapping[str, int] = MappingProxyType({})
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
     """Write a checkpoint, whole or not at all."""
     state = {"model": checkpoint.model.as_state(), "totals": dict(checkpoint.totals)}
-    content = {**checkpoint._asdict(), **state}
-    if checkpoint.reading is None:
-        del content["reading"]
+    content = {**checkpoint._asdict(), **state, "reasons": dict(checkpoint.reasons)}
+    for name in ("reading", "reasons"):
+        if not content[name]:
+            del content[name]
     write_archive(path, "checkpoint", content)
 
 
 _PLACE = maybe(mapping(text(), anything))
-_READING = {"reading": mapping(text(), anything)}
-_CONTENT = fields(_READING, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
+_LATER = {"reading": mapping(text(), anything), "reasons": mapping(text(), whole(1))}
+_CONTENT = fields(_LATER, model=anything, source=_PLACE, sinks=many(_PLACE, "3"), totals=mapping(text(), whole(0)))
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -70,7 +75,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     check_content(content, _CONTENT, f"the checkpoint {path}")
     model = OpenSetRecognizer.from_state(content["model"], f"the checkpoint {path}")
     totals = Counter(content["totals"])
-    return Checkpoint(model, content["source"], content["sinks"], totals, content.get("reading"))
+    later = content.get("reading"), Counter(content.get("reasons", {}))
+    return Checkpoint(model, content["source"], content["sinks"], totals, *later)
 
 
 def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
@@ -81,12 +87,24 @@ def load_model(path: str | os.PathLike[str]) -> OpenSetRecognizer:
     PersistenceError
         If the file is neither.
     """
+    return load_model_and_run(path)[0]
+
+
+def load_model_and_run(path: str | os.PathLike[str]) -> tuple[OpenSetRecognizer, Checkpoint | None]:
+    """Read a saved model, or the model in a checkpoint with what else is there of its run.
+
+    Raises
+    ------
+    PersistenceError
+        If the file is neither.
+    """
     try:
-        return OpenSetRecognizer.load(path)
+        return OpenSetRecognizer.load(path), None
     except PersistenceError as error:
         if "holds a checkpoint" not in str(error):
             raise
-        return load_checkpoint(path).model
+        checkpoint = load_checkpoint(path)
+        return checkpoint.model, checkpoint
 
 
 def settle(checkpoint: str | os.PathLike[str], log: AskLog) -> list[tuple[Act, Outcome]] | None:

@@ -121,6 +121,7 @@ class CsvSource(LineSource):
             label=self._read(row, self._fields.label, lambda text: label_of_text(text, self._fields.label_type)),
             position=position,
             raw=raw_text(self._rows.taken),
+            ignored=self._ignored,
         )
 
     def _value(self, row: list[str], name: str) -> object:
@@ -195,6 +196,8 @@ class CsvSource(LineSource):
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
         named = [name for name in special if name is not None]
         self.feature_columns = [name for name in header if name not in named] if features is None else features
+        used = {*named, *self.feature_columns}
+        self._ignored = tuple(name for name in self._places if name not in used)
         for name in (*named, *self.feature_columns):
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")

@@ -31,7 +31,7 @@ class JsonFields(NamedTuple):
     Examples
     --------
     >>> JsonFields(key="id").record({"id": "a7", "width": 2.5, "parts": [1, 2]})  # doctest: +ELLIPSIS
-    Record(features={'width': 2.5}, key='a7', ..., found=('id', 'width', 'parts'), raw=None)
+    Record(features={'width': 2.5}, key='a7', ..., found=('id', 'width', 'parts'), raw=None, ignored=())
     """
 
     key: str | None = None
@@ -70,7 +70,12 @@ class JsonFields(NamedTuple):
             position=position,
             found=tuple(fields if inside is None else inside),
             raw=raw,
+            ignored=() if self.features is None else self._ignored(fields if inside is None else inside),
         )
+
+    def _ignored(self, fields: Mapping[str, object]) -> tuple[str, ...]:
+        left = fields.keys() - (self.features or ())
+        return tuple(sorted(left - {self.key, self.time, self.label})) if left else ()
 
     def _features_of(self, fields: Mapping[str, object], inside: dict[str, object] | None) -> dict[str, object]:
         if self.features is not None:

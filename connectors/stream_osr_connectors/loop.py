@@ -22,7 +22,7 @@ from stream_osr.errors import (
 from stream_osr.unlike import check_features
 
 from .acting import Acting
-from .aside import raw_of, reason_of, row_of
+from .aside import counting, raw_of, reason_of, row_of
 from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
@@ -124,6 +124,7 @@ def run(
     position: Position | None = None,
     reading: Mapping[str, Any] | None = None,
     tell: Callable[[Act, Outcome], None] = lambda act, outcome: None,
+    reasons: Counter[str] | None = None,
 ) -> Counter[str]:
     """Feed the source to the recognizer, in constant memory, until it ends or ``stop`` says so.
 
@@ -161,6 +162,8 @@ def run(
         How the input is read, to be found in the checkpoint.
     tell
         Told of what was asked, and what came of it.
+    reasons
+        Counts the records that are set aside by the kind of their reason, and goes on from what it has.
 
     Returns
     -------
@@ -193,7 +196,9 @@ def run(
     log = None if checkpoint is None else AskLog(checkpoint)
     with nullcontext() if checkpoint is None else sole_writer(checkpoint):
         acting = None if log is None else Acting(log, totals, begins=begins)
-        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading)
+        reasons = Counter() if reasons is None else reasons
+        complain = counting(reasons, complain)
+        kept = _Kept(model, sinks, totals, checkpoint, acting, tell, position, reading, reasons)
 
         def wait() -> None:
             kept.look()
@@ -211,6 +216,8 @@ def run(
                 take(model, record, sinks.errors, totals, complain)
                 _publish(model, sinks, totals)
                 progress(totals["read"])
+                if isinstance(record, Record) and record.ignored:
+                    model.note_ignored(record.ignored)
                 if kept.unsaved >= checkpoint_every:
                     kept.try_to_save()
                 kept.look()
@@ -251,7 +258,9 @@ class _Kept:
         tell: Callable[[Act, Outcome], None],
         position: Position | None,
         reading: Mapping[str, Any] | None,
+        reasons: Mapping[str, int],
     ) -> None:
+        self._reasons = reasons
         self._model, self._sinks, self._totals = model, sinks, totals
         self._checkpoint, self._acting, self._tell = checkpoint, acting, tell
         self._position, self._reading, self._changed = position, reading, False
@@ -279,7 +288,7 @@ class _Kept:
         if self._checkpoint is not None and self._changed:
             self._flush()
             places = tuple(None if sink is None else sink.position() for sink in self._sinks)
-            now = Checkpoint(self._model, self._position, places, self._totals, self._reading)
+            now = Checkpoint(self._model, self._position, places, self._totals, self._reading, self._reasons)
             save_checkpoint(self._checkpoint, now)
 
     def try_to_save(self) -> None:

@@ -93,7 +93,8 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
         self._row += 1
         position = {"row": self._row, **self._identity}
         try:
-            return self._fields.record(row, position, row)
+            record = self._fields.record(row, position, row)
+            return record._replace(ignored=self._ignored) if self._ignored else record
         except DecodeError as error:
             return BadRecord(position, self._row, _text(row), str(error))
 
@@ -147,6 +148,8 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
         for name, among in (*((name, types) for name in named), *((name, there) for name in self.feature_columns)):
             if name not in among:
                 raise ConnectorError(f"{self.name} has no column {name!r}; {what_there_is(name, list(among))}")
+        used = {*named, *self.feature_columns}
+        self._ignored = tuple(name for name in there if name not in used)
         for name in self.feature_columns:
             if not is_feature(there[name]):
                 raise ConnectorError(

@@ -33,8 +33,10 @@ def _training(value: Any, where: str, scope: rules.Scope) -> None:
 
 _TRAINING = rules.maybe(_training)
 _EVENTS = rules.many(rules.record(EVENTS), of=list)
+_NAMES = rules.many(rules.plain)
+_UNMET = rules.maybe(rules.tuple_of(_NAMES, _NAMES, _NAMES))
 _FIELDS = {**ROWS["recognizer"].rules, "training": _TRAINING, "events": _EVENTS}
-RECOGNIZER = rules.fields({"fingerprint": rules.text()}, **_FIELDS)
+RECOGNIZER = rules.fields({"fingerprint": rules.text(), "unmet": _UNMET}, **_FIELDS)
 
 
 def check_recognizer(state: Mapping[str, Any], parameters: Parameters, name: str) -> None:

@@ -19,10 +19,12 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_osr.cli.strip import Strip
+from stream_osr.showing import counted
 
 if TYPE_CHECKING:
     from stream_osr import OpenSetRecognizer, TrainingReport
     from stream_osr.cli.demo_files import Files
+    from stream_osr.discovery.candidates import NewClasses
     from stream_osr.evaluation import OpenSetReport
     from stream_osr.terminal import Terminal
 
@@ -132,8 +134,13 @@ def tell(out: Terminal, found: Found, model: OpenSetRecognizer, new: Sequence[st
     """Tell what came of it."""
     _draw(out, found, new)
     out.say("", *(_when(found, label) for label in new), "")
-    _subclasses(out, found)
-    _how_many(out, model, len(new))
+    classes = model.new_classes()
+    _candidates(out, found, classes)
+    out.say(
+        f"estimated number of new classes: {classes.estimate} (the paper's Delta: {classes.delta}); "
+        f"truly {_number(len(new))}",
+        "",
+    )
     _decisions(out, found, new)
 
 
@@ -171,24 +178,19 @@ def _when(found: Found, label: str) -> str:
     return f"{label}: first instance at {came[0]}, {told}"
 
 
-def _subclasses(out: Terminal, found: Found) -> None:
-    """Tell what each announced subclass turned out to be."""
+def _candidates(out: Terminal, found: Found, classes: NewClasses) -> None:
+    """Tell what each candidate turned out to be."""
     from stream_osr.evaluation.composition import in_words
 
-    table = _table(
-        "What was announced, and what it truly holds", "at", "", "size", "truly", "like", "but for", right=(0, 2)
-    )
-    for each in found.announced:
-        made_of = found.made_of.get(each.id, Counter[str]())
-        size, truly = str(made_of.total()), in_words(made_of, most=1)
-        table.add_row(str(each.seq), f"S{each.id}", size, truly, each.nearest, f"{each.feature} {each.shift:+.0f} sd")
+    title = f"What is new: {counted(len(classes.candidates), 'candidate')}, and what each truly holds"
+    table = _table(title, "at", "", "size", "truly", "like", "but for", right=(0, 2))
+    for candidate in classes.candidates:
+        made_of = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter[str]())
+        told = [each for each in found.announced if each.id in candidate.subclasses]
+        at, differs = (str(told[0].seq), f"{told[0].feature} {told[0].shift:+.0f} sd") if told else ("", "")
+        size, truly = str(candidate.size), in_words(made_of, most=1)
+        table.add_row(at, candidate.name, size, truly, str(candidate.nearest_class), differs)
     _show(out, table)
-
-
-def _how_many(out: Terminal, model: OpenSetRecognizer, truly: int) -> None:
-    found = model.new_classes()
-    told = f"estimated number of new classes: {found.estimate} (the paper's Delta: {found.delta})"
-    out.say(f"{told}; truly {_number(truly)}", "")
 
 
 def _decisions(out: Terminal, found: Found, new: Sequence[str]) -> None:
@@ -229,11 +231,8 @@ def what_next(out: Terminal, found: Found, model: OpenSetRecognizer, files: File
         made_of: Counter[str] = sum((found.made_of.get(id, Counter()) for id in candidate.subclasses), Counter())
         if (name := main_class(made_of)) is not None:
             ids = ",".join(map(str, candidate.subclasses))
-            what = f"S{candidate.subclasses[0]}" + (
-                ", and what belongs to it," if len(candidate.subclasses) > 1 else ""
-            )
             out.say(
-                f"# {what} is {name}: from now on a known class",
+                f"# {candidate.name}: {name}, from now on a known class",
                 f"{program} promote {ids} {name} \\",
                 f"    --checkpoint {named['checkpoint']}",
             )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
 
+from stream_osr.cli import account
+from stream_osr.discovery.unmet import ALL_MET
 from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
 
@@ -16,12 +20,12 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    from stream_osr_connectors.loop import load_model  # slow to import, and --help does without
+    from stream_osr_connectors.checkpoint import load_model_and_run  # slow to import, and --help does without
 
-    recognizer, out = load_model(model), Terminal()
-    out.say(*str(recognizer.summary()).split("\n"))
+    (recognizer, run), out = load_model_and_run(model), Terminal()
+    out.say(*str(replace(recognizer.summary(), unmet=ALL_MET)).split("\n"))
     trained = recognizer.trained
-    out.say(f"signals: {recognizer.signals}")
+    out.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
     if trained.unguarded:
         out.say(f"no guard: {trained.unguarded}")
     else:
@@ -33,3 +37,10 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
     if counters:
         out.say("data: " + ", ".join(f"{name} {count}" for name, count in counters.items()))
     out.say(f"fingerprint {trained.fingerprint}")
+    out.say(*account.account(recognizer))
+    if run is None:
+        out.say(f"next: stream-osr run --model {quote(str(model))} --input FILE --output decisions.jsonl")
+        return
+    out.say(*account.set_aside(run.totals["set_aside"], run.reasons, "`run --errors FILE` keeps them"))
+    if (command := account.naming(recognizer, model)) is not None:
+        out.say(command)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from stream_osr.cli import options, telling
+from stream_osr.cli import account, options, telling
 from stream_osr.errors import ConnectorError
 from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
@@ -99,6 +101,7 @@ def run(
     reading: dict[str, Any] = {"key": key, "time": time, "label": label, "features": names}
     if started is not None:
         console.say(*settings.go_on(model, started, changes, reading, csv_safe))
+    reasons = Counter(() if started is None else started.reasons)
     halted = _until_told_to_stop()
     with ExitStack() as stack:
         categories = [str(name) for name in recognizer.trained.values]
@@ -133,9 +136,13 @@ def run(
             position=None if started is None else started.source,
             reading=reading,
             tell=lambda act, outcome: console.say(telling.came_of(act, outcome)),
+            reasons=reasons,
         )
     _tell(console, totals, recognizer)
-    telling.set_aside(console, totals["set_aside"], errors)
+    where = f"kept in {errors}" if errors is not None else "--errors FILE keeps them"
+    console.say(*account.set_aside(totals["set_aside"], reasons, where))
+    if checkpoint is not None and not halted():
+        console.say(f"next, to look at it: stream-osr inspect {quote(str(checkpoint))}")
     if 0 < totals["read"] == totals["set_aside"]:
         raise ConnectorError(f"no record of {input} could be used; the reasons are above")
     if halted():
@@ -177,7 +184,8 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:
         console.say(f"{counted(missing, 'missing value')}: what else there was of their instances decided")
-    console.say(f"signals: {recognizer.signals}")
+    console.say(*account.account(recognizer))
+    console.say(f"signals: {recognizer.signals._replace(expected_recall=None)}")
 
 
 def _until_told_to_stop() -> Callable[[], bool]:

@@ -47,11 +47,15 @@ class CandidateClass:
     nearest_class: Any
     exemplars: tuple[Any, ...]
 
+    @property
+    def name(self) -> str:
+        """What reports and pages call it."""
+        return name_of(self.subclasses)
+
     def __str__(self) -> str:
         keys = [shown(key) for key in self.exemplars if key is not None]
         return (
-            f"subclass{'es' * (len(self.subclasses) > 1)} {_listed(map(str, self.subclasses))}: "
-            f"{self.size} instances, {self.share:.1%}".replace("%", " %")
+            f"{self.name}: {self.size} instances, {self.share:.1%}".replace("%", " %")
             + f" of the stream, nearest known class "
             f"{printable(str(self.nearest_class), 60)}" + (f", as in {_listed(keys)}" if keys else "")
         )
@@ -76,7 +80,7 @@ class NewClasses:
     --------
     >>> NewClasses((CandidateClass((11, 14), 30, 0.25, "cement", (7, 9)),), number=1, delta=2, low=1, high=2)
     estimated number of new classes: 1 (1 to 2); candidates: 1
-    candidates[0]: subclasses 11, 14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
+    candidates[0]: S11 and S14: 30 instances, 25.0 % of the stream, nearest known class cement, as in 7, 9
     """
 
     candidates: tuple[CandidateClass, ...]
@@ -96,6 +100,16 @@ class NewClasses:
             lines.append(f"and {len(self.candidates) - SHOWN} smaller ones")
         head = f"estimated number of new classes: {self.estimate}; candidates: {len(self.candidates)}"
         return "\n".join([head, *lines])
+
+
+def name_of(ids: Sequence[int]) -> str:
+    """Name a candidate by its subclasses, the largest first.
+
+    >>> name_of([11]), name_of([11, 14]), name_of([11, 14, 15, 20, 21])
+    ('S11', 'S11 and S14', 'S11, S14 and 3 more')
+    """
+    first = [f"S{key}" for key in ids[:2]]
+    return " and ".join(first) if len(ids) < 3 else f"{', '.join(first)} and {len(ids) - 2} more"
 
 
 def _listed(names: Iterable[str], most: int = 6) -> str:

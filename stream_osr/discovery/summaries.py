@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stream_osr.config import Label
 from stream_osr.discovery.grouping import Estimate
+from stream_osr.discovery.unmet import ALL_MET, Unmet
 from stream_osr.kinds import Name
 from stream_osr.showing import counted, printable
 from stream_osr.trust.recall import ExpectedRecall
@@ -60,6 +61,8 @@ class Summary:
         no references.
     guarded
         The model has references, or training goes on.
+    unmet
+        Features and categories of training that no record of the stream has had, and columns that the model ignores.
     """
 
     known: tuple[Group, ...]
@@ -72,6 +75,7 @@ class Summary:
     promised_recall: float | None = None
     expected_recall: ExpectedRecall | None = None
     guarded: bool = True
+    unmet: Unmet = ALL_MET
 
     def __str__(self) -> str:
         rows = [("group", "instances", "subclasses", "share of each subclass in its group, %")]
@@ -94,7 +98,7 @@ class Summary:
         )
         if self.promised_recall is not None:
             lines.append(f"recall of the known classes: promised {self.promised_recall:.3f}, {self._recall_now()}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.unmet.told()])
 
     __repr__ = __str__
 
@@ -156,7 +160,7 @@ class Signals(NamedTuple):
     >>> now = ExpectedRecall(0.8, 0.76, 0.84, 0.19)
     >>> print(Signals(2, recall_drops=1, expected_recall=now, recall_dropped=True))  # doctest: +NORMALIZE_WHITESPACE
     novelty 2, drift 0, outliers 0, data quality 0, recall drops 1, rate jumps 0;
-    expected recall 0.800 (0.760 to 0.840), 19.0 % called unknown: below what was promised
+    expected recall 0.800 (0.760 to 0.840), 19.0 % of the known called unknown: below what was promised
     """
 
     novelty: int = 0

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
 from stream_osr.decision import Decision
 from stream_osr.discovery.events import Event
+from stream_osr.discovery.unmet import Unmet, begin
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.engine.faults import believable, notice
 from stream_osr.ensemble import step
@@ -53,6 +54,8 @@ class Value:
         Labels, keys and names beyond the bounds are refused, and floods of events summed up.
     integrates
         Missing values are integrated out; else they are the training mean.
+    unmet
+        What records since training have not had, and had besides; ``None``: there was none.
     """
 
     parameters: Parameters
@@ -66,6 +69,7 @@ class Value:
     events: deque[Event] = field(default_factory=deque)
     limited: bool = True
     integrates: bool = True
+    unmet: Unmet | None = None
 
     def __copy__(self) -> Value:
         """Another one that nobody changes in place; all that never changes is shared, so that it costs nothing."""
@@ -146,6 +150,33 @@ class Holder(Arguments):
     @integrates.setter
     def integrates(self, integrates: bool) -> None:
         self.value = replace(self.value, integrates=integrates)
+
+    def note_ignored(self, names: Iterable[Name]) -> None:
+        """Note columns of the stream that a connector has left out, as the model does not use them.
+
+        Parameters
+        ----------
+        names
+            Their names; ``summary()`` tells of the first few. Before training has ended nothing is noted.
+        """
+        if self.value.training is None:
+            self._note(self._unmet().besides(names))
+
+    def _meet(self, x: Mapping[Any, Any]) -> None:
+        """Note which features a record of the stream has had."""
+        self._note(self._unmet().met_by(x, self.value.running[0].features))
+
+    def _met_all(self) -> None:
+        """Note that a record of the stream has had every feature, with values that training had."""
+        if self.value.unmet is None or not self.value.unmet.is_settled:
+            self._note(Unmet(ignored=self._unmet().ignored))
+
+    def _unmet(self) -> Unmet:
+        return begin(self.value.running[0].features) if self.value.unmet is None else self.value.unmet
+
+    def _note(self, unmet: Unmet) -> None:
+        if unmet is not self.value.unmet:
+            self.value = replace(self.value, unmet=unmet)
 
     def _go_on(self, value: Value, outcome: Outcome) -> None:
         self.value = value

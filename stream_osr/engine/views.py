@@ -10,6 +10,7 @@ import numpy as np
 from stream_osr.config import Label
 from stream_osr.discovery.candidates import Measured, NewClasses
 from stream_osr.discovery.summaries import Group, Signals, Summary
+from stream_osr.discovery.unmet import ALL_MET
 from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
 from stream_osr.engine.faults import faulty_columns
 from stream_osr.engine.intake import row_of
@@ -133,6 +134,7 @@ class Views(Holder):
             promised_recall=None if trained is None else trained.report.known_recall,
             expected_recall=self.expected_recall,
             guarded=trained is None or not trained.unguarded,
+            unmet=value.unmet or ALL_MET,
         )
 
     @property

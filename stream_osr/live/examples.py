@@ -77,7 +77,7 @@ class Examples:
 
     def of(self, card: Mapping[str, Any]) -> Mapping[str, list[Any]]:
         """Give the examples of a candidate, as far as they are chosen."""
-        found = self._chosen.get(card["id"])
+        found = self._chosen.get(_key(card))
         return _EMPTY if found is None else found.examples
 
     def want(self, inbox: Sequence[Mapping[str, Any]]) -> None:
@@ -94,20 +94,20 @@ class Examples:
             self._wake.wait()
             self._wake.clear()
             wanted = self._wanted
-            there = {card["id"] for card in wanted}
-            for gone in [id for id in self._chosen if id not in there]:
-                del self._chosen[gone]
+            there = {_key(card) for card in wanted}
+            for gone in [id for id in list(self._chosen) if id not in there]:
+                self._chosen.pop(gone, None)  # another thread may begin anew meanwhile
             for card in wanted:
                 if self._stop.is_set():
                     return
-                before = self._chosen.get(card["id"])
+                before = self._chosen.get(_key(card))
                 if before is None or card["size"] >= GROWN * before.size:
                     self._choose(card)
                     self._stop.wait(REST)
 
     def _choose(self, card: Mapping[str, Any]) -> None:
         try:
-            members = self._lookup(card["id"])
+            members = self._lookup(_key(card))
             near = card["nearest_class"]
             known = [] if near is None else self._lookup(f"class:{near}")
             chosen = self._pick(members, [each for each in known if each.decision.get("label") is not None])
@@ -118,7 +118,7 @@ class Examples:
             logger.exception("no examples of subclass %s", card["id"])
             self._failed += 1
             chosen = _EMPTY
-        self._chosen[card["id"]] = _Chosen(card["size"], chosen)
+        self._chosen[_key(card)] = _Chosen(card["size"], chosen)
         self.version += 1
 
     def _pick(self, members: Sequence[Found], known: Sequence[Found]) -> Mapping[str, list[Any]]:
@@ -144,15 +144,29 @@ class Examples:
         values = None
         if features is not None:
             first = list(features.items())[:MOST_VALUES]
-            values = {_cut(str(name)): _cut(value) if isinstance(value, str) else value for name, value in first}
+            values = {_cut(str(name)): _plain(value) for name, value in first}
         return {
             "n": found.n,
-            "key": _cut(key) if isinstance(key, str) else key,
+            "key": _plain(key),
             "features": values,
             "image": image,
             "p_unknown": _probability(found.decision),
             "label": _cut(str(found.decision.get("label"))),
         }
+
+
+def _key(card: Mapping[str, Any]) -> str:
+    """Name the subclasses of a candidate, as they are looked up."""
+    return ",".join(card["ids"])
+
+
+def _plain(value: object) -> str | float | None:
+    """Make a value one that a page can show: a number, or text that is not too long.
+
+    >>> _plain(1.5), _plain([1, 2]), _plain(None)
+    (1.5, '[1, 2]', None)
+    """
+    return value if value is None or isinstance(value, bool | int | float) else _cut(str(value))
 
 
 def _cut(text: str) -> str:

@@ -111,10 +111,12 @@ class Subclass(Held):
         Means of its features, standard deviations of the nearest known subclass, and the mean of that.
     also
         Identities that were merged into it.
+    told_at
+        Position at which it was announced, or came back, last.
     """
 
     __slots__ = ("also", "announced", "key", "known_mean", "label", "like", "mean", "scale", "since", "since_t",
-                 "size", "status", "track")  # fmt: skip
+                 "size", "status", "told_at", "track")  # fmt: skip
 
     def __init__(self, id: str, key: int, track: int) -> None:
         super().__init__(id)
@@ -131,6 +133,7 @@ class Subclass(Held):
         self.scale: dict[str, float] | None = None
         self.known_mean: dict[str, float] | None = None
         self.also: set[int] = set()
+        self.told_at = -1
 
     def told(self, event: Mapping[str, Any]) -> None:
         """Take in what an event tells of it.

@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from stream_osr.errors import ConnectorError
 from stream_osr.live.acts import Acts
+from stream_osr.live.connections import IDLE_SECONDS, MOST_CONNECTIONS, Connection
 from stream_osr.live.examples import Examples
 from stream_osr.live.feeds.seam import Feed
 from stream_osr.live.guarding import Doors, Tokens
@@ -21,8 +23,6 @@ from stream_osr.live.watcher import Watcher
 
 STOP_SECONDS = 2
 """How long open pages hold up the end."""
-KEEP_ALIVE = 30
-MOST_CONNECTIONS = 400
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,6 +45,24 @@ def listen(host: str, port: int) -> socket.socket:
             f"cannot listen at {host}:{port}: {error.strerror or error}; --port 0 takes a free one"
         ) from None
     return listening
+
+
+def configure(app: ASGIApp) -> uvicorn.Config:
+    """Configure the server of an application."""
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        timeout_keep_alive=int(IDLE_SECONDS),
+        timeout_graceful_shutdown=STOP_SECONDS,
+        limit_concurrency=MOST_CONNECTIONS + 1,
+        h11_max_incomplete_event_size=1 << 16,
+    )
 
 
 def serve(
@@ -79,19 +97,7 @@ def serve(
     examples = Examples(feed, images)
     watcher = Watcher(feed, inside, acts, examples)
     app = make_app(watcher, Doors(host, port, names), tokens, images)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=STOP_SECONDS,
-        limit_concurrency=MOST_CONNECTIONS,
-        h11_max_incomplete_event_size=1 << 16,
-    )
+    config = configure(app)
     ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
     before = {number: signal.signal(number, _heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

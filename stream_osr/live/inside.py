@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.engine import Stream
 from stream_osr.errors import StreamOSRError
 from stream_osr.report.axes import planes
 from stream_osr_connectors.loop import load_checkpoint
@@ -35,9 +36,6 @@ class Inside(Protocol):
     def told(self) -> Mapping[str, Any]:
         """Tell what is known, as :func:`stream_osr.live.shown.shown` takes it."""
 
-    def about(self, card: dict[str, Any]) -> None:
-        """Add to a card of the inbox what is known of its subclass."""
-
     def notes(self) -> Sequence[str]:
         """Say what could not be read."""
 
@@ -53,9 +51,6 @@ class Nothing:
     def told(self) -> Mapping[str, Any]:
         """Nothing."""
         return {}
-
-    def about(self, card: dict[str, Any]) -> None:
-        """Add nothing."""
 
     def notes(self) -> Sequence[str]:
         """Nothing."""
@@ -78,7 +73,6 @@ class FromCheckpoint(Nothing):
         self._path = checkpoint
         self.version = 0
         self._told: Mapping[str, Any] = {}
-        self._with: Mapping[str, Sequence[str]] = {}
         self._trouble = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
@@ -110,22 +104,11 @@ class FromCheckpoint(Nothing):
         self._trouble = trouble
 
     def _read(self) -> None:
-        model = load_checkpoint(self._path).model
-        self._told = what_it_knows(model)
-        found = model.new_classes()
-        together: dict[str, Sequence[str]] = {}
-        for candidate in found.candidates:
-            ids = [str(key) for key in candidate.subclasses]
-            together |= {key: [other for other in ids if other != key] for key in ids}
-        self._with = together
+        self._told = what_it_knows(load_checkpoint(self._path).model)
 
     def told(self) -> Mapping[str, Any]:
         """Tell what the model knows."""
         return self._told
-
-    def about(self, card: dict[str, Any]) -> None:
-        """Add the subclasses that seem to be one class with it."""
-        card["with"] = list(self._with.get(card["id"], ()))
 
     def notes(self) -> Sequence[str]:
         """Say why nothing is known."""
@@ -139,7 +122,7 @@ class FromCheckpoint(Nothing):
 
 def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
     """Ask a model for what decisions and events do not tell."""
-    signals, found = model.signals, model.new_classes()
+    signals, found, stream = model.signals, model.new_classes(), model.value.stream
     expected = signals.expected_recall
     recall = None
     if expected is not None:
@@ -153,7 +136,15 @@ def what_it_knows(model: OpenSetRecognizer) -> dict[str, Any]:
         "signals": {name: getattr(signals, name) for name in ("novelty", "drift", "outliers", "data_quality")},
         "new_classes": {"number": found.number, "low": found.low, "high": found.high},
         "plane": _plane(model),
+        "candidates": [[str(key) for key in candidate.subclasses] for candidate in found.candidates],
+        "sizes": {} if stream is None else {str(key): size for key, size in zip(*_sizes(stream), strict=True)},
+        "decided": 0 if stream is None else sum(stream.decided),
+        "seen": 0 if stream is None else int(stream.state.seen),
     }
+
+
+def _sizes(stream: Stream) -> tuple[list[int], list[int]]:
+    return stream.state.ids.tolist(), stream.state.dishes.size.astype(int).tolist()
 
 
 def recalls(model: OpenSetRecognizer) -> dict[str, dict[str, float]]:

@@ -126,7 +126,7 @@ class _Pages:
             Route("/api/stream", self._stream),
             Route("/api/who", self._who),
             Route("/api/subclass/{id:path}", self._subclass),
-            Route("/api/instance/{n:int}", self._instance),
+            Route("/api/instance/{n}", self._instance),
             Route("/api/ask", self._ask, methods=["POST"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static")),
         ]
@@ -153,30 +153,16 @@ class _Pages:
         return HTMLResponse(shell.render(version=version("stream-osr"), name=printable(self._watcher.feed.name, 200)))
 
     async def _health(self, request: Request) -> Response:
-        return PlainTextResponse("ok\n")
+        stale = self._watcher.stale
+        if stale is None:
+            return PlainTextResponse("ok\n")
+        return PlainTextResponse(f"stale since {stale.since}: {printable(stale.why, 600)}\n", 503)
 
     async def _state(self, request: Request) -> Response:
         return Response(self._watcher.seen.body, media_type="application/json")
 
     async def _stream(self, request: Request) -> Response:
-        if len(self._clients) >= MOST_CLIENTS:
-            return _error(503, f"{MOST_CLIENTS} pages are open; close one")
-        return EventSourceResponse(self._numbers(), ping=HEARTBEAT, send_timeout=SLOW)
-
-    async def _numbers(self) -> AsyncIterator[dict[str, str]]:
-        """Tell the number of each state; a browser that is slow hears of the latest one only."""
-        new, told = asyncio.Event(), 0
-        self._clients.add(new)
-        try:
-            while True:
-                seq = self._watcher.seen.seq
-                if seq != told:
-                    told = seq
-                    yield {"event": "state", "data": f'{{"seq":{seq}}}'}
-                await new.wait()
-                new.clear()
-        finally:
-            self._clients.discard(new)
+        return _Stream(self._watcher, self._clients)
 
     async def _who(self, request: Request) -> Response:
         by = await self._known(request)
@@ -184,23 +170,24 @@ class _Pages:
 
     async def _subclass(self, request: Request) -> Response:
         id, before = request.path_params["id"], request.query_params.get("before")
-        if before is not None and not (before.isdecimal() and len(before) <= 18):
+        number = None if before is None else _number(before)
+        if before is not None and number is None:
             return _error(422, "before is the number of an instance")
-        found = await run_in_threadpool(self._watcher.instances, id, None if before is None else int(before))
+        found = await run_in_threadpool(self._watcher.instances, id, number)
         if found is None:
             return _error(404, f"there is no class or subclass {printable(id, 100)} (any more)")
         instances, more = found
         return _json({"id": id, "instances": [_row(each) for each in instances], "more": more})
 
     async def _instance(self, request: Request) -> Response:
-        n = request.path_params["n"]
-        found = await run_in_threadpool(self._watcher.instance, n) if n < 1 << 62 else None
+        n = _number(request.path_params["n"])
+        found = None if n is None else await run_in_threadpool(self._watcher.instance, n)
         if found is None:
-            return _error(404, f"there is no decision {n} (any more)")
+            return _error(404, f"there is no decision {printable(request.path_params['n'], 40)} (any more)")
         features = (await run_in_threadpool(self._watcher.feed.features, [found]))[0]
         example = self._watcher.examples.shown(found, features)
         rest = {name: value for name, value in found.decision.items() if name != "schema"}
-        whole = {**rest, "n": n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
+        whole = {**rest, "n": found.n, "subclass": found.decision.get("subclass_id"), "why": why(found.decision)}
         return _json({**whole, "features": example["features"], "image": example["image"]})
 
     async def _ask(self, request: Request) -> Response:
@@ -238,6 +225,37 @@ class _Pages:
         return _error(401, "that is no token of anybody; ask whoever has started the page for yours")
 
 
+class _Stream(Response):
+    """The numbers of the states as they come, for one of at most ``MOST_CLIENTS`` browsers."""
+
+    def __init__(self, watcher: Watcher, clients: set[asyncio.Event]) -> None:
+        super().__init__()
+        self._watcher, self._clients, self._new = watcher, clients, asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count the browser as long as it is answered; nothing else runs between the look and the count."""
+        if len(self._clients) >= MOST_CLIENTS:
+            await _error(503, f"{MOST_CLIENTS} pages are open; close one")(scope, receive, send)
+            return
+        self._clients.add(self._new)
+        try:
+            stream = EventSourceResponse(self._numbers(), ping=HEARTBEAT, send_timeout=SLOW)
+            await stream(scope, receive, send)
+        finally:
+            self._clients.discard(self._new)
+
+    async def _numbers(self) -> AsyncIterator[dict[str, str]]:
+        """Tell the number of each state; a browser that is slow hears of the latest one only."""
+        told = 0
+        while True:
+            seq = self._watcher.seen.seq
+            if seq != told:
+                told = seq
+                yield {"event": "state", "data": f'{{"seq":{seq}}}'}
+            await self._new.wait()
+            self._new.clear()
+
+
 class _Static(StaticFiles):
     """Files of the page: asked for again, so that a new release is seen."""
 
@@ -251,6 +269,15 @@ class _Static(StaticFiles):
 @cache
 def _environment() -> Environment:
     return Environment(loader=PackageLoader("stream_osr.live"), autoescape=True, undefined=StrictUndefined)
+
+
+def _number(text: str) -> int | None:
+    """Read the number of an instance; ``None``: it is none.
+
+    >>> _number("17"), _number("9" * 5000), _number("-1")
+    (17, None, None)
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
 async def _body(request: Request) -> bytes | None:
@@ -272,7 +299,11 @@ def _row(found: Found) -> dict[str, Any]:
 
 
 def _json(content: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(_finite(content)), status, media_type="application/json")
+    try:
+        body = orjson.dumps(_finite(content))
+    except (TypeError, RecursionError):  # lists in lists, a thousand times
+        status, body = 422, b'{"error":"it is nested too deeply to be shown"}'
+    return Response(body, status, media_type="application/json")
 
 
 def _finite(value: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stream_osr.discovery.candidates import name_of
 from stream_osr.live.bins import MOST
+from stream_osr.live.candidates import gather, sizes_in, status_of
 from stream_osr.live.held import Held, Subclass
 from stream_osr.live.plane import plane
 from stream_osr.live.state import State
@@ -18,8 +21,6 @@ MOST_KNOWN = 200
 """Known classes."""
 LONGEST = 400
 """Characters of a text of the data."""
-
-ORDER = {"emerging": 0, "recurred": 0, "dormant": 1, "named": 2, "muted": 3}
 
 
 def text(value: object) -> str:
@@ -56,48 +57,57 @@ def _rows(held: Iterable[Held], length: int) -> dict[str, list[int]]:
     return out
 
 
-def card(held: Subclass, decided: int, length: int, status: str, label: str | None) -> dict[str, Any]:
-    """Say what the inbox says of a subclass."""
-    size = max(held.size, held.n)
-    like = held.like
+def card(
+    some: Sequence[Subclass], sizes: Sequence[int], decided: int, length: int, status: str, label: str | None
+) -> dict[str, Any]:
+    """Say what the inbox says of a candidate, given its subclasses, the largest first."""
+    like = next((held.like for held in some if held.like["nearest_class"] is not None), some[0].like)
+    first = min(some, key=lambda held: math.inf if held.since is None else held.since)
+    last = max(some, key=lambda held: -1 if held.last is None else held.last)
+    ids = [held.id for held in some]
     return {
-        "id": held.id,
-        "size": size,
-        "share": round(size / max(decided, 1), 6),
-        "recent": held.recent,
+        "id": ids[0],
+        "ids": ids,
+        "name": name_of([held.key for held in some]) if all(map(str.isdecimal, ids)) else ", ".join(ids),
+        "subclasses": [{"id": id, "size": size} for id, size in zip(ids, sizes, strict=True)],
+        "size": sum(sizes),
+        "share": round(sum(sizes) / max(decided, 1), 6),
+        "recent": sum(held.recent for held in some),
         "nearest_class": None if like["nearest_class"] is None else text(like["nearest_class"]),
         "distance": like["distance"],
         "differs": [{**each, "feature": text(each["feature"])} for each in like["differs"]],
-        "since": held.since,
-        "since_t": held.since_t,
-        "last": held.last,
-        "last_t": held.last_t,
+        "since": first.since,
+        "since_t": first.since_t,
+        "last": last.last,
+        "last_t": last.last_t,
         "status": status,
         "label": None if label is None else text(label),
-        "growth": held.row.tolist()[:length],
+        "growth": [sum(counts) for counts in zip(*(held.row.tolist()[:length] for held in some), strict=True)],
         "examples": {"core": [], "boundary": [], "known": []},
     }
 
 
-def inbox(state: State, named: Mapping[str, tuple[str, str | None]]) -> list[dict[str, Any]]:
-    """Candidates, those that wait for somebody first, the largest lately first.
+def inbox(
+    state: State, inside: Mapping[str, Any], named: Mapping[str, tuple[str, str | None]]
+) -> list[dict[str, Any]]:
+    """Candidates in the order of `OpenSetRecognizer.new_classes`, then what people have named or muted.
 
     Parameters
     ----------
-    state
+    state, inside
         What is known.
     named
         Status and label of subclasses of which people have said something.
     """
     length = min(len(state.bins.times), MOST)
-    cards: list[tuple[int, int, int, Subclass, str, str | None]] = []
-    for held in state.every_subclass():
-        if held.status == "gone" and held.id not in named:
-            continue
-        status, label = named.get(held.id, (held.status, held.label))
-        cards.append((ORDER.get(status, 4), -held.recent, -held.n, held, status, label))
-    cards.sort(key=lambda one: one[:3])
-    return [card(one[3], state.decided, length, one[4], one[5]) for one in cards[:MOST_CARDS]]
+    size_of = sizes_in(state, inside)
+
+    def made(some: Sequence[Subclass], status: str, label: str | None) -> dict[str, Any]:
+        return card(some, [size_of(held) for held in some], state.decided, length, status, label)
+
+    groups, settled = gather(state, inside, named)
+    cards = [made(some, status_of(some), None) for some in groups[:MOST_CARDS]]
+    return [*cards, *(made([held], status, label) for held, status, label in settled[: MOST_CARDS - len(cards)])]
 
 
 def known(state: State, recalls: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -140,7 +150,7 @@ def shown(
         What the feed says of itself.
     inside
         What a checkpoint or the service's metrics tell: ``recall``, ``recalls`` of classes, ``dependent``,
-        ``signals``, ``new_classes``, ``points``.
+        ``signals``, ``new_classes``, ``plane``, ``candidates``, ``decided``, ``seen``.
     named
         As for :func:`inbox`.
     others
@@ -164,6 +174,6 @@ def shown(
         "new_classes": inside.get("new_classes"),
         "timeline": timeline(state),
         "plane": inside.get("plane") or plane(state, named),
-        "inbox": inbox(state, named),
+        "inbox": inbox(state, inside, named),
         "notes": notes(state, others),
     }

@@ -118,12 +118,15 @@ class State:
         try:
             raw = decision["label"]
             label = raw if type(raw) is str else self._text(raw)
-            names = list(decision["probabilities"])
+            probabilities = decision["probabilities"]
+            names = list(probabilities)
             seq = decision["seq"]
             t = decision["t"]
             key = decision["subclass_id"]
-            if type(seq) is not int or not (key is None or type(key) is int) or not names:
-                raise TypeError("seq or subclass_id is no whole number, or it has no probabilities")
+            if type(seq) is not int or not (key is None or type(key) is int):
+                raise TypeError("seq or subclass_id is no whole number")
+            if not isinstance(probabilities, Mapping) or not names:
+                raise TypeError("its probabilities are not a number for each class")
             t = number_of(t) if t is not None else None
             if names != self._names:
                 self._named(names)
@@ -166,13 +169,10 @@ class State:
 
     def _of(self, track: Track, key: int, unknown: bool) -> Subclass | None:
         """Give the subclass that an instance sits in, if it is or was an emerging one."""
-        found = track.subclasses.get(key)
-        if found is not None:
+        while (found := track.subclasses.get(key)) is None and unknown and key in track.into:
+            key = track.into[key]
+        if found is not None or not unknown:
             return found
-        if not unknown:
-            return None
-        if key in track.into:
-            return self._of(track, track.into[key], unknown)
         nameless = track.nameless
         found = nameless.get(key)
         if found is None:
@@ -288,7 +288,7 @@ class State:
             elif kind == "NamingUndone":
                 for key in event["subclass_ids"]:
                     if (held := track.subclasses.get(key)) is not None:
-                        held.status, held.label = "emerging", None
+                        held.status, held.label, held.told_at = "emerging", None, whole(event["seq"], "seq") + 1
             elif kind == "NewClassesChanged":
                 self.delta = whole(event["delta"], "delta")
             elif kind == "ClassDrifted":
@@ -310,6 +310,8 @@ class State:
     def _status(self, track: Track, event: Mapping[str, Any], status: str) -> None:
         held = self._announce(track, whole(event["subclass_id"], "subclass_id"))
         held.told(event)
+        if event["type"] in ("SubclassEmerged", "SubclassRecurred"):
+            held.told_at = whole(event["seq"], "seq")
         if event["type"] == "SubclassEmerged":
             self.signals["novelty"] += 1
         if event["type"] == "SubclassGrew" and held.status == "recurred":
@@ -322,7 +324,7 @@ class State:
         if held is None:
             held = track.nameless.pop(key, None) or Subclass(f"{track.prefix}{key}", key, track.number)
             track.subclasses[key] = held
-            held.announced = True
+            held.announced, held.told_at = True, track.seq
             if sum(len(each.subclasses) for each in self.tracks) > MOST_SUBCLASSES:
                 self._forget_some(held)
         return held
@@ -339,7 +341,12 @@ class State:
         key = whole(event["subclass_id"], "subclass_id")
         held = track.subclasses.get(key)
         if event["type"] == "SubclassMerged":
-            into = whole(event["into"], "into")
+            into, size = whole(event["into"], "into"), whole(event["size"], "size")
+            end = into
+            while end in track.into and end != key:
+                end = track.into[end]
+            if end == key:
+                raise ValueError(f"subclass {key} cannot merge into {into}, which has merged into it")
             source = held or track.nameless.pop(key, None)
             track.into[key] = into
             if len(track.into) > MOST_SUBCLASSES:
@@ -348,7 +355,7 @@ class State:
             if source is not None and goal is not None:
                 goal.join(source)
                 goal.also |= {source.key, *source.also}
-                goal.size = max(goal.size, whole(event["size"], "size"))
+                goal.size = max(goal.size, size)
             if source is not None:
                 track.subclasses.pop(key, None)
         elif held is not None:
@@ -371,6 +378,11 @@ class State:
         why = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) and error.args else str(error)
         self.why.setdefault(kind, why)
         self.changes += 1
+
+    def find_all(self, ids: str) -> list[Held]:
+        """Find a class, or the subclasses of a candidate by their names with commas between."""
+        names = [ids] if ids.startswith("class:") else ids.split(",")[:MOST_SUBCLASSES]
+        return [held for name in names if (held := self.find(name)) is not None]
 
     def find(self, id: str) -> Held | None:
         """Find a class (``class:LABEL``) or a subclass by the name that the page has for it."""

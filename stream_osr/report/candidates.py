@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_osr.discovery.candidates import NewClasses
+from stream_osr.discovery.candidates import NewClasses, name_of
 from stream_osr.discovery.exemplars import choose
 from stream_osr.report.emerged import Emerged
 from stream_osr.report.features import NOTHING, Features
@@ -89,6 +89,11 @@ class Candidate(NamedTuple):
     listed: tuple[Instance, ...]
     instances: int
     command: str
+
+    @property
+    def name(self) -> str:
+        """What it is called everywhere."""
+        return name_of(self.ids)
 
     @property
     def main(self) -> Emerged:

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from stream_osr.report.candidates import Candidate
 from stream_osr.report.held import Held
-from stream_osr.report.timeline import subclass_name
 from stream_osr.showing import counted
 
 MOST = 3
@@ -73,23 +72,11 @@ def look_out(
         things.append(Thing(name, told, "others"))
     room = MOST - len(things)
     shown = candidates[: room - 1 if loose >= PLENTY and room > 1 else room]
-    things += [Thing(names(each.ids), _described(each), f"candidate-{each.number}") for each in shown]
+    things += [Thing(each.name, _described(each), f"candidate-{each.number}") for each in shown]
     if loose >= PLENTY and len(things) < MOST:
         told = "of the stream is unknown and in no candidate: noise, or too few yet to be a class"
         things.append(Thing(_percent(loose), told, "when"))
     return Lookout(tuple(things), len(candidates) - len(shown))
-
-
-def names(ids: Sequence[int]) -> str:
-    """Name a few subclasses.
-
-    >>> names([1]), names([1, 4]), names([1, 2, 3, 4, 5])
-    ('S1', 'S1 and S4', 'S1, S2 and 3 more')
-    """
-    told = [subclass_name(key) for key in ids]
-    if len(told) < 3:
-        return " and ".join(told)
-    return f"{told[0]}, {told[1]} and {len(told) - 2} more"
 
 
 def _described(candidate: Candidate) -> str:

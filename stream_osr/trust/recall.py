@@ -46,7 +46,7 @@ class ExpectedRecall(NamedTuple):
     Examples
     --------
     >>> print(ExpectedRecall(0.97, 0.95, 0.98, 0.01))
-    0.970 (0.950 to 0.980), 1.0 % called unknown
+    0.970 (0.950 to 0.980), 1.0 % of the known called unknown
     """
 
     recall: float
@@ -56,7 +56,7 @@ class ExpectedRecall(NamedTuple):
 
     def __str__(self) -> str:
         share = f"{self.recall:.3f} ({self.low:.3f} to {self.high:.3f})"
-        return f"{share}, {100 * self.false_unknown:.1f} % called unknown"
+        return f"{share}, {100 * self.false_unknown:.1f} % of the known called unknown"
 
 
 class Called(NamedTuple):

@@ -133,7 +133,7 @@ def test_whether_a_partition_is_dependent() -> None:
 def test_a_recall_that_has_dropped_is_told_beside_readiness() -> None:
     figures = live()
     figures.partitions[3].recall = Recall(ExpectedRecall(0.8, 0.76, 0.84, 0.19), 0.97, dropped=True)
-    now = "0.800 (0.760 to 0.840), 19.0 % called unknown"
+    now = "0.800 (0.760 to 0.840), 19.0 % of the known called unknown"
     says = f"sensors/3: recall of the known classes {now}, below the 0.970 promised"
     workers = {"osr-0": figures}
     with port(workers) as address:

@@ -19,7 +19,7 @@ from stream_osr.live.examples import Examples
 from stream_osr.live.feeds.files import FileFeed
 from stream_osr.live.feeds.inputs import Inputs
 from stream_osr.live.guarding import Doors, Tokens
-from stream_osr.live.hosting import listen
+from stream_osr.live.hosting import configure, listen
 from stream_osr.live.images import Images
 from stream_osr.live.inside import FromCheckpoint
 from stream_osr.live.server import make_app
@@ -88,10 +88,7 @@ def served(
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
     known = None if tokens is None else Tokens(tokens)
-    config = uvicorn.Config(
-        make_app(watcher, Doors("127.0.0.1", port), known, images), log_config=None, timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configure(make_app(watcher, Doors("127.0.0.1", port), known, images)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{port}"

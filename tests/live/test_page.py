@@ -154,7 +154,7 @@ def test_dark_is_dark_and_light_is_light(opened):
 
 def test_what_waits_is_told_in_plain_words(opened):
     page, _ = opened
-    assert page.inner_text("h1") == "3 new things to look at"
+    assert page.inner_text("h1") == "3 candidates to look at"
     assert page.title().startswith("(3) segments")
     first = page.locator("article").first.inner_text()
     assert "24\u00a0σ from cement; larger hue-mean (+12\u00a0σ), smaller rawred-mean (−11\u00a0σ)" in first

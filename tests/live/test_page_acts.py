@@ -224,5 +224,5 @@ def test_an_inbox_that_was_left_is_put_in_order_though_nothing_comes(page, told)
     page.locator("article.settled", has_text="S11").wait_for()
     press(page, "Escape")
     page.mouse.move(5, 5)
-    page.locator("#settled", has_text="1 candidate named or muted").wait_for()
+    page.locator("#settled", has_text="1 subclass named or muted").wait_for()
     assert page.locator("article h3").all_inner_texts() == ["S14", "S17"]

@@ -50,7 +50,7 @@ def headline(page: Page, text: str) -> None:
 
 
 def test_it_shows_what_the_run_has_found(page, folder):
-    headline(page, "1 new thing to look at")
+    headline(page, "1 candidate to look at")
     assert page.locator("#tiles .tile").first.inner_text().split()[0] == str(len(decisions(folder)))
     card = page.locator("article").first
     assert "from" in card.locator(".like").inner_text()
@@ -77,7 +77,7 @@ def test_five_keys_name_a_class_another_operator_sees_it_and_undo_takes_it_back(
     with shown(browser, address) as (first, _), shown(browser, address) as (second, said):
         sign_in(first, TOKENS["anna"])
         sign_in(second, TOKENS["ben"])
-        headline(second, "1 new thing")
+        headline(second, "1 candidate")
         for key in ("n", "f", "o", "x", "Enter"):
             first.keyboard.press(key)
         for page in (first, second):
@@ -86,7 +86,7 @@ def test_five_keys_name_a_class_another_operator_sees_it_and_undo_takes_it_back(
         assert "anna" in second.locator("#history li").first.inner_text()
         second.keyboard.press("u")
         for page in (first, second):
-            headline(page, "1 new thing to look at")
+            headline(page, "1 candidate to look at")
         assert "ben" in first.locator("#history li").first.inner_text()
         assert "taken back" in first.locator("#history li", has_text="anna").inner_text()
         for key in ("n", "f", "o", "x", "Enter"):

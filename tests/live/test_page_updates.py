@@ -124,6 +124,6 @@ def test_a_lost_link_is_told_and_comes_back_by_itself(browser):
             page.locator("#link button").click()
             page.locator("#link[data-standing=live]").wait_for()
             drawn(page, told.tell(lambda state: state["inbox"].append(candidate("12"))))
-            assert page.inner_text("h1") == "2 new things to look at"
+            assert page.inner_text("h1") == "2 candidates to look at"
     finally:
         opening.__exit__(None, None, None)

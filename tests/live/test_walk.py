@@ -31,8 +31,8 @@ def test_a_new_class_is_named_and_a_report_made_within_three_minutes(tmp_path: P
     ):
         done("stream-osr watch says where its page is")
         with shown(browser, address) as (page, said):
-            page.locator("h1", has_text="1 new thing to look at").wait_for(timeout=60_000)
-            done("the page is open, and says that there is one new thing to look at")
+            page.locator("h1", has_text="1 candidate to look at").wait_for(timeout=60_000)
+            done("the page is open, and says that there is one candidate to look at")
             time.sleep(READING)
             assert page.locator("article .like").first.inner_text() != ""
             page.locator("article button", has_text="Instances").first.click()

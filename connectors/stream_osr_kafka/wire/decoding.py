@@ -58,7 +58,7 @@ class JsonDecoder:
     >>> decode = JsonDecoder(JsonFields(features=["a"]), max_bytes=100)
     >>> good = Message("t", 0, 7, 1500, b"k1", b'{"a": 2.5, "b": 1}', [])
     >>> decode(good)
-    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None, found=('a', 'b'), raw=None)
+    Record(features={'a': 2.5}, key='k1', time=1.5, label=None, position=None, found=('a', 'b'), raw=None, ignored=())
     >>> bad = Message("t", 0, 8, 1500, b"k1", b'{"a": NaN}', [])
     >>> decode(bad)
     Traceback (most recent call last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -54,16 +55,19 @@ class FileFeed:
         self._speed = speed
         self._began: float | None = None
         self._kept: list[tuple[int, int, bytes]] = []
+        self._kept_events: list[tuple[int, int, bytes]] = []
         self._told = 0
 
     def poll(self, refuse: Callable[[str, BaseException], None]) -> Told:
         """Read what has come."""
         try:
-            events = [] if self._events is None else self._parsed(self._events.read(EVENTS_AT_ONCE), "event", refuse)
+            if self._events is not None:  # kept until decisions are read, too: that may fail
+                self._kept_events += self._events.read(EVENTS_AT_ONCE)
             lines = self._paced()
         except CutBack:
             self._begin()
             raise
+        events, self._kept_events = self._parsed(self._kept_events, "event", refuse), []
         decisions = [(0, number, place, one) for number, place, one in self._parsed(lines, "decision", refuse)]
         more = bool(self._kept) or self._decisions.more() or (self._events is not None and self._events.more())
         if self._speed is not None and not decisions:
@@ -76,7 +80,7 @@ class FileFeed:
                 tail.close()
         self._decisions = Tail(self._decisions.path)
         self._events = None if self._events is None else Tail(self._events.path)
-        self._kept, self._told, self._began = [], 0, None
+        self._kept, self._kept_events, self._told, self._began = [], [], 0, None
 
     def _paced(self) -> list[tuple[int, int, bytes]]:
         """Read lines, no more of them than the speed allows."""
@@ -143,8 +147,13 @@ class FileFeed:
     def notes(self) -> list[str]:
         """Say what could not be read."""
         out = []
-        if self._decisions.number == 0 and not self._decisions.path.exists():
-            out.append(f"{self._decisions.path.name} is not there yet; it is shown as soon as a run writes it.")
+        name = self._decisions.path.name
+        if not os.path.lexists(self._decisions.path):
+            out.append(
+                f"{name} was removed; the page shows what it held."
+                if self._decisions.number
+                else f"{name} is not there yet; it is shown as soon as a run writes it."
+            )
         if self._events is None:
             out.append(
                 "There is no file of events (--events FILE): subclasses are told from decisions alone, without what "

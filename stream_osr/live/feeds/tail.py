@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -58,13 +60,16 @@ class Tail:
         ------
         CutBack
             If the file was cut back, or is another one; it is read from its beginning the next time.
+        OSError
+            If it cannot be read, or is no regular file any more; what was read stays.
         """
         if self._descriptor is None:
             with suppress(FileNotFoundError):
-                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._descriptor = open_regular(self.path)
             if self._descriptor is None:
                 return []
         if self._is_another():
+            os.close(open_regular(self.path))  # what cannot be read replaces nothing that was
             began = self._read > 0
             self.close()
             self._begin()
@@ -111,7 +116,7 @@ class Tail:
         """Read again what stands between two places; up to where reading has come, if there is no second."""
         end = self.place if after is None else after
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(self.path)
         except OSError:
             return b""
         try:
@@ -120,6 +125,8 @@ class Tail:
                 out.append(data)
                 place += len(data)
             return b"".join(out)
+        except OSError:
+            return b""
         finally:
             os.close(descriptor)
 
@@ -128,3 +135,21 @@ class Tail:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def open_regular(path: Path) -> int:
+    """Open a regular file to read it; a pipe does not make it wait.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or is a folder, a pipe or a device.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder, and was a file", os.fspath(path))
+    raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))

@@ -1,19 +1,21 @@
 // One candidate: what it is like in words, how it grows, examples, and what can be done about it.
 
 import { make, say, show, unlessDrawn } from "./dom.js";
-import { count, difference, distance, percent, plural, printable, subclass } from "./words.js";
+import { count, difference, distance, nameOf, percent, plural, printable, subclass } from "./words.js";
 import { named } from "./names.js";
 import { examples } from "./examples.js";
 import { spark } from "./sparks.js";
 import { openForm } from "./forms.js";
-import { waits } from "./state.js";
+import { idsOf, waits } from "./state.js";
 
 const STANDINGS = { dormant: "quiet lately", recurred: "came back" };
-const MOST_DIFFERENCES = 3;
+const MOST_DIFFERENCES = 3,
+  MOST_MEMBERS = 12;
 
-export function makeCard({ id }, deeds) {
+export function makeCard(candidate, deeds) {
+  const { id } = candidate;
   const card = make("article", { tabIndex: -1, className: "card", role: "listitem" });
-  const heading = make("h3", { id: `candidate-${id}`, textContent: subclass(id) });
+  const heading = make("h3", { id: `candidate-${id}`, textContent: nameOf(candidate) });
   card.setAttribute("aria-labelledby", heading.id);
   const button = (text, key, act, kind = "") =>
     make(
@@ -28,22 +30,31 @@ export function makeCard({ id }, deeds) {
     standing: make("p", { className: "standing" }),
     like: make("p", { className: "like" }),
     facts: make("p", { className: "facts" }),
+    members: make("p", { className: "facts" }),
     spark: make("div", { className: "growth" }),
     examples: make("div", { className: "examples" }),
     undo: button("Undo", "u", () => deeds.undo(id), "undo"),
     name: button("Name it", "n", () => card.open("name"), "first"),
     is: button("It is …", "i", () => card.open("is")),
     mute: button("Mute", "m", () => card.open("mute")),
-    instances: button("Instances", "o", () => deeds.openSubclass(id)),
+    instances: button("Instances", "o", () => deeds.openSubclass(idsOf(card.candidate).join(","))),
     form: make("div", { className: "form" }),
     answer: make("p", { className: "answer", role: "status" }),
   });
-  const { badges, standing, like, facts, undo, name, is, mute, instances, form, answer } = parts;
+  const { badges, standing, like, facts, members, undo, name, is, mute, instances, form, answer } = parts;
   card.append(
     make(
       "div",
       { className: "head" },
-      make("div", { className: "told" }, make("div", { className: "title" }, heading, badges), standing, like, facts),
+      make(
+        "div",
+        { className: "told" },
+        make("div", { className: "title" }, heading, badges),
+        standing,
+        like,
+        facts,
+        members,
+      ),
       parts.spark,
     ),
     parts.examples,
@@ -93,7 +104,9 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   unlessDrawn(parts.like, [candidate.nearest_class, candidate.distance, candidate.differs], () =>
     drawLike(parts.like, candidate),
   );
+  say(parts.heading, nameOf(candidate));
   say(parts.facts, facts(candidate));
+  unlessDrawn(parts.members, candidate.subclasses, () => drawMembers(parts.members, candidate, deeds));
   unlessDrawn(parts.spark, candidate.growth, () => parts.spark.replaceChildren(spark(candidate.growth)));
   if (!parts.examples.contains(document.activeElement)) {
     unlessDrawn(parts.examples, [candidate.examples, candidate.differs], () =>
@@ -106,6 +119,20 @@ export function updateCard(card, candidate, { current, undo }, deeds) {
   show(parts.undo, may && undo);
   // The button that had the focus may have gone, by what somebody else did.
   if (inside && !card.querySelector(":focus:not([hidden])")) card.focus({ preventScroll: true });
+}
+
+// The subclasses of a candidate, if they are several.
+function drawMembers(node, { subclasses: some = [] }, deeds) {
+  const opener = ({ id, size }) =>
+    make(
+      "button",
+      { type: "button", className: "open", onclick: () => deeds.openSubclass(id) },
+      `${subclass(id)} ${count(size)}`,
+    );
+  const first = some.slice(0, MOST_MEMBERS).flatMap((one, at) => (at === 0 ? [opener(one)] : [", ", opener(one)]));
+  const rest = some.length > MOST_MEMBERS ? [` and ${count(some.length - MOST_MEMBERS)} more`] : [];
+  node.replaceChildren(...(some.length > 1 ? ["Subclasses: ", ...first, ...rest] : []));
+  show(node, some.length > 1);
 }
 
 function drawBadges(node, { status }) {

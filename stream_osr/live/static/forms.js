@@ -1,8 +1,8 @@
 // The three questions of a card: its name, which class it is, why it is muted.
 
 import { make, say } from "./dom.js";
-import { printable, subclass } from "./words.js";
-import { sameLabel } from "./state.js";
+import { nameOf, printable } from "./words.js";
+import { idsOf, sameLabel } from "./state.js";
 
 const LONGEST = 300;
 
@@ -57,14 +57,20 @@ export function openForm(place, kind, candidate, deeds, taken) {
   form.scrollIntoView({ block: "nearest" });
 }
 
-function naming({ id }, deeds) {
+// What is asked about a candidate is asked about all of its subclasses.
+function subclassesOf(candidate) {
+  const ids = idsOf(candidate);
+  return ids.length === 1 ? ids[0] : ids;
+}
+
+function naming(candidate, deeds) {
   const field = make("input", { type: "text", maxLength: LONGEST, autocomplete: "off", spellcheck: false });
   field.autocapitalize = "off";
   const typed = () => field.value.trim();
   const known = () => deeds.labels().find((label) => String(label) === typed());
   const near = () => deeds.labels().find((label) => String(label).toLowerCase() === typed().toLowerCase());
   return {
-    label: `Name of ${subclass(id)}`,
+    label: `Name of ${nameOf(candidate)}`,
     act: "Name it",
     field,
     hint: () =>
@@ -76,11 +82,12 @@ function naming({ id }, deeds) {
     wanted: () =>
       typed() === ""
         ? { missing: "Type a name, or leave it." }
-        : { action: "promote", subclass: id, label: known() ?? typed() },
+        : { action: "promote", subclass: subclassesOf(candidate), label: known() ?? typed() },
   };
 }
 
-function being({ id, nearest_class: nearest }, deeds) {
+function being(candidate, deeds) {
+  const { nearest_class: nearest } = candidate;
   const labels = deeds.labels();
   const field = make(
     "select",
@@ -94,22 +101,22 @@ function being({ id, nearest_class: nearest }, deeds) {
     ),
   );
   return {
-    label: `${subclass(id)} is part of`,
+    label: `${nameOf(candidate)} is part of`,
     act: "It is",
     field,
-    wanted: () => ({ action: "promote", subclass: id, label: labels[Number(field.value)] }),
+    wanted: () => ({ action: "promote", subclass: subclassesOf(candidate), label: labels[Number(field.value)] }),
   };
 }
 
-function muting({ id }) {
+function muting(candidate) {
   const field = make("input", { type: "text", maxLength: LONGEST, autocomplete: "off" });
   return {
-    label: `Why is ${subclass(id)} of no interest?`,
+    label: `Why is ${nameOf(candidate)} of no interest?`,
     act: "Mute it",
     field,
     wanted: () =>
       field.value.trim() === ""
         ? { missing: "Say why in a word or two: it stands in the history." }
-        : { action: "mute", subclass: id, reason: field.value.trim() },
+        : { action: "mute", subclass: subclassesOf(candidate), reason: field.value.trim() },
   };
 }

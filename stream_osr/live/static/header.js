@@ -1,15 +1,27 @@
 // The head of the page: in plain words how many things wait, what is followed, and how sure the known classes are.
 
 import { find, keep, make, say, show } from "./dom.js";
-import { count, percent, plural, printable } from "./words.js";
+import { count, moment, percent, plural, printable } from "./words.js";
 import { knownAs, mayAct } from "./asking.js";
 import { waiting } from "./state.js";
 
+let stale = null,
+  link = null;
+
 export function drawHeader(state) {
+  stale = state.stale ?? null;
+  show(find("stale"), stale !== null);
+  say(
+    find("stale"),
+    stale === null
+      ? ""
+      : `Stale since ${moment(stale.since)}: what stands here was read before. ${printable(stale.why)}.`,
+  );
+  if (link !== null) drawLink(link);
   const things = waiting(state).length,
     { stream } = state;
   const name = printable(stream.name, 80);
-  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "new thing")} to look at`);
+  say(find("headline"), things === 0 ? "Nothing new to look at" : `${plural(things, "candidate")} to look at`);
   say(find("about"), about(stream));
   document.title = `${things === 0 ? "" : `(${things}) `}${name}: stream-osr`;
   keep(find("tiles"), tiles(state), (tile) => tile.what, makeTile, updateTile);
@@ -23,13 +35,21 @@ function about({ name, kind, source, running, behind }) {
   return parts.join(" · ");
 }
 
-function tiles({ stream, unknown, recall, dependent, new_classes: classes }) {
+function tiles(state) {
+  const { stream, unknown, recall, dependent, new_classes: classes } = state,
+    things = waiting(state).length;
   const out = [
     { what: "decided", figure: count(stream.decided) },
     { what: "of them unknown", figure: percent(unknown.rate), fresh: true },
     { what: "unknown lately", figure: percent(unknown.recent_rate), fresh: true },
   ];
-  if (classes) out.push({ what: "new classes, estimated", figure: estimate(classes), fresh: true });
+  if (classes)
+    out.push({
+      what: "new classes, estimated",
+      figure: estimate(classes),
+      beside: classes.number < things ? "one class may be several candidates" : "",
+      fresh: true,
+    });
   if (recall)
     out.push({
       what: "recall of the known now",
@@ -68,13 +88,18 @@ function updateTile(node, { figure, beside = "", bad = false }) {
   node.classList.toggle("bad", bad);
 }
 
-export function drawLink({ standing, left }) {
+export function drawLink(given) {
+  const { standing, left } = (link = given);
   const node = find("link"),
     [, told, next, again] = node.children;
-  node.dataset.standing = standing;
+  node.dataset.standing = standing === "live" && stale !== null ? "waiting" : standing;
   say(
     told,
-    { live: "Live", lost: "Connection lost: what stands here may be old.", waiting: "Connecting …" }[standing],
+    {
+      live: stale === null ? "Live" : "Connected",
+      lost: "Connection lost: what stands here may be old.",
+      waiting: "Connecting …",
+    }[standing],
   );
   say(next, standing === "lost" ? `Next try in ${left} s.` : "");
   show(again, standing === "lost");

@@ -4,7 +4,7 @@ import { find, keep, make, say, show } from "./dom.js";
 import { plural, subclass } from "./words.js";
 import { named } from "./names.js";
 import { makeCard, updateCard } from "./card.js";
-import { undoableOf, waiting, waits } from "./state.js";
+import { idsOf, undoableOf, waiting, waits } from "./state.js";
 
 const A_PAGE = 5; // cards at first, and more at a time
 const MOST_SETTLED = 50;
@@ -87,7 +87,7 @@ const updateOne = (card, candidate) =>
 function drawSettled(settled) {
   const node = find("settled");
   show(node, settled.length > 0);
-  say(node.querySelector("summary"), `${plural(settled.length, "candidate")} named or muted`);
+  say(node.querySelector("summary"), `${plural(settled.length, "subclass", "subclasses")} named or muted`);
   keep(node.querySelector("ul"), settled.slice(0, MOST_SETTLED), ({ id }) => id, settledLine, updateSettled);
 }
 
@@ -170,5 +170,5 @@ export function openCurrent(kind) {
 }
 
 export function openInstances() {
-  if (current !== null) deeds.openSubclass(current);
+  if (current !== null) deeds.openSubclass(idsOf(candidates.get(current)).join(","));
 }

@@ -11,7 +11,7 @@ import { follow } from "./link.js";
 import { drawNotes, hear } from "./notes.js";
 import { openInstance, openSubclass, panel } from "./panel.js";
 import { drawPlane, plane } from "./plane.js";
-import { undoable, undoableOf } from "./state.js";
+import { idsOf, undoable, undoableOf } from "./state.js";
 import { holdStill } from "./still.js";
 import { drawTimeline, timeline } from "./timeline.js";
 import { distance, printable } from "./words.js";
@@ -41,7 +41,7 @@ const deeds = {
 
 function aboutSubclass(id) {
   if (id.startsWith("class:")) return { size: state.known.find(({ label }) => `class:${label}` === id)?.n };
-  const candidate = state.inbox.find((one) => one.id === id);
+  const candidate = state.inbox.find((one) => idsOf(one).join(",") === id || one.id === id);
   return {
     size: candidate?.size,
     nearest: candidate ? `${distance(candidate.distance)} from ${printable(candidate.nearest_class, 60)}` : undefined,

@@ -1,7 +1,7 @@
 // What could not be read, and what a screen reader hears when something new has come.
 
 import { find, keep, make, say, show } from "./dom.js";
-import { distance, plural, printable, subclass } from "./words.js";
+import { distance, nameOf, plural, printable } from "./words.js";
 import { waiting } from "./state.js";
 
 const MOST = 20;
@@ -33,8 +33,9 @@ export function hear(state) {
 
 function announce() {
   if (fresh.length === 1) {
-    const [{ id, distance: far, nearest_class: nearest }] = fresh;
-    say(find("heard"), `New in the inbox: ${subclass(id)}, ${distance(far)} from ${printable(nearest, 60)}.`);
+    const [one] = fresh,
+      { distance: far, nearest_class: nearest } = one;
+    say(find("heard"), `New in the inbox: ${nameOf(one)}, ${distance(far)} from ${printable(nearest, 60)}.`);
   } else if (fresh.length > 1) say(find("heard"), `${plural(fresh.length, "new candidate")} in the inbox.`);
   fresh = [];
   timer = setTimeout(() => {

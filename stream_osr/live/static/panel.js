@@ -41,7 +41,8 @@ function turnTo(place) {
   read(place);
 }
 
-const nameOf = (id) => (id.startsWith("class:") ? printable(id.slice("class:".length), 80) : subclass(id));
+const nameOf = (id) =>
+  id.startsWith("class:") ? printable(id.slice("class:".length), 80) : id.split(",").map(subclass).join(", ");
 
 async function read(place) {
   const mine = ++turn,

@@ -4,11 +4,11 @@ const WAITING = new Set(["emerging", "recurred", "dormant"]);
 
 export const waits = (candidate) => WAITING.has(candidate.status);
 
-// Candidates that wait for somebody, those that are quiet now last.
-export function waiting(state) {
-  const all = state.inbox.filter(waits);
-  return [...all.filter((one) => one.status !== "dormant"), ...all.filter((one) => one.status === "dormant")];
-}
+// Candidates that wait for somebody, in the order of all other reports.
+export const waiting = (state) => state.inbox.filter(waits);
+
+// The subclasses of a candidate.
+export const idsOf = ({ id, ids }) => ids ?? [id];
 
 // The act that an undo would take back now.
 export function undoable(state) {

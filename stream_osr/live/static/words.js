@@ -44,6 +44,9 @@ export function figure(value) {
 // The name of a subclass: S11, or partition and number as the service has them.
 export const subclass = (id) => (/^\d+$/.test(id) ? `S${id}` : printable(id, 80));
 
+// The name of a candidate, as reports and the command line have it.
+export const nameOf = ({ id, name }) => (name === undefined ? subclass(id) : printable(name, 80));
+
 // "24 σ from cement": how far it is from what is known.
 export const distance = (sigmas) =>
   `${Number.isFinite(sigmas) ? (sigmas < 10 ? sigmas.toFixed(1) : count(Math.round(sigmas))) : "?"}\u00a0σ`;

@@ -1,0 +1,200 @@
+"""What ``run`` and ``inspect`` say at their end: plain words, and nothing that differs from training stays unsaid."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.discovery.unmet import ALL_MET, MOST_IGNORED, Unmet
+from stream_osr_connectors.aside import MOST_KINDS, OTHERS, counting
+from stream_osr_connectors.loop import load_checkpoint
+from tests.test_cli import call
+
+CENTRES = {"idle": (0.0, 0.0, 0.0), "running": (12.0, 0.0, 4.0), "new": (60.0, 60.0, 60.0)}
+NAMES = ("flow", "heat", "noise")
+
+
+def rows(n: int, *kinds: str, seed: int = 0) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    out = []
+    for place in range(n):
+        values = rng.normal(CENTRES[kinds[place % len(kinds)]]).tolist()
+        out.append({**dict(zip(NAMES, values, strict=True)), "way": "ab"[place % 3 == 0]})
+    return out
+
+
+def trained(**arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(chains=1, batch_size=16, **arguments)
+    for place, x in enumerate(rows(80, "idle", "running")):
+        model.learn_one(x, ("idle", "running")[place % 2])
+    model.freeze()
+    return model
+
+
+@pytest.fixture(scope="module")
+def made() -> bytes:
+    return pickle.dumps(trained())
+
+
+@pytest.fixture
+def model(made: bytes) -> OpenSetRecognizer:
+    found: OpenSetRecognizer = pickle.loads(made)
+    return found
+
+
+@pytest.fixture
+def work(model: OpenSetRecognizer, tmp_path: Path) -> Path:
+    model.save(tmp_path / "m.osr")
+    return tmp_path
+
+
+def run(work: Path, some: list[dict[str, Any]], *more: str) -> str:
+    (work / "new.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some))
+    done = call("run", "-m", "m.osr", "-i", "new.jsonl", "-o", "out.jsonl", *more, cwd=work)
+    assert done.returncode == 0, done.stderr
+    return str(done.stderr)
+
+
+def ends(work: Path, some: list[dict[str, Any]], *more: str) -> tuple[str, str]:
+    """The end of a run, and of ``inspect``."""
+    told = run(work, some, *more)
+    return told, call("inspect", "out.jsonl.checkpoint", cwd=work).stdout
+
+
+def test_a_run_in_which_all_is_unknown_says_so(work: Path) -> None:
+    for told in ends(work, rows(60, "new")):
+        assert "60 instances decided in all: 0 known, 60 unknown (100.0 %)" in told
+        assert ", 0.0 % called unknown" not in told
+        assert "of the known instances alone, estimated share labelled right: " in told
+        assert "candidates: 1" in told
+
+
+def test_a_run_in_which_nothing_is_new_says_so(work: Path) -> None:
+    for told in ends(work, rows(60, "idle")):
+        assert "60 instances decided in all: 60 known, 0 unknown (0.0 %)\nnew subclasses: none" in told
+        for word in ("no record has had", "none of whose values", "does not use", "set aside", "promote"):
+            assert word not in told
+
+
+def test_the_next_command_can_be_run(work: Path) -> None:
+    told, looked_at = ends(work, rows(60, "idle", "new"))
+    assert told.splitlines()[-1] == "next, to look at it: stream-osr inspect out.jsonl.checkpoint"
+    command = looked_at.splitlines()[-1].partition(": stream-osr ")[2]
+    done = call(*command.replace("NAME", "fox").split(), cwd=work)
+    assert done.returncode == 0, done.stderr
+    assert load_checkpoint(work / "out.jsonl.checkpoint").model.new_classes().candidates == ()
+
+
+@pytest.mark.parametrize("change", ["renamed", "gone", "null"])
+def test_a_feature_that_no_record_has_had_is_named(work: Path, change: str) -> None:
+    some = rows(40, "idle")
+    for one in some:
+        flow = one.pop("flow")
+        if change != "gone":
+            one["Flow" if change == "renamed" else "flow"] = flow if change == "renamed" else None
+    for told in ends(work, some):
+        assert "feature of training that no record has had: flow\n" in told
+        assert ("column that the model does not use: Flow\n" in told) == (change == "renamed")
+
+
+@pytest.mark.parametrize("value", ["A", 7, " a"])
+def test_a_category_none_of_whose_values_was_known_is_named(model: OpenSetRecognizer, value: Any) -> None:
+    for x in rows(20, "idle"):
+        model.learn_one({**x, "way": value})
+    known = model.trained.features.row({**rows(1, "idle")[0], "way": value}).values[3] < 2
+    assert ("way" in model.summary().unmet.categories) == (not known)
+    assert ("category none of whose values training had: way" in str(model.summary())) == (not known)
+    model.learn_one({**rows(1, "idle")[0], "way": "a"})
+    assert model.summary().unmet.categories == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("new.csv", "flow,heat,noise,way,grower\n0,0,0,a,1\n0,1,0,a,2\n"),
+        ("new.jsonl", '{"flow":0,"heat":0,"noise":0,"way":"a","grower":1}\n'),
+        ("new.tsv", "grower\tflow\theat\tnoise\tway\n1\t0\t0\t0\ta\n"),
+    ],
+)
+def test_a_column_that_the_model_ignores_is_named(work: Path, name: str, text: str) -> None:
+    (work / name).write_text(text)
+    done = call("run", "-m", "m.osr", "-i", name, "-o", "out.jsonl", cwd=work)
+    assert "column that the model does not use: grower\n" in done.stderr
+
+
+def test_a_column_of_parquet_that_the_model_ignores_is_named_and_the_key_is_not(work: Path) -> None:
+    pd.DataFrame(rows(8, "idle")).assign(grower=1, id=list("abcdefgh")).to_parquet(work / "new.parquet", index=False)
+    done = call("run", "-m", "m.osr", "-i", "new.parquet", "-o", "out.jsonl", "--key", "id", cwd=work)
+    assert "column that the model does not use: grower\n" in done.stderr
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.Table.from_pylist])
+def test_frames_tell_the_same_as_dictionaries(frame: Any) -> None:
+    model = OpenSetRecognizer(chains=1, batch_size=16)
+    for place, x in enumerate(rows(80, "idle", "running")):
+        model.learn_one({name: x[name] for name in NAMES}, ("idle", "running")[place % 2])
+    model.freeze()
+    model.learn_many(frame([{**{name: x[name] for name in NAMES}, "grower": 1} for x in rows(8, "idle")]))
+    unmet = model.summary().unmet
+    assert (unmet.features, unmet.ignored) == (frozenset(), ("grower",))
+
+
+def test_names_of_ignored_columns_are_bounded(model: OpenSetRecognizer) -> None:
+    for place, x in enumerate(rows(3, "idle")):
+        model.learn_one({**x, **{f"more {place} {number}": 1 for number in range(15)}})
+    assert len(model.summary().unmet.ignored) == MOST_IGNORED
+    assert "and 14 more" in str(model.summary())
+
+
+def test_what_was_not_met_survives_saving_and_copying(model: OpenSetRecognizer, tmp_path: Path) -> None:
+    for x in rows(20, "idle"):
+        del x["flow"]
+        model.learn_one({**x, "way": "A", "grower": 1})
+    before = model.summary().unmet
+    assert before == Unmet(frozenset(["flow"]), frozenset(["way"]), ("grower",))
+    model.save(tmp_path / "m.osr")
+    for other in (OpenSetRecognizer.load(tmp_path / "m.osr"), copy.copy(model), pickle.loads(pickle.dumps(model))):
+        assert other.summary().unmet == before
+    state = model.as_state()
+    del state["unmet"]  # of an earlier release
+    assert OpenSetRecognizer.from_state(state).summary().unmet == ALL_MET
+
+
+def test_what_came_before_a_resumed_run_counts(work: Path) -> None:
+    some = rows(40, "idle")
+    (work / "new.jsonl").write_text("".join(json.dumps(one) + "\n" for one in some[:20]))
+    run(work, [*some[:20], {"flow": "high"}])
+    later = [{name: value for name, value in one.items() if name != "flow"} for one in some[20:]]
+    told = run(work, [*some[:20], {"flow": "high"}, *later, {"flow": "low"}], "--resume")
+    assert "no record has had" not in told
+    assert "2 set aside" in told
+    assert "  2: " in told
+
+
+def test_reasons_are_counted_by_their_kind(work: Path) -> None:
+    some = rows(20, "idle")
+    bad = [{**some[0], "heat": text} for text in ("hot", "it's", "9 o'clock")] + [{**some[0], "noise": "loud"}]
+    for told in ends(work, [*some, *bad]):
+        assert "4 set aside; " in told
+        assert "  3: feature 'heat' is …: expected a finite number" in told
+        assert "  1: feature 'noise' is …: expected a finite number" in told
+
+
+def test_kinds_of_reasons_are_bounded() -> None:
+    reasons = Counter[str]()
+    told: list[int] = []
+    for number in range(200):
+        counting(reasons, lambda row, reason: told.append(row))(number, "it is " + "x" * number)
+    assert told == [*range(200)]
+    assert (len(reasons), reasons[OTHERS], reasons.total()) == (MOST_KINDS + 1, 200 - MOST_KINDS, 200)

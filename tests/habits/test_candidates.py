@@ -1,0 +1,124 @@
+"""One list of candidates: the same members in the same order under the same names, wherever one looks."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.cli import demo
+from stream_osr.discovery.candidates import NewClasses
+from stream_osr.live.shown import shown
+from stream_osr.live.state import State
+from stream_osr.report.content import collect
+from stream_osr_connectors.loop import load_checkpoint
+from tests.live.served import served
+from tests.test_cli import call
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demonstration, with one chain."""
+    folder = tmp_path_factory.mktemp("demo")
+    made, demo.make_recognizer = demo.make_recognizer, lambda **given: made(chains=1, **given)
+    with pytest.MonkeyPatch.context() as patched, (folder / "said").open("w", encoding="utf-8") as said:
+        patched.setattr("sys.stdout", said)
+        try:
+            demo.demo(folder, 2)
+        finally:
+            demo.make_recognizer = made
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(work: Path) -> NewClasses:
+    found = load_checkpoint(work / "decisions.jsonl.checkpoint").model.new_classes()
+    assert len(found.candidates) > 2
+    assert any(len(each.subclasses) > 1 for each in found.candidates)
+    return found
+
+
+def test_the_text_of_new_classes_and_inspect_list_them(work: Path, found: NewClasses) -> None:
+    names = [each.name for each in found.candidates]
+    assert re.findall(r"candidates\[\d+\]: (.*?): ", repr(found)) == names
+    told = call("inspect", "decisions.jsonl.checkpoint", cwd=work).stdout
+    assert re.findall(r"candidates\[\d+\]: (.*?): ", told) == names[:12]
+
+
+def test_the_demonstration_lists_them(work: Path, found: NewClasses) -> None:
+    said = (work / "said").read_text(encoding="utf-8")
+    table = said.partition("What is new: ")[2].partition("estimated number")[0]
+    assert table.startswith(f"{len(found.candidates)} candidates")
+    names = re.findall(r"^ *\d* +(S\d+(?: and S\d+|, S\d+ and \d+ more)?) ", table, re.MULTILINE)
+    assert names == [each.name for each in found.candidates]
+
+
+def test_the_report_lists_them(work: Path, found: NewClasses) -> None:
+    model = load_checkpoint(work / "decisions.jsonl.checkpoint").model
+    lines = {
+        name: [json.loads(line) for line in (work / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("decisions", "events")
+    }
+    content = collect(model, lines["decisions"], lines["events"])
+    assert [(each.name, each.ids) for each in content.candidates] == [
+        (each.name, each.subclasses) for each in found.candidates
+    ]
+
+
+def test_the_live_page_lists_them_and_acts_on_all_of_one(work: Path, found: NewClasses) -> None:
+    expected = [(each.name, [str(key) for key in each.subclasses]) for each in found.candidates]
+    with served(work) as page:
+        page.until(lambda state: state["stream"]["decided"] == 1518 and state["recall"])
+        state = page.until(lambda state: [(card["name"], card["ids"]) for card in state["inbox"]] == expected)
+        card = next(card for card in state["inbox"] if len(card["ids"]) > 1)
+        assert [each["id"] for each in card["subclasses"]] == card["ids"]
+        assert card["size"] == sum(each["size"] for each in card["subclasses"])
+        assert [card["size"] for card in state["inbox"]] == [each.size for each in found.candidates]
+        first = page.client.get(f"/api/subclass/{','.join(card['ids'])}").json()
+        decided = map(json.loads, (work / "decisions.jsonl").read_text().splitlines())
+        own = [one["seq"] for one in decided if str(one["subclass_id"]) in card["ids"]]
+        assert [each["n"] for each in first["instances"]] == own[::-1][:50]
+        assert page.ask(action="promote", subclass=card["ids"], label="fox").status_code == 200
+        state = page.until(lambda state: any(one["status"] == "named" for one in state["inbox"]))
+        named = {one["id"] for one in state["inbox"] if one["status"] == "named"}
+        page.until(lambda state: named <= {*card["ids"]} and len(state["inbox"]) >= len(expected))
+        assert page.ask(action="undo").status_code == 200
+        page.until(lambda state: [(card["name"], card["ids"]) for card in state["inbox"]] == expected)
+
+
+def emerged(key: int, seq: int, size: int) -> dict[str, object]:
+    why = {"mean": {}, "difference": {}, "shift": {}, "most_moved": [], "nearest_class": "a", "distance": 3.0}
+    told = {"seq": seq, "t": None, "key": None}
+    return {"type": "SubclassEmerged", "seq": seq, "subclass_id": key, "size": size, "first_seen": told,
+            "explanation": why}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        ({}, ["S3", "S1", "S2"]),
+        ({"candidates": [["1", "2"]], "decided": 10, "seen": 10}, ["S1 and S2"]),
+        ({"candidates": [["1", "2"]], "decided": 4, "seen": 4}, ["S1 and S2", "S3"]),
+        ({"candidates": [["2"], ["1"]], "decided": 10, "seen": 10}, ["S2", "S1"]),
+        ({"candidates": [["1", "2"]], "decided": 99, "seen": 99}, ["S1 and S2", "S3"]),
+        ({"candidates": [["77"], ["1"]], "decided": 10, "seen": 10}, ["S1"]),
+    ],
+    ids=["no model", "as the model says", "announced since", "another order", "not read as far", "of another run"],
+)
+def test_the_page_follows_the_model_and_adds_what_came_since(inside: dict[str, Any], expected: list[str]) -> None:
+    state = State([""], events=True)
+    for key, seq, size in ((1, 1, 20), (2, 2, 9), (3, 6, 30)):
+        state.event(0, emerged(key, seq, size))
+    decision = {"label": "a", "probabilities": {"a": 0.9, "unknown": 0.1}, "t": None, "subclass_id": None}
+    for seq in range(10):
+        state.decision(0, seq, seq, {**decision, "seq": seq})
+    state.caught_up()
+    stream = {"name": "s", "source": "s", "kind": "file", "running": False, "behind": None}
+    assert [card["name"] for card in shown(state, stream, inside, {}, [])["inbox"]] == expected
+    taken_back = shown(state, stream, {**inside, "candidates": []}, {"1": ("emerging", None)}, [])["inbox"]
+    assert "S1" in [card["name"] for card in taken_back], "until the checkpoint has it again"
+    muted = shown(state, stream, inside, {"1": ("muted", None)}, [])["inbox"]
+    assert "S1" not in [card["name"] for card in muted if card["status"] == "emerging"]

@@ -1,0 +1,231 @@
+"""The live page goes on, or says that it is stale, whatever the files do and however many connections there are."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream_osr.live import connections
+from stream_osr.live.server import MOST_CLIENTS
+from stream_osr.live.state import State
+from tests.live.served import Page, make_run, served
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    make_run(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+@pytest.fixture
+def page(folder: Path) -> Iterator[Page]:
+    with served(folder) as page:
+        page.until(lambda state: state["stream"]["decided"] == 400)
+        yield page
+
+
+def as_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def as_loop(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def as_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def as_pipe(path: Path) -> None:
+    import os
+
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("name", ["decisions.jsonl", "events.jsonl"])
+@pytest.mark.parametrize("replace", [as_folder, as_loop, as_device, as_pipe])
+def test_a_file_that_turns_into_something_else_makes_the_page_stale_until_it_is_back(
+    page: Page, folder: Path, name: str, replace: Callable[[Path], None]
+) -> None:
+    path = folder / name
+    before = path.rename(folder / "before")
+    replace(path)
+    state = page.until(lambda state: state["stale"])
+    assert "cannot be read" in state["stale"]["why"]
+    assert state["stream"]["decided"] == 400, "what was read stays"
+    health = page.client.get("/healthz")
+    assert (health.status_code, health.text.startswith(f"stale since {state['stale']['since']}")) == (503, True)
+    path.rmdir() if path.is_dir() else path.unlink()
+    before.rename(path)
+    page.until(lambda state: not state["stale"] and state["stream"]["decided"] == 400)
+    assert page.client.get("/healthz").text == "ok\n"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("none left"), KeyError("x"), RecursionError("deep"), OSError(5, "I/O")]
+)
+def test_whatever_reading_raises_the_page_says_it_and_goes_on(
+    page: Page, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(page.watcher.feed, "poll", fail)
+        state = page.until(lambda state: state["stale"])
+        assert type(error).__name__ in state["stale"]["why"]
+        page.ask(action="mute", subclass=state["inbox"][0]["id"], reason="a lamp")
+        page.until(lambda state: state["history"])
+    page.until(lambda state: not state["stale"])
+
+
+def test_what_cannot_be_shown_leaves_the_last_page_which_says_so(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(page.watcher.inside, "told", lambda: {"plane": {"points": object()}})
+        page.watcher.hurry()
+        state = page.until(lambda state: state["stale"])
+        assert "cannot be shown" in state["stale"]["why"]
+        assert state["stream"]["decided"] == 400
+    page.watcher.hurry()
+    page.until(lambda state: not state["stale"])
+
+
+@pytest.mark.parametrize("odd", [{"probabilities": [0.9, 0.1]}, {"probabilities": [["a"]]}, {"probabilities": "ab"}])
+def test_a_decision_of_another_form_is_passed_over_and_counted(page: Page, folder: Path, odd: dict[str, Any]) -> None:
+    with (folder / "decisions.jsonl").open() as file:
+        one = json.loads(file.readline())
+    with (folder / "decisions.jsonl").open("a") as file:
+        file.write(json.dumps({**one, "seq": 400, **odd}) + "\n" + json.dumps({**one, "seq": 401}) + "\n")
+    state = page.until(lambda state: state["stream"]["decided"] == 401)
+    assert any("1 line is no decision" in note for note in state["notes"])
+    assert state["stale"] is None
+
+
+def nested(depth: int) -> Any:
+    return json.loads("[" * depth + "]" * depth)
+
+
+@pytest.mark.parametrize("odd", [{"key": nested(400)}, {"more": nested(400)}, {"label": nested(400)}])
+def test_a_decision_that_is_nested_deeply_costs_no_other(page: Page, folder: Path, odd: dict[str, Any]) -> None:
+    one = json.loads((folder / "decisions.jsonl").read_text().splitlines()[-1])
+    with (folder / "decisions.jsonl").open("a") as file:
+        file.write(json.dumps({**one, "seq": 400, **odd}) + "\n" + json.dumps({**one, "seq": 401}) + "\n")
+    state = page.until(lambda state: state["stream"]["decided"] == 402)
+    assert state["stale"] is None
+    assert page.client.get("/api/instance/400").status_code == 422
+    assert page.client.get("/api/instance/401").status_code == 200
+
+
+def merged(key: int, into: int) -> dict[str, Any]:
+    return {"type": "SubclassMerged", "seq": 1, "subclass_id": key, "into": into, "size": 8}
+
+
+@pytest.mark.parametrize("pairs", [[(1, 1)], [(1, 2), (2, 1)], [(1, 2), (2, 3), (3, 1)]])
+def test_mergers_in_a_circle_are_passed_over(pairs: list[tuple[int, int]]) -> None:
+    state = State([""], events=True)
+    for pair in pairs:
+        state.event(0, merged(*pair))
+    state.caught_up()
+    decision = {"label": "unknown", "probabilities": {"a": 0.1, "unknown": 0.9}, "seq": 2, "t": None}
+    for number, key in enumerate((1, 2, 3)):
+        state.decision(0, number, 0, {**decision, "subclass_id": key})
+    assert (state.decided, state.unusable) == (3, {"event": 1})
+
+
+def test_a_long_chain_of_mergers_is_followed_to_its_end() -> None:
+    state = State([""], events=True)
+    for key in range(1900):
+        state.event(0, merged(key, key + 1))
+    state.caught_up()
+    one = {"label": "unknown", "probabilities": {"a": 0.1, "unknown": 0.9}, "seq": 2, "t": None, "subclass_id": 0}
+    state.decision(0, 0, 0, one)
+    found = state.find("1900")
+    assert found is not None
+    assert found.n == 1
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "-1", "1e3", "٣", "400"])
+def test_an_instance_that_is_none_is_not_found(page: Page, number: str) -> None:
+    answer = page.client.get(f"/api/instance/{number}")
+    assert (answer.status_code, "there is no decision" in answer.json()["error"]) == (404, True)
+
+
+def opened(page: Page, request: bytes = b"") -> socket.socket:
+    host, _, port = page.address.removeprefix("http://").partition(":")
+    made = socket.create_connection((host, int(port)), timeout=20)
+    made.sendall(request)
+    return made
+
+
+def test_a_burst_of_event_streams_is_cut_exactly(page: Page) -> None:
+    host = page.address.removeprefix("http://")
+    request = f"GET /api/stream HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+    some = [opened(page) for _ in range(MOST_CLIENTS + 30)]
+    try:
+        for one in some:
+            one.sendall(request)
+        codes = [one.recv(12)[9:] for one in some]
+        assert (codes.count(b"200"), codes.count(b"503")) == (MOST_CLIENTS, 30)
+    finally:
+        for one in some:
+            one.close()
+    ends = time.monotonic() + 20
+    while True:  # places are free again
+        with opened(page, request) as again:
+            if again.recv(12)[9:] == b"200":
+                break
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"POST /api/ask HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1",
+    ],
+)
+def test_idle_connections_never_take_the_page_away(page: Page, begun: bytes) -> None:
+    some: list[socket.socket] = []
+    try:
+        some += [opened(page, begun) for _ in range(connections.MOST_CONNECTIONS + 20)]
+        began = time.monotonic()
+        with opened(page, f"GET / HTTP/1.1\r\nHost: {page.address.removeprefix('http://')}\r\n\r\n".encode()) as mine:
+            assert mine.recv(12)[9:] == b"200"
+        assert time.monotonic() - began < 5
+    finally:
+        for one in some:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"POST /api/ask HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1",
+    ],
+)
+def test_an_idle_connection_is_closed_in_time(page: Page, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
+    with opened(page, begun) as one:
+        one.settimeout(10)
+        try:
+            while one.recv(1000):
+                pass
+        except ConnectionResetError:
+            pass
