@@ -25,7 +25,8 @@ def clean_label(y: object) -> Label:
     >>> clean_label(np.int64(3)), clean_label(np.str_("cat"))
     (3, 'cat')
     """
-    value = y.item() if hasattr(y, "item") and getattr(y, "ndim", 1) == 0 else y
+    scalar = hasattr(y, "item") and getattr(y, "ndim", 1) == 0 and y is not np.ma.masked  # which would give 0
+    value: object = y.item() if scalar else y  # type: ignore[attr-defined]
     if isinstance(value, bool | int):
         return value
     if isinstance(value, str):
