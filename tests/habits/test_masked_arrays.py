@@ -75,7 +75,7 @@ def test_labels_times_and_keys_may_be_masked(trained: OpenSetRecognizer) -> None
 
 
 def test_rows_of_numbers_with_a_masked_one_are_refused(trained: OpenSetRecognizer) -> None:
-    with pytest.raises(InvalidFeature, match="feature 1 of row 0 .* is missing"):
+    with pytest.raises(InvalidFeature, match=r"feature 1 of row 0 .* is missing"):
         trained.clone(include_attributes=True).learn_rows(hidden(X[:2]))
 
 
