@@ -48,7 +48,7 @@ def one_writer(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S
     """
 
     @wraps(method)
-    def alone(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    def alone(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
         mine = get_ident()
         if WRITERS.get(id(self)) == mine:  # a method within another
             return method(self, *args, **kwargs)

@@ -161,7 +161,7 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
         try:
             value = self.value
             if y is None and value.training is None and value.trained is not None:
-                row = value.trained.features.plain(x)
+                row: Any = value.trained.features.plain(x)
                 if row is not None:
                     self._wait(value, Arrived(row, time_of(t), key_of(key, limited=value.limited)))
                     if len(x) > len(row):

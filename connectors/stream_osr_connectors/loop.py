@@ -166,7 +166,8 @@ def run(
 
     Returns
     -------
-    Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, and of ``events``.
+    Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, of ``events``, and of ``cuts`` of a followed
+    file.
 
     Raises
     ------
@@ -223,6 +224,8 @@ def run(
                     break
         except _Stopped:
             stopped = True
+        if cuts := getattr(source, "cuts", 0):
+            totals["cuts"] += cuts
         goes_on = stopped and (patient is None or patient.resumes)
         kept.look(last=not goes_on)
         if not goes_on:

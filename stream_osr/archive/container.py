@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,14 +28,22 @@ class Archive(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
+class NoFile(Exception):  # the caller makes an error of it
+    """A path names a device or a pipe."""
+
+
 def open_archive(path: Path) -> Archive:
     """Read the manifest of a file, and the arrays that it refers to.
 
     Raises
     ------
+    NoFile
+        If it is a device or a pipe: reading might never end.
     Refused, ValueError, OSError, zipfile.BadZipFile
         And whatever else a damaged file may lead to.
     """
+    if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISFIFO(mode):
+        raise NoFile
     with path.open("rb") as file, zipfile.ZipFile(file) as packed:
         entries = packed.infolist()
         unpacked = sum(entry.file_size for entry in entries)

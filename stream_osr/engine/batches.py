@@ -78,5 +78,5 @@ class Batches(Holder):
         [FailedDecision(key='k1', t=None, x={'a': 2.0, 'b': 3.0}, label=None, reason='out of memory')]
         """
         self.value, failed = set_aside(self.value, reason)
-        self.counters["failed"] += len(failed)
+        self.value.counters["failed"] += len(failed)
         return failed

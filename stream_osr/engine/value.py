@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -157,13 +157,14 @@ class Holder(Arguments):
 
     def _go_on(self, value: Value, outcome: Outcome) -> None:
         """Put the next value in the place of the present one, or change nothing if that fails."""
-        told = [(value.decisions, len(value.decisions)), (value.events, len(value.events))]
+        queues: list[deque[Any]] = [value.decisions, value.events]
+        sizes = [*map(len, queues)]
         try:
             value.decisions.extend(outcome.decisions)
             value.events.extend(outcome.events)
             self.value = value
         except BaseException:
-            for queue, size in told:
+            for queue, size in zip(queues, sizes, strict=True):
                 while len(queue) > size:
                     queue.pop()
             raise
@@ -226,7 +227,7 @@ def set_aside(value: Value, reason: str) -> tuple[Value, list[FailedDecision]]:
     return value, failed
 
 
-def _told(features: Features, row: Sequence[float]) -> dict[Name, float | str | None]:
+def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
     """Say what a row means in the terms of whoever gave it; a category that training did not have is None."""
     out: dict[Name, float | str | None] = {}
     for name, number in zip(features.names, map(float, row), strict=True):

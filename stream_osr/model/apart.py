@@ -19,6 +19,8 @@ MOST_ASKED = 500
 """Classes that are left out, and instances that are asked about, at most."""
 RIDGE = 1e-6
 """Share of the total variances that is added to the covariance."""
+LEAST_VARIANCE = 1e-200
+"""Added too: where all rows are the same, squares of distances are numbers still."""
 
 
 def told_apart(rows: np.ndarray, group: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
