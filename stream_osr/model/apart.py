@@ -83,7 +83,7 @@ def _novelty(rows: np.ndarray, group: np.ndarray, asked: np.ndarray, ranks: Sequ
     out = []
     for rank in ranks:
         shrink = max(0.0, 1.0 - freedom / (2.0 * rank))
-        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + np.finfo(float).tiny
+        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + LEAST_VARIANCE
         lower = np.linalg.cholesky((1.0 - shrink) * within[:rank, :rank] + np.diag(own))
         z = solve_triangular(lower, asked[:, :rank].T, lower=True)
         means = solve_triangular(lower, mean[:, :rank].T, lower=True)

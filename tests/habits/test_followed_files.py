@@ -38,7 +38,7 @@ def followed(path: Path, *steps: Callable[[], object]) -> tuple[list[str | None]
         step()
 
     found: list[str | None] = []
-    with open_source(path, key="id", follow=True) as source:
+    with open_source(path, key="id", features=["flow"], follow=True) as source:
         source.while_waiting(wait)  # type: ignore[attr-defined]
         try:
             for record in source:
