@@ -1,4 +1,4 @@
-"""Numbers far from zero, very small ones, and constants: what varies beyond the rounding of doubles is no constant."""
+"""Numbers far from zero, very small ones, and constants: what varies by more than rounding is no constant."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def right_of_60(X: np.ndarray, **arguments: Any) -> int:
 
 @pytest.mark.parametrize("offset", [1.7e9, 1.7e12, -1e13, 1e14])
 def test_an_offset_hides_nothing(offset: float) -> None:
-    assert right_of_60(PLAIN + [offset, 0.0]) >= 57
+    assert right_of_60(PLAIN + np.array([offset, 0.0])) >= 57
 
 
 def test_missing_values_beside_an_offset_are_filled() -> None:
-    X = PLAIN + [1.7e12, 0.0]
+    X = PLAIN + np.array([1.7e12, 0.0])
     X[::7, 0] = np.nan
     filled = fill_groups(X, Y, 0)
     assert filled[::7, 0].std() > 1.0
