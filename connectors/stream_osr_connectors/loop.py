@@ -334,7 +334,8 @@ def take(
         except (InvalidInstance, InvalidLabel) as error:
             refused = SetAside(row_of(record, totals["read"]), reason_of(record, str(error)), raw_of(record))
         else:
-            totals["labelled"] += learnt and record.label is not None
+            if learnt and record.label is not None:
+                totals["labelled"] += 1
             for each in given_up:
                 _set_aside(model, each, errors, totals, complain)
             return

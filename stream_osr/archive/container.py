@@ -19,6 +19,8 @@ from stream_osr.archive.needs import need
 MANIFEST = "manifest"
 DEEPEST = 100
 """Levels of a manifest; ours have some twenty."""
+PART = 1 << 20
+"""Bytes that are read at a time: an entry is in memory once."""
 
 
 class Archive(NamedTuple):
@@ -58,7 +60,10 @@ def open_archive(path: Path) -> Archive:
             raise ValueError(str(refused)) from None
         if text.dtype.kind != "U" or text.shape:
             raise ValueError("the manifest is no text")
-        manifest = json.loads(str(text))
+        written = str(text.item())
+        del text  # four bytes a character
+        manifest = json.loads(written)
+        del written
         if not isinstance(manifest, dict):
             raise ValueError("the manifest is no mapping")
         wanted: set[str] = set()
@@ -97,5 +102,10 @@ def _array(stream: BinaryIO, size: int, where: str) -> np.ndarray:
     rest = size - stream.tell()
     fits = all(n >= 0 for n in shape) and math.prod(shape) * dtype.itemsize == rest
     need(fits, where, f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
-    flat = np.frombuffer(bytearray(stream.read()), dtype=dtype)
+    content, at = memoryview(bytearray(rest)), 0
+    while at < rest and (part := stream.read(min(rest - at, PART))):
+        content[at : at + len(part)] = part
+        at += len(part)
+    need(at == rest, where, f"of {at} bytes", f"{rest}, as its header says")
+    flat = np.frombuffer(content, dtype=dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

@@ -29,6 +29,8 @@ class _Reader:
         self._read: dict[int, Any] = {}
 
     def value(self, tree: Any, where: str) -> Any:
+        if isinstance(tree, list):
+            raise Refused(where, "a bare list", "one that says what it is")
         if not isinstance(tree, dict):
             return tree
         if "record" in tree:
