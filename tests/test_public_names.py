@@ -223,6 +223,7 @@ def test_arguments_of_learning_and_asking():
 
 
 def test_fields_of_what_is_told():
+    assert FailedDecision._fields == ("key", "t", "x", "label", "reason")
     assert Decision._fields == (
         *("key", "t", "label", "first_label", "probability", "p_unknown", "probabilities", "subclass_id"),
         *("nearest_class", "distance", "density_rank", "batch", "seq"),
