@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.archive.records import VERSION
 from stream_osr.atomic import remove_unfinished, write_whole
 from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
 from stream_osr_connectors import open_sink, open_source
@@ -193,3 +196,23 @@ def test_labels_that_differ_are_not(caplog: pytest.LogCaptureFixture) -> None:
     for label in ("cat", "Cat", "cats", "dog"):
         model.learn_one({"a": 1.0}, label)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("content", "most"),
+    [('"' + "x" * 4_000_000 + '"', 1.6), ("[[]" + ",[]" * 130_000 + "]", 10.0)],
+    ids=["text", "lists"],
+)
+def test_a_manifest_takes_no_more_memory_than_the_page_says(tmp_path: Path, content: str, most: float) -> None:
+    text = f'{{"format":"stream-osr","version":{VERSION},"kind":"recognizer","content":{content}}}'
+    with (tmp_path / "m.osr").open("wb") as file:
+        np.savez(file, manifest=np.array(text))
+    with suppress(PersistenceError):
+        OpenSetRecognizer.load(tmp_path / "m.osr")  # what is imported meanwhile is not counted
+    tracemalloc.start()
+    try:
+        with pytest.raises(PersistenceError):
+            OpenSetRecognizer.load(tmp_path / "m.osr")
+        assert tracemalloc.get_traced_memory()[1] <= most * (tmp_path / "m.osr").stat().st_size
+    finally:
+        tracemalloc.stop()
