@@ -9,7 +9,7 @@ JOBS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 ACCURACY := $(BIN)/python -m benchmarks.openset --jobs $(JOBS) --json docs/results/results.jsonl
 
-.PHONY: help install browser faketime prometheus demo warmup collect chains test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
+.PHONY: help install browser faketime prometheus demo warmup collect chains cases test test-long faults mutations check golden golden-compare accuracy speed package image-check wheel format clean site site-serve
 help:            ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
@@ -59,6 +59,9 @@ collect: $(VENV)/.dev   ## import all tests, so that those who run them find the
 
 chains: $(VENV)/.dev   ## of the tests, those that need no sampler but their own
 	$(BIN)/pytest --quiet -m 'chains and not long' tests/model
+
+cases: $(VENV)/.dev   ## run the scripts of ../shared/cases (STREAM_OSR_CASES); CASES_CHAINS=4: with the default number of chains
+	$(BIN)/pytest -n 0 tests/habits/test_cases.py
 
 # those that are left to do
 TESTS ?= not long

@@ -12,7 +12,7 @@ from stream_osr.moved import keep_earlier_names
 from stream_osr.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from stream_osr.decision import Decision
+    from stream_osr.decision import Decision, FailedDecision
     from stream_osr.discovery.candidates import CandidateClass, NewClasses
     from stream_osr.discovery.events import (
         ClassDrifted,
@@ -51,6 +51,7 @@ __all__ = [
     "DependenceFound",
     "Event",
     "EventsSummed",
+    "FailedDecision",
     "NamingUndone",
     "NewClasses",
     "NewClassesChanged",
@@ -77,6 +78,7 @@ __all__ = [
 _ELSEWHERE = {
     "CandidateClass": "discovery.candidates",
     "Decision": "decision",
+    "FailedDecision": "decision",
     "NewClasses": "discovery.candidates",
     "OpenSetRecognizer": "recognizer",
     "Signals": "discovery.summaries",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable
@@ -39,9 +41,16 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
     (b'content', '0o600')
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    while True:
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+        file = open(temporary, "xb", opener=private)  # noqa: SIM115  # that of Path takes no opener
+        with suppress(OSError):  # not every file system can
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if temporary.exists():
+            break
+        file.close()  # removed as an unfinished one, between the two steps
     try:
-        with open(temporary, "xb", opener=private) as file:  # that of Path takes no opener
+        with file:
             write(file)
             file.flush()
             _keep_rights(file.fileno(), target)
@@ -53,16 +62,37 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[BinaryIO], object
             temporary.unlink(missing_ok=True)  # it is still there when something went wrong
 
 
+def remove_unfinished(path: str | os.PathLike[str]) -> None:
+    """Remove what processes that were killed have left of files that were to replace one.
+
+    A file that is being written is locked, and stays.
+    """
+    target = Path(os.path.realpath(path))
+    left = re.compile(re.escape(f".{target.name}.") + "[0-9a-f]{16}")
+    with suppress(OSError):
+        for each in [each for each in target.parent.iterdir() if left.fullmatch(each.name)]:
+            with suppress(OSError):
+                descriptor = os.open(each, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    each.unlink()
+                finally:
+                    os.close(descriptor)
+
+
 def why_irreplaceable(path: str | os.PathLike[str]) -> str | None:
     """Say why what is at a path is not to be replaced by a file; None: it is a file, or nothing.
 
     >>> why_irreplaceable("/dev/null")
     'is a device or a pipe, which cannot be replaced; give the name of a file'
     """
-    place = Path(path)
-    if place.is_dir():
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116  # a path may be text
+    except (OSError, ValueError):
+        return None  # whatever it is, writing says so
+    if stat.S_ISDIR(mode):
         return "is a folder; give the name of a file in it"
-    if place.exists() and not place.is_file():
+    if not stat.S_ISREG(mode):
         return "is a device or a pipe, which cannot be replaced; give the name of a file"
     return None
 

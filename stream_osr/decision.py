@@ -78,3 +78,25 @@ class Decision(NamedTuple):
         out = self._asdict()
         out["probabilities"] = dict(zip(map(str, self.probabilities), self.probabilities.values(), strict=True))
         return out
+
+
+class FailedDecision(NamedTuple):
+    """What was to be decided in a micro-batch that could not be closed and was set aside.
+
+    Attributes
+    ----------
+    key, t
+        As the caller gave them; of a label only its key.
+    x
+        Features of the instance as they were read, ``None`` = missing; ``None``: it is a label that waited.
+    label
+        That label; ``None``: it is an instance.
+    reason
+        Why the micro-batch could not be closed.
+    """
+
+    key: Any
+    t: float | None
+    x: dict[Any, float | str | None] | None
+    label: Label | None
+    reason: str

@@ -10,6 +10,7 @@
     ├── InvalidParameter       a constructor argument or option out of its range
     ├── NotTrained             the model was asked for something that needs training first
     ├── NothingToUndo          no promotion, mute or late label is left to be taken back
+    ├── ConcurrentChange       two threads change one recognizer at once
     ├── PersistenceError       a saved model is missing, damaged, or of another version
     │   └── RefusedState       ... or would be refused when it is read: it is not written
     ├── ConnectorError         a source or sink cannot be opened, read, written or resumed
@@ -78,6 +79,10 @@ class NotTrained(StreamOSRError, RuntimeError):
 
 class NothingToUndo(StreamOSRError, RuntimeError):
     """No promotion, mute or late label is left to be taken back."""
+
+
+class ConcurrentChange(StreamOSRError, RuntimeError):
+    """Another thread is changing the recognizer; the call that raised this changed nothing."""
 
 
 class PersistenceError(StreamOSRError, OSError):

@@ -15,7 +15,7 @@ from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
-from stream_osr.missing import is_missing
+from stream_osr.missing import is_missing, without_mask
 from stream_osr.showing import shown, typed
 
 LARGEST = 1e100
@@ -28,6 +28,7 @@ _REMEDY = (
 )
 
 _PLAIN = frozenset((float, int, np.float64))
+_MASKED = frozenset((np.ma.MaskedArray, np.ma.core.MaskedConstant))
 
 TIMES = (np.datetime64, np.timedelta64)
 _NOT_NUMBERS = (str, bytes, complex, np.ndarray, *TIMES)
@@ -158,6 +159,8 @@ class Features:
         extra = len(x) - (len(self.names) - absent)
         if self._coder:
             found = self._coder.of(found, number)
+        if not _MASKED.isdisjoint(map(type, found)):
+            found = tuple(None if is_missing(value) else value for value in found)
         try:
             values = np.array(found)
         except (TypeError, ValueError, OverflowError):
@@ -241,7 +244,7 @@ def frame_rows(X: Any, expected: Sequence[Name] = ()) -> tuple[list[Name], list[
     """
     if isinstance(X, np.ndarray):
         places = array_names(X, expected)
-        return places, [dict(zip(places, values, strict=True)) for values in X.tolist()]
+        return places, [dict(zip(places, values, strict=True)) for values in without_mask(X).tolist()]
     try:
         frame = into_frame(X)
     except TypeError:
@@ -313,7 +316,7 @@ def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
             f"rows are {typed(rows)}; expected an array of floats with {len(names)} columns, a feature each, "
             "in the order of model.trained.names. Dicts go to learn_one, data frames to learn_many"
         )
-    rows = rows.astype(np.float64)
+    rows = without_mask(rows).astype(np.float64)
     usable = np.abs(rows) <= LARGEST
     if not usable.all():
         at, column = np.argwhere(~usable)[0].tolist()
@@ -331,7 +334,7 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     """
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
-        return None if features.kinds.values else _finite(X)
+        return None if features.kinds.values else _finite(without_mask(X))
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):

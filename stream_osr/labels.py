@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +26,8 @@ def clean_label(y: object) -> Label:
     >>> clean_label(np.int64(3)), clean_label(np.str_("cat"))
     (3, 'cat')
     """
-    value = y.item() if hasattr(y, "item") and getattr(y, "ndim", 1) == 0 else y
+    scalar = hasattr(y, "item") and getattr(y, "ndim", 1) == 0 and y is not np.ma.masked  # which would give 0
+    value: object = y.item() if scalar else y  # type: ignore[attr-defined]
     if isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -57,6 +59,28 @@ def label_array(labels: Sequence[Label | None]) -> np.ndarray:
     kinds = {type(label) for label in labels}
     alike = kinds <= {str} or kinds <= {bool, int}
     return np.array(labels) if labels and alike else np.array(labels, dtype=object)
+
+
+def spelled_alike(label: Label, known: Sequence[Label]) -> Label | None:
+    """Find a label that looks the same: it differs by Unicode normalization, or white space, only.
+
+    Examples
+    --------
+    >>> spelled_alike("cat ", ["dog", "cat"]), spelled_alike("Cat", ["cat"])
+    ('cat', None)
+    >>> spelled_alike("cafe" + chr(0x301), ["caf" + chr(0xE9)])
+    'café'
+    """
+    if not isinstance(label, str):
+        return None
+    own = _spelling(label)
+    return next(
+        (other for other in known if isinstance(other, str) and other != label and _spelling(other) == own), None
+    )
+
+
+def _spelling(label: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", label).split())
 
 
 MANY, FEW = 100, 3.0

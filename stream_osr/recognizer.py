@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, documented, parameters
 from stream_osr.engine import Arrived, trainer
+from stream_osr.engine.batches import Batches
 from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
 from stream_osr.engine.requests import Requests
-from stream_osr.engine.value import close, labelled
+from stream_osr.engine.value import Outcome, Value, close, labelled, take
 from stream_osr.features import check_rows, frame_matrix
+from stream_osr.one_writer import WRITERS, one_writer, refuse
 from stream_osr.results import Results
 from stream_osr.saved import Saved
 from stream_osr.stamps import key_of, keys_of, time_of, times_of
@@ -26,7 +29,7 @@ from stream_osr.training_report import TrainingReport
 
 
 @documented
-class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
+class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
     """Open-set recognition of a stream: which known class, or *unknown*, and what the unknown is made of.
 
     Labelled instances train the known classes. The first unlabelled one (or :meth:`freeze`) ends training; from
@@ -39,6 +42,9 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
     in front of it that goes on learning moves the coordinates under the frozen classes (``MinMaxScaler`` at the
     first instance of a new class that is larger than all before): leave it out.
 
+    One thread at a time may call the methods that change it; a second one gets a :class:`ConcurrentChange` error. Any
+    thread may predict. A call that raises has changed nothing.
+
     Parameters
     ----------
     Those of :class:`stream_osr.config.Arguments`, which says what they mean.
@@ -49,8 +55,9 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         What happened to the data: ``missing`` values imputed, ``extra`` features ignored, instances ``skipped``,
         ``unknown_keys`` of late labels; ``unlike``: instances of the stream that had none of the model's features, or
         fewer than half where training had nearly all, and were imputed; ``refused``: records that a connector has
-        refused; ``bad_rows``: those, and rows with a missing value or one that is no finite number, whether they were
-        filled, skipped or refused; ``events_summed``: events that only an :class:`EventsSummed` tells of.
+        refused; ``failed``: what :meth:`set_batch_aside` gave up; ``bad_rows``: the refused, and rows with a missing
+        value or one that is no finite number, whether they were filled, skipped or refused; ``events_summed``: events
+        that only an :class:`EventsSummed` tells of.
     limited
         Labels, keys and names beyond the bounds (:mod:`stream_osr.limits`) are refused, and floods of events summed
         up. ``False``, as in releases that had no bounds: for the replay of a stream that one has run. Not saved.
@@ -140,21 +147,34 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
             If it is unlabelled and ``freezing="manual"`` awaits :meth:`freeze`, or nothing was ever labelled.
         InvalidParameter
             If a model that the parameters allow cannot be trained on the instances.
-        """
-        value = self.value
-        if y is None and value.training is None and value.trained is not None:
-            row = value.trained.features.plain(x)
-            if row is not None:
-                self._wait(row, time_of(t), key_of(key, limited=value.limited))
-                if len(x) > len(row):
-                    value.counters["extra"] += len(x) - len(row)
-                if len(x) > len(row):
-                    self._meet(x)
-                else:
-                    self._met_all()
-                return
-        self._learn(read(value, x, y, t, key))
+        ConcurrentChange
+            If another thread is changing the recognizer.
 
+        Notes
+        -----
+        Closing a micro-batch may fail (``MemoryError``, Ctrl-C). Then the instance is not taken in, and the call can
+        be repeated. :meth:`set_batch_aside` gives up a micro-batch that fails every time.
+        """
+        mine = get_ident()
+        if WRITERS.setdefault(id(self), mine) != mine:
+            refuse(self, "learn_one")
+        try:
+            value = self.value
+            if y is None and value.training is None and value.trained is not None:
+                row: Any = value.trained.features.plain(x)
+                if row is not None:
+                    self._wait(value, Arrived(row, time_of(t), key_of(key, limited=value.limited)))
+                    if len(x) > len(row):
+                        value.counters["extra"] += len(x) - len(row)
+                        self._meet(x)
+                    else:
+                        self._met_all()
+                    return
+            self._learn(read(value, x, y, t, key))
+        finally:
+            WRITERS.pop(id(self), None)
+
+    @one_writer
     def learn_many(self, X: Any, y: Any = None, *, t: Any = None, key: Any = None) -> None:
         """Take in the rows of a data frame (pandas, polars, pyarrow) or a numpy array: all, or on an error none.
 
@@ -185,6 +205,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
             for instance in instances:
                 self._learn(instance)
 
+    @one_writer
     def learn_rows(self, rows: np.ndarray, *, t: Any = None, key: Any = None) -> None:
         """Take in unlabelled instances that are rows of numbers already: all of them, or on an error none.
 
@@ -234,36 +255,37 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
 
     def _learn(self, instance: Read) -> None:
         features, row, label, t, key, x = instance
-        if row is not None and label is not None and self.value.training is not None:
-            self.value, due = trainer.learn(self.value, features, row.values, label, x)
-            if due:
-                self._close()
+        value = self.value
+        if row is not None and label is not None and value.training is not None:
+            value, due = trainer.learn(value, features, row.values, label, x)
+            self._go_on(*(close(value) if due else (value, Outcome())))
         elif row is not None:
-            self.freeze()
-            values = self.trained.in_order(features, row.values)
+            if value.training is not None:
+                value, self._measured = trainer.freeze(value), None
+            values = value.running[0].in_order(features, row.values)
             if label is None:
-                self._wait(values, t, key)
+                self._wait(value, Arrived(values, t, key))
             else:
-                self.value.evidence.append(labelled(self.value, values, label))
+                value.evidence.append(labelled(value, values, label))
             count_unlike(self.value, values, x)
         count(self.value, row)
         if self.value.training is None:
             self._meet(x)
 
-    def _wait(self, row: Any, t: float | None, key: Any) -> None:
-        """Put an unlabelled instance into the micro-batch, and close those that are due."""
-        if t is not None and self.value.waited(t):
-            self._close()
-        value = self.value
-        value.buffer.append(Arrived(row, t, key))
-        if len(value.buffer) >= value.parameters.batch_size:
-            self._close()
+    def _wait(self, value: Value, arrived: Arrived) -> None:
+        """Put an unlabelled instance into the micro-batch of the next value, and close those that are due."""
+        t = arrived.t
+        if len(value.buffer) + 1 >= value.parameters.batch_size or (t is not None and value.waited(t)):
+            self._go_on(*take(value, arrived))
+        else:
+            value.buffer.append(arrived)
+            self.value = value
 
     def _wait_together(self, rows: np.ndarray, times: Sequence[float | None], keys: Sequence[Any]) -> None:
         """Do what :meth:`_wait` does with each of many instances."""
         if self.value.parameters.max_wait is not None:
             for row, t, key in zip(rows, times, keys, strict=True):
-                self._wait(row, t, key)
+                self._wait(self.value, Arrived(row, t, key))
             return
         at, size = 0, self.value.parameters.batch_size
         while at < len(rows):
@@ -295,6 +317,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
 
     # Training.
 
+    @one_writer
     def freeze(self, progress: Callable[[int], None] | None = None) -> TrainingReport:
         """End training: sweep the training groups, sum them up, let the instances go.
 
@@ -336,37 +359,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
 
     # The stream.
 
-    def _close(self, *, release: bool = False) -> None:
-        self._go_on(*close(self.value, release=release))
-
-    def flush(self) -> None:
-        """Close the micro-batch as it is, however few instances it has, and hold no decision back any longer."""
-        value, stream = self.value, self.value.stream
-        if stream and (value.buffer or value.evidence or stream.waiting.decisions or stream.telling.counts):
-            self._close(release=True)
-            if self.value.evidence:
-                self._close(release=True)
-
-    def close_batch(self) -> None:
-        """Close the micro-batch as it is, however few instances it has; decisions may be held back further.
-
-        For a caller who keeps book of where batches end: the same instances and the same ends give the same bits.
-
-        Examples
-        --------
-        >>> model = OpenSetRecognizer(batch_size=100, decision_delay=1)
-        >>> for i in range(40):
-        ...     model.learn_one({"a": i % 7, "b": i % 5}, "left")
-        ...     model.learn_one({"a": 20 + i % 7, "b": i % 5}, "right")
-        >>> for a in (2, 21, 3):
-        ...     model.learn_one({"a": a, "b": 2})
-        >>> model.close_batch()
-        >>> [decision.label for decision in model.drain()], model.pending
-        (['left', 'right'], 1)
-        """
-        if self.value.buffer or self.value.evidence:
-            self._close()
-
+    @one_writer
     def set_min_probability(self, value: float) -> None:
         """Ask of a known label to be at least so probable, from the next decision on; 0 asks nothing.
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from stream_osr.archive import check_recognizer, read_archive, write_archive
+from stream_osr.atomic import remove_unfinished
 from stream_osr.config import parameters
 from stream_osr.discovery.unmet import Unmet
 from stream_osr.engine.value import Holder
@@ -24,7 +25,11 @@ class Saved(Holder):
     """What can be saved, and goes on bit for bit."""
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit."""
+        """Save everything, buffer included, as arrays and a JSON manifest; :meth:`load` goes on bit for bit.
+
+        What a call that was killed has left beside the file is removed.
+        """
+        remove_unfinished(path)
         write_archive(path, "recognizer", self.as_state())
 
     @classmethod

@@ -12,7 +12,7 @@ from stream_osr.config import Arguments, Label, documented
 from stream_osr.decision import Decision
 from stream_osr.errors import InvalidInstance, InvalidLabel, MissingExtra
 from stream_osr.labels import clean_label, label_array
-from stream_osr.missing import is_missing
+from stream_osr.missing import is_missing, without_mask
 from stream_osr.recognizer import OpenSetRecognizer
 
 try:
@@ -218,7 +218,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
                 "this estimator requires y to be passed, but the target y is None; rows go to decide()"
             )
         rows = self._read(X, reset=reset)
-        y = column_or_1d(y, warn=True)
+        y = column_or_1d(without_mask(y) if isinstance(y, np.ndarray) else y, warn=True)
         if any(is_missing(label) for label in y):
             raise InvalidLabel("y has missing labels; rows without a label go to decide(), which streams them")
         check_classification_targets(y)
@@ -232,6 +232,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
             validate_data(self, X, reset=reset, skip_check_array=True)
             if reset or {*into_frame(X).columns} == {*self.recognizer_.value.features}:
                 return X
+        if isinstance(X, np.ndarray):
+            X = without_mask(X)  # scikit-learn would take the hidden numbers
         missing = True if self.on_missing == "error" else "allow-nan"
         try:
             rows = validate_data(self, X, reset=reset, ensure_all_finite=missing)

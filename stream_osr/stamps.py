@@ -15,6 +15,8 @@ from stream_osr.missing import is_missing
 from stream_osr.showing import typed
 
 _PLAIN_KEYS = frozenset((str, int))
+MOST_LEVELS = 16
+"""Of tuples within tuples, in a key."""
 
 
 def times_of(values: object, n: int) -> Sequence[float | None]:
@@ -91,8 +93,11 @@ def key_of(key: Any, *, limited: bool = True) -> Any:
     Raises
     ------
     InvalidInstance
-        If it cannot be hashed or, if ``limited``, is beyond the bounds (:mod:`stream_osr.limits`).
+        If it cannot be hashed, is nested too deeply or, if ``limited``, is beyond the bounds
+        (:mod:`stream_osr.limits`).
     """
+    if isinstance(key, tuple):
+        _check_depth(key)
     try:
         hash(key)
     except TypeError:
@@ -101,3 +106,13 @@ def key_of(key: Any, *, limited: bool = True) -> Any:
     if limited and key is not None:
         check_key(key)
     return key
+
+
+def _check_depth(key: tuple[Any, ...]) -> None:
+    """Refuse tuples within tuples that Python itself would not get to the end of."""
+    level: list[Any] = [key]
+    for _ in range(MOST_LEVELS):
+        level = [each for whole in level for each in whole if isinstance(each, tuple)]
+        if not level:
+            return
+    raise InvalidInstance(f"key is a tuple of more than {MOST_LEVELS} levels of tuples; give a flat one, or text")

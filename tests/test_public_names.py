@@ -13,6 +13,7 @@ from stream_osr import (
     Decision,
     DependenceFound,
     EventsSummed,
+    FailedDecision,
     NamingUndone,
     NewClasses,
     NewClassesChanged,
@@ -47,6 +48,7 @@ def test_names_of_the_package():
         "DependenceFound",
         "Event",
         "EventsSummed",
+        "FailedDecision",
         "NamingUndone",
         "NewClasses",
         "NewClassesChanged",
@@ -191,6 +193,7 @@ def test_members_of_the_recognizer():
         "promote",
         "remembers",
         "save",
+        "set_batch_aside",
         "set_min_probability",
         "signals",
         "stream_state",
@@ -222,6 +225,7 @@ def test_arguments_of_learning_and_asking():
 
 
 def test_fields_of_what_is_told():
+    assert FailedDecision._fields == ("key", "t", "x", "label", "reason")
     assert Decision._fields == (
         *("key", "t", "label", "first_label", "probability", "p_unknown", "probabilities", "subclass_id"),
         *("nearest_class", "distance", "density_rank", "batch", "seq"),

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "errors showing limits config decision features kinds missing stamps labels atomic memory parallel terminal "
-        "glossary moved version compiling",
+        "glossary moved version compiling one_writer",
     ),
     ("model",),
     ("trust",),

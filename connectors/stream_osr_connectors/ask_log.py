@@ -241,7 +241,7 @@ class AskLog:
             self._row += 1
             try:
                 lines.append(_parsed(line))
-            except (ValueError, TypeError, LookupError, StreamOSRError) as error:
+            except (ValueError, TypeError, LookupError, RecursionError, AttributeError, StreamOSRError) as error:
                 logger.warning("%s: line %d is left: %s", self.path, self._row, printable(str(error), 300))
                 continue
             if isinstance(lines[-1], Act):

@@ -106,10 +106,17 @@ class CsvSource(LineSource):
         lines = self._rows.taken
         try:
             row = self._plain(next(self._rows))
+            if lines[0].row == 1 and self._is_header(row):  # of a followed file that was begun anew
+                self._place_columns(row)
+                return next(self)
             return self._record(row, self._lines.position_after(lines[-1]))
         except DecodeError as error:
             position = self._lines.position_after(lines[-1])
             return BadRecord(position, lines[0].row, raw_text(lines), str(error))
+
+    def _is_header(self, row: list[str]) -> bool:
+        """Tell whether at least half of the names of the columns stand in a row."""
+        return 2 * len({*row} & {*self._places}) >= len(self._places)
 
     def _record(self, row: list[str], position: Position) -> Record:
         if len(row) != self._width:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Literal, TypeAlias, Unpack, get_args
 
 from stream_osr.errors import ConnectorError
@@ -17,7 +17,7 @@ from .folder_source import FolderSource
 from .jsonl_sink import JsonLinesSink
 from .jsonl_source import JsonLinesSource
 from .line_source import Reading
-from .opening import is_standard
+from .opening import is_folder
 from .parquet_sink import ParquetSink
 from .parquet_source import ParquetSource
 
@@ -74,7 +74,7 @@ def open_source(
     ...
     stream_osr.errors.ConnectorError: cannot tell the format of readings.xlsx by its suffix ...
     """
-    if not is_standard(path) and Path(path).is_dir():
+    if is_folder(path):
         if reading.get("follow"):
             raise ConnectorError(
                 f"{os.fspath(path)} is a folder, and only a file can be followed; a run that goes on (--resume) "

@@ -6,14 +6,13 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .base import Record
 from .csv_source import CsvSource
 from .files import Format, open_source
 from .folder_source import FolderSource
-from .opening import may_be_regular
+from .opening import is_folder, may_be_regular
 from .values import DecodeError, seconds
 
 LOOKED_AT = 5000
@@ -73,7 +72,7 @@ def find_key(
     ...     find_key(path), find_key(path, but=["name"])
     (LikelyKey(name='name', why='it is text, and no two of its 30 values are the same', option='--key'), None)
     """
-    if not (may_be_regular(path) or Path(path).is_dir()):
+    if not (may_be_regular(path) or is_folder(path)):
         return None
     with open_source(path, format=format) as source:
         if isinstance(source, CsvSource | FolderSource):

@@ -89,6 +89,11 @@ class LineSource(Closing, Iterator[Record | BadRecord]):
         """Whether what was read can be read again: not of standard input or a pipe."""
         return self._lines.resumes
 
+    @property
+    def cuts(self) -> int:
+        """How often a followed file was cut, or replaced, and reading began anew."""
+        return self._lines.cuts
+
     def while_waiting(self, call: Callable[[], None]) -> bool:
         """Have something called several times a second while nothing comes, and say whether that can be.
 

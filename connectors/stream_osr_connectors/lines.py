@@ -7,6 +7,7 @@ while reading ahead, and because one line that is not UTF-8 must not take its ne
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from stream_osr.errors import ConnectorError
 from .base import Position
 from .opening import UNREADABLE, is_standard, open_input, why
 from .values import DecodeError
+
+logger = logging.getLogger("stream_osr")
 
 MAX_RECORD_BYTES = 1 << 20
 """How long one record may be: memory stays bounded whatever the input is."""
@@ -40,15 +43,20 @@ class Line(NamedTuple):
         too long.
     dropped
         How many bytes of such a line are not in ``data``.
+    cut
+        Whether the file was cut before the line had its end.
     """
 
     row: int
     end: int
     data: bytes
     dropped: int = 0
+    cut: bool = False
 
     def text(self) -> str:
         """Decode the line, line break included; raise `DecodeError` if it is no text."""
+        if self.cut:
+            raise DecodeError("the file was cut, or replaced, before this line had been written to its end")
         if self.dropped:
             raise DecodeError(
                 f"the line has {len(self.data) + self.dropped} bytes, more than the {len(self.data)} that "
@@ -101,6 +109,9 @@ class LineReader(Iterator[Line]):
     ----------
     resumes
         Whether what was read can be read again: a pipe cannot go back.
+    cuts
+        How often a followed file was cut, or replaced, and reading began anew. Rows and positions are those of the
+        present file.
 
     Raises
     ------
@@ -116,6 +127,7 @@ class LineReader(Iterator[Line]):
         self._offset = 0
         self._row = 0
         self._returned: deque[Line] = deque()
+        self.cuts = 0
         self._growing, self._file, self._stream = open_input(path, follow=follow)
         self.resumes = self._file is not None and self._file.seekable()
         self._identity: Mapping[str, object] = {}
@@ -140,13 +152,35 @@ class LineReader(Iterator[Line]):
                 f"{self.name}: reading stopped at byte {self._offset}, line {self._row}: {why(error)}. "
                 "What stands before that was delivered; repair the file and resume from the last position"
             ) from None
+        cut = self._growing is not None and self._growing.cut
+        if cut and not data:
+            self._begin_anew()
+            return next(self)
         if not data:
             raise StopIteration
+        if self.cuts and not self._row and self.resumes and self._growing is not None:
+            head = os.pread(self._growing.fileno(), _HEAD, 0)
+            self._identity = {"hashed": len(head), "sha256": hashlib.sha256(head).hexdigest()}
         self._row += 1
         self._offset += len(data) + dropped
         if self._row == 1:
             data = data.removeprefix(_BYTE_ORDER_MARK)
-        return Line(self._row, self._offset, data, dropped)
+        return Line(self._row, self._offset, data, dropped, cut and not data.endswith(b"\n"))
+
+    def _begin_anew(self) -> None:
+        """Go to the beginning of a followed file that was cut, or of the one that has its name now."""
+        assert self._growing is not None
+        logger.warning(
+            "%s was cut or replaced after line %d (byte %d), and is read from its beginning. What had been written "
+            "behind that and was not read yet is lost",
+            self.name,
+            self._row,
+            self._offset,
+        )
+        self._stream.seek(0)  # what is buffered is of the file before
+        self._growing.begin_anew()
+        self._offset = self._row = 0
+        self.cuts += 1
 
     def while_waiting(self, call: Callable[[], None]) -> bool:
         """Have something called while nothing comes; say whether that can be."""

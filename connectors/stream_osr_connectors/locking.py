@@ -11,14 +11,13 @@ import fcntl
 import logging
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from stream_osr.atomic import why_irreplaceable
+from stream_osr.atomic import remove_unfinished, why_irreplaceable
 from stream_osr.errors import ConnectorError, InUse
 
 from .opening import why
@@ -98,7 +97,7 @@ class Lock:
                 os.close(self._held.pop())
         with suppress(OSError):  # somebody else's, left by a crash: it can be locked, not written
             os.ftruncate(self._held[-1], 0)
-            os.pwrite(self._held[-1], _ourselves().encode()[:MOST_BYTES], 0)
+            os.pwrite(self._held[-1], _ourselves().encode(errors="surrogateescape")[:MOST_BYTES], 0)
 
     def take_file(self, descriptor: int) -> None:
         """Take the file itself, by whatever name it was opened.
@@ -165,20 +164,10 @@ def sole_writer(path: str | os.PathLike[str]) -> Iterator[None]:
     lock = Lock(path)
     lock.take_name()
     try:
-        if lock.certain:
-            _clear_away(Path(os.path.realpath(path)))
+        remove_unfinished(path)
         yield
     finally:
         lock.release()
-
-
-def _clear_away(target: Path) -> None:
-    """Remove what was to replace a file and was never finished."""
-    left = re.compile(re.escape(f".{target.name}.") + "[0-9a-f]{16}")
-    for path in target.parent.iterdir():
-        if left.fullmatch(path.name):
-            with suppress(OSError):
-                path.unlink()
 
 
 def _open_note(path: Path) -> int:

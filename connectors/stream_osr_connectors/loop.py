@@ -27,6 +27,7 @@ from .ask_log import Act, AskLog, Outcome
 from .base import BadRecord, CheckedSink, PatientSource, Position, Record, Sink, Source
 from .checkpoint import Checkpoint, load_checkpoint, load_model, save_checkpoint, settle
 from .locking import sole_writer
+from .unfinished import SetAside, Unfinished
 
 __all__ = ["Checkpoint", "Sinks", "go_on", "load_checkpoint", "load_model", "run", "save_checkpoint"]
 
@@ -131,7 +132,8 @@ def run(
     Delivery: with a checkpoint, exactly once across crashes and interruptions for sinks that can be truncated (the
     run is resumed through :func:`go_on`). A record that the source cannot decode, or the recognizer cannot use, or
     that is unlike those of training (:func:`stream_osr.unlike.check_features`) is set aside with its reason, and the
-    stream goes on. The recognizer counts it (``counters["refused"]``, ``signals.data_quality``).
+    stream goes on; so are the records of a micro-batch that cannot be closed (:mod:`.unfinished`). The recognizer
+    counts them (``counters["refused"]``, ``signals.data_quality``).
 
     What is asked of the checkpoint meanwhile (:mod:`.asking`) is done between two records, also while the source
     waits for more, and the checkpoint is saved at once.
@@ -167,7 +169,8 @@ def run(
 
     Returns
     -------
-    Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, and of ``events``.
+    Counts of records ``read``, ``decided``, ``labelled``, ``set_aside``, of ``events``, and of ``cuts`` of a followed
+    file.
 
     Raises
     ------
@@ -208,12 +211,12 @@ def run(
 
         patient = source if isinstance(source, PatientSource) and source.while_waiting(wait) else None
         kept.look()
-        stopped = False
+        stopped, unfinished = False, Unfinished(model)
         try:
             for record in source:
                 totals["read"] += 1
                 kept.read_to(record.position)
-                take(model, record, sinks.errors, totals, complain)
+                take(model, record, sinks.errors, totals, complain, unfinished)
                 _publish(model, sinks, totals)
                 progress(totals["read"])
                 if isinstance(record, Record) and record.ignored:
@@ -228,10 +231,13 @@ def run(
                     break
         except _Stopped:
             stopped = True
+        if cuts := getattr(source, "cuts", 0):
+            totals["cuts"] += cuts
         goes_on = stopped and (patient is None or patient.resumes)
         kept.look(last=not goes_on)
         if not goes_on:
-            model.flush()
+            for each in unfinished.flush():
+                _set_aside(model, each, sinks.errors, totals, complain)
             _publish(model, sinks, totals)
         kept.save()
         sinks.flush()
@@ -321,27 +327,44 @@ def take(
     errors: Sink | None,
     totals: Counter[str],
     complain: Callable[[int, str], None],
+    unfinished: Unfinished | None = None,
 ) -> None:
-    """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside."""
+    """Hand one record, the latest of ``totals["read"]``, to the model, or set it aside.
+
+    ``unfinished`` has the records before it, which are set aside if their micro-batch cannot be closed.
+    """
     bad = model.counters["bad_rows"]
     if isinstance(record, BadRecord):
-        row, reason, raw = record.row, record.reason, record.raw
+        refused = SetAside(record.row, reason_of(record, record.reason), record.raw)
     else:
         try:
             _check(model, record)
-            model.learn_one(record.features, record.label, t=record.time, key=record.key)
+            learnt, given_up = (unfinished or Unfinished(model)).learn(record, totals["read"])
         except (InvalidInstance, InvalidLabel) as error:
-            row, reason, raw = row_of(record, totals["read"]), str(error), raw_of(record)
+            refused = SetAside(row_of(record, totals["read"]), reason_of(record, str(error)), raw_of(record))
         else:
-            if record.label is not None:
+            if learnt and record.label is not None:
                 totals["labelled"] += 1
+            for each in given_up:
+                _set_aside(model, each, errors, totals, complain)
             return
-    reason = reason_of(record, reason)
+    _set_aside(model, refused, errors, totals, complain, counted=model.counters["bad_rows"] - bad)
+
+
+def _set_aside(
+    model: OpenSetRecognizer,
+    refused: SetAside,
+    errors: Sink | None,
+    totals: Counter[str],
+    complain: Callable[[int, str], None],
+    *,
+    counted: int = 0,
+) -> None:
     totals["set_aside"] += 1
-    model.count_refused(counted=model.counters["bad_rows"] - bad)
-    complain(row, reason)
+    model.count_refused(counted=counted)
+    complain(refused.row, refused.reason)
     if errors is not None:
-        errors.write({"row": row, "reason": reason, "raw": raw})
+        errors.write(refused._asdict())
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

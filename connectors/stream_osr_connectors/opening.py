@@ -29,6 +29,11 @@ def is_gzip(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).lower().endswith(".gz")
 
 
+def is_folder(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a path names a folder; one that cannot be looked up names none."""
+    return not is_standard(path) and os.path.isdir(path)  # noqa: PTH112  # that of Path raises for long names
+
+
 def open_input(
     path: str | os.PathLike[str], *, follow: bool = False
 ) -> tuple[GrowingFile | None, io.BufferedReader[Any] | None, io.BufferedIOBase]:

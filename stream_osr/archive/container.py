@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from stream_osr.archive.needs import need
 MANIFEST = "manifest"
 DEEPEST = 100
 """Levels of a manifest; ours have some twenty."""
+PART = 1 << 20
+"""Bytes that are read at a time: an entry is in memory once."""
 
 
 class Archive(NamedTuple):
@@ -27,14 +30,22 @@ class Archive(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
+class NoFile(Exception):  # the caller makes an error of it
+    """A path names a device or a pipe."""
+
+
 def open_archive(path: Path) -> Archive:
     """Read the manifest of a file, and the arrays that it refers to.
 
     Raises
     ------
+    NoFile
+        If it is a device or a pipe: reading might never end.
     Refused, ValueError, OSError, zipfile.BadZipFile
         And whatever else a damaged file may lead to.
     """
+    if stat.S_ISCHR(mode := path.stat().st_mode) or stat.S_ISFIFO(mode):
+        raise NoFile
     with path.open("rb") as file, zipfile.ZipFile(file) as packed:
         entries = packed.infolist()
         unpacked = sum(entry.file_size for entry in entries)
@@ -49,7 +60,10 @@ def open_archive(path: Path) -> Archive:
             raise ValueError(str(refused)) from None
         if text.dtype.kind != "U" or text.shape:
             raise ValueError("the manifest is no text")
-        manifest = json.loads(str(text))
+        written = str(text.item())
+        del text  # four bytes a character
+        manifest = json.loads(written)
+        del written
         if not isinstance(manifest, dict):
             raise ValueError("the manifest is no mapping")
         wanted: set[str] = set()
@@ -88,5 +102,10 @@ def _array(stream: BinaryIO, size: int, where: str) -> np.ndarray:
     rest = size - stream.tell()
     fits = all(n >= 0 for n in shape) and math.prod(shape) * dtype.itemsize == rest
     need(fits, where, f"of shape {shape} in {rest} bytes", "as many bytes as its shape takes")
-    flat = np.frombuffer(bytearray(stream.read()), dtype=dtype)
+    content, at = memoryview(bytearray(rest)), 0
+    while at < rest and (part := stream.read(min(rest - at, PART))):
+        content[at : at + len(part)] = part
+        at += len(part)
+    need(at == rest, where, f"of {at} bytes", f"{rest}, as its header says")
+    flat = np.frombuffer(content, dtype=dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

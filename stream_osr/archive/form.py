@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,16 +145,16 @@ def numbered(value: Any, kinds: Mapping[str, Kind], version: int) -> Iterator[tu
     seen: set[int] = set()
 
     def walk(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-        parts: Collection[tuple[object, Any]] = ()
+        parts: Iterable[tuple[object, Any]] = ()
         if id(value) in seen:
             return
         if isinstance(value, Form):
             since = kinds[value.name].since
-            parts = [(name, each) for name, each in value.values.items() if since[name] <= version]
+            parts = ((name, each) for name, each in value.values.items() if since[name] <= version)
         elif isinstance(value, tuple | list):
-            parts = list(enumerate(value))
+            parts = enumerate(value)
         elif isinstance(value, dict):
-            parts = [(at, part) for at, pair in enumerate(value.items()) for part in pair]
+            parts = ((at, part) for at, pair in enumerate(value.items()) for part in pair)
         for name, each in parts:
             yield from walk(each, f"{path}.{name}" if path else str(name))
         if isinstance(value, Form | np.ndarray):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stream_osr.archive.checking import check_records, told
-from stream_osr.archive.container import Archive, open_archive
+from stream_osr.archive.container import Archive, NoFile, open_archive
 from stream_osr.archive.form import Form, Refused, form_of, in_memory, numbered
 from stream_osr.archive.migrations import bring_up
 from stream_osr.archive.records import BY_TYPE, FIRST, RECORDS, VERSION
@@ -29,6 +29,8 @@ class _Reader:
         self._read: dict[int, Any] = {}
 
     def value(self, tree: Any, where: str) -> Any:
+        if isinstance(tree, list):
+            raise Refused(where, "a bare list", "one that says what it is")
         if not isinstance(tree, dict):
             return tree
         if "record" in tree:
@@ -102,6 +104,8 @@ def _opened(path: str | PathLike[str]) -> Archive:
         int(archive.manifest["version"]), archive.manifest["kind"], archive.manifest["content"]
     except FileNotFoundError:
         raise PersistenceError(f"there is no file {path}; check the path") from None
+    except NoFile:
+        raise PersistenceError(f"{path} is a device or a pipe, not a saved model; give a file") from None
     except IsADirectoryError:
         raise PersistenceError(f"{path} is a folder, not a saved model") from None
     except Refused as refused:

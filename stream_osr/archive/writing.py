@@ -13,7 +13,7 @@ from stream_osr.archive.checking import check_records
 from stream_osr.archive.container import MANIFEST
 from stream_osr.archive.form import Form, Refused, form_of, numbered
 from stream_osr.archive.records import BY_TYPE, RECORDS, VERSION
-from stream_osr.atomic import why_irreplaceable, write_whole
+from stream_osr.atomic import remove_unfinished, why_irreplaceable, write_whole
 from stream_osr.errors import PersistenceError, RefusedState
 from stream_osr.showing import printable
 from stream_osr.trained import TrainedModel
@@ -97,4 +97,5 @@ def write_archive(path: str | PathLike[str], kind: str, content: Any, beside: An
 
 def save_trained(trained: TrainedModel, path: str | PathLike[str]) -> None:
     """Write the trained part alone, to be shared by several recognizers."""
+    remove_unfinished(path)
     write_archive(path, "trained model", trained)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated, Any
 
@@ -44,6 +45,10 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
+_OF_PATHS = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR)
+"""Errors of a path that was given, whatever looks it up first."""
+
+
 def main() -> None:
     """Run the command line; errors are a line, and the exit code tells."""
     guard()
@@ -56,3 +61,8 @@ def main() -> None:
         sys.exit(getattr(error, "exit_code", 1))
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        if error.errno not in _OF_PATHS:
+            raise
+        Terminal(stderr=True).say(f"error: {error.filename}: {error.strerror}; check the path")
+        sys.exit(1)

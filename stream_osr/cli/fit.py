@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -23,7 +23,7 @@ from stream_osr_connectors.aside import raw_of, row_of
 from stream_osr_connectors.columns import SET_ASIDE
 from stream_osr_connectors.likely_key import find_key
 from stream_osr_connectors.locking import sole_writer
-from stream_osr_connectors.opening import is_standard
+from stream_osr_connectors.opening import is_folder, is_standard, may_be_regular, why
 
 if TYPE_CHECKING:
     pass
@@ -134,12 +134,12 @@ def _source(
 ) -> Source:
     """Open the labelled instances; a table is read once to see which columns are categories, and no keys, if not so.
 
-    Standard input can be read only once: a table goes to a temporary file first.
+    What can be read only once (standard input, a pipe) goes to a temporary file first.
     """
     chosen = cast(Any, format)
     said = "standard input" if is_standard(file) else file
-    if is_standard(file) and chosen in ("csv", "tsv"):
-        file = _kept(stack, chosen)
+    if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
+        file = _kept(stack, file, chosen)
     source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
     if isinstance(source, CsvSource | FolderSource):
         source.find_categories()
@@ -159,11 +159,15 @@ def _source(
     return source
 
 
-def _kept(stack: ExitStack, format: str) -> str:
-    """Keep standard input in a file, for as long as it is needed."""
-    path = Path(stack.enter_context(tempfile.TemporaryDirectory()), f"standard-input.{format}")
-    with path.open("wb") as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
+def _kept(stack: ExitStack, file: str, format: str | None) -> str:
+    """Keep what comes through a pipe, which can be read only once, in a file, for as long as it is needed."""
+    name = f"standard-input.{format}" if is_standard(file) else Path(file).name
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory()), name)
+    try:
+        with path.open("wb") as copy, nullcontext() if is_standard(file) else Path(file).open("rb") as pipe:
+            shutil.copyfileobj(pipe or sys.stdin.buffer, copy)
+    except OSError as error:
+        raise ConnectorError(f"cannot read {file}: {why(error)}; check the path") from None
     return str(path)
 
 

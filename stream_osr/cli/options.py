@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from stream_osr.errors import ConnectorError
+from stream_osr_connectors.opening import is_folder
 
 Format = Annotated[
     str | None, typer.Option("--format", help="csv, tsv, jsonl or parquet, when the name of the input does not tell.")
@@ -86,7 +87,7 @@ def check_distinct(**paths: str | Path | None) -> None:
                 raise ConnectorError(f"--{name} and --{seen[place]} are the same file, {path}; give each its own")
         seen |= dict.fromkeys(places, name)
     folder = paths.get("input")
-    if folder is not None and Path(folder).is_dir():
+    if folder is not None and is_folder(folder):
         for name, path in paths.items():
             if path is not None and Path(os.path.realpath(path)).parent == Path(os.path.realpath(folder)):
                 raise ConnectorError(

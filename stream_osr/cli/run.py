@@ -180,6 +180,8 @@ def _tell(console: Terminal, totals: dict[str, int], recognizer: OpenSetRecogniz
     if summed := recognizer.counters["events_summed"]:
         were = "was" if summed == 1 else "were"
         console.say(f"{counted(summed, 'more event', 'more events')} {were} summed up (EventsSummed)")
+    if cuts := totals.get("cuts"):
+        console.say(f"the input was cut or replaced {counted(cuts, 'time')}, and read from its beginning each time")
     if totals["labelled"]:
         console.say(f"{totals['labelled']} with a label: learnt, not decided")
     if missing := recognizer.counters["missing"]:

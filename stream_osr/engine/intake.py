@@ -13,7 +13,7 @@ from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
 from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows
-from stream_osr.labels import check_label
+from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room
 from stream_osr.stamps import key_of, time_of
@@ -100,6 +100,13 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
 def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
     """Check a label beside those of the known classes; one that opens a class has to find room for it."""
     label = check_label(y, known, value.parameters.unknown)
+    if label not in known and (other := spelled_alike(label, known)) is not None:
+        logger.warning(
+            "label %a opens a class beside %a, and looks the same: they differ by white space or Unicode "
+            "normalization only; if they are one class, give both the same spelling",
+            label,
+            other,
+        )
     if value.limited and label not in known:
         check_length(label)
         check_room(label, {*known, *(e.label for e in value.evidence)}, value.parameters.max_classes)

@@ -14,12 +14,14 @@ from stream_osr.engine.views import Views
 from stream_osr.ensemble.past import recall
 from stream_osr.errors import InvalidParameter
 from stream_osr.labels import check_label
+from stream_osr.one_writer import one_writer
 from stream_osr.stamps import key_of
 
 
 class Requests(Views):
     """What can be asked of a recognizer whose training has ended."""
 
+    @one_writer
     def learn_label(self, key: Any, y: Label) -> None:
         """Take in a label that comes late, for an instance that was decided earlier.
 
@@ -68,6 +70,7 @@ class Requests(Views):
             return False
         return recall(stream.past, key) >= 0 or any(each.key == key for each in value.buffer)
 
+    @one_writer
     def promote(self, subclass_ids: Iterable[int], label: Label) -> None:
         """Name what emerged: make emerging subclasses subclasses of a known class, new or not.
 
@@ -116,6 +119,7 @@ class Requests(Views):
         stream, events = promote(*value.running, subclass_ids, name, value.parameters, value.asked)
         self._go_on(replace(value, stream=stream), Outcome(events=events))
 
+    @one_writer
     def mute(self, subclass_ids: Iterable[int]) -> None:
         """Hear no more of emerging subclasses that are known and of no interest.
 
@@ -154,6 +158,7 @@ class Requests(Views):
         stream, events = mute(*value.running, subclass_ids, value.parameters, value.asked)
         self._go_on(replace(value, stream=stream), Outcome(events=events))
 
+    @one_writer
     def undo(self) -> None:
         """Take back the last promotion, mute or label that came after training, whichever was asked for last.
 
@@ -197,6 +202,7 @@ class Requests(Views):
         stream, events = undo(trained, stream, value.parameters)
         self._go_on(replace(value, stream=stream), Outcome(events=events))
 
+    @one_writer
     def carry_over(self, earlier: Self) -> None:
         """Go on with what has emerged in the stream of a recognizer over an earlier model.
 

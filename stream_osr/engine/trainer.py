@@ -30,30 +30,29 @@ def learn(
 ) -> tuple[Value, bool]:
     """Keep a training instance; extend the provisional model by it, or train it anew when the instances have doubled.
 
+    The value changes in place unless its evidence is due: then it stays as it is, and closing may fail.
+
     Returns
     -------
     The next value, and whether its evidence is due to be learnt.
     """
-    training, parameters = value.training, value.parameters
+    training, parameters, waiting = value.training, value.parameters, value.evidence
     assert training is not None
     opens = label not in training.labels
+    due = value.trained is not None and (opens or len(waiting) + 1 >= parameters.batch_size)
     n = sum(training.seen) + 1
-    lacking = [features.names[at] for at in np.flatnonzero(np.isnan(row)).tolist()]
-    written = [name for name in lacking if name in x]
-    if n & (n - 1) == 0:
-        training = copy(training)
-        training.add(features, row, label, written)
-        trained = _provisional(training, parameters)
-        value = replace(value, training=training)
-        if trained is not None:
-            return replace(value, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
-    else:
-        training.add(features, row, label, written)
-    if value.trained is None:
-        return value, False
-    whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
-    value.evidence.append(Evidence(label, whitened))
-    return value, opens or len(value.evidence) >= parameters.batch_size
+    doubled = n & (n - 1) == 0
+    if doubled or due:
+        training, waiting = copy(training), copy(waiting)
+    written = [name for at, name in enumerate(features.names) if np.isnan(row[at]) and name in x]
+    training.add(features, row, label, written)
+    value = replace(value, training=training, evidence=waiting)
+    if doubled and (trained := _provisional(training, parameters)) is not None:
+        return replace(value, trained=trained, stream=expect_known(trained, parameters), evidence=[]), False
+    if value.trained is not None:
+        whitened = whiten(value.trained.space, value.trained.in_order(features, row)[None])[0]
+        waiting.append(Evidence(label, whitened))
+    return value, due
 
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_osr.config import Arguments, Label, Parameters, parameters, refusing
-from stream_osr.decision import Decision
+from stream_osr.decision import Decision, FailedDecision
 from stream_osr.discovery.events import Event
 from stream_osr.discovery.unmet import Unmet, begin
 from stream_osr.engine import Arrivals, Arrived, Evidence, Stream, close_arrivals
 from stream_osr.engine.faults import believable, notice
 from stream_osr.ensemble import step
 from stream_osr.errors import NotTrained
+from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.model.gaps import gaps_of
 from stream_osr.model.prior import FULL
@@ -124,6 +126,12 @@ class Outcome(NamedTuple):
     events: Sequence[Event] = ()
     counts: Mapping[str, int] = MappingProxyType({})
 
+    def then(self, later: Outcome) -> Outcome:
+        """Join what this step tells and what a later one does."""
+        counts = Counter(self.counts)
+        counts.update(later.counts)
+        return Outcome([*self.decisions, *later.decisions], [*self.events, *later.events], counts)
+
 
 @refusing
 @dataclass(eq=False, repr=False)
@@ -179,10 +187,31 @@ class Holder(Arguments):
             self.value = replace(self.value, unmet=unmet)
 
     def _go_on(self, value: Value, outcome: Outcome) -> None:
-        self.value = value
-        value.decisions.extend(outcome.decisions)
-        value.events.extend(outcome.events)
+        """Put the next value in the place of the present one, or change nothing if that fails."""
+        queues: list[deque[Any]] = [value.decisions, value.events]
+        sizes = [*map(len, queues)]
+        try:
+            value.decisions.extend(outcome.decisions)
+            value.events.extend(outcome.events)
+            self.value = value
+        except BaseException:
+            for queue, size in zip(queues, sizes, strict=True):
+                while len(queue) > size:
+                    queue.pop()
+            raise
         value.counters.update(outcome.counts)
+
+
+def take(value: Value, arrived: Arrived) -> tuple[Value, Outcome]:
+    """Put an unlabelled instance into the micro-batch, and close those that are due; the value does not change."""
+    outcome = Outcome()
+    if arrived.t is not None and value.waited(arrived.t):
+        value, outcome = close(value)
+    value = replace(value, buffer=[*value.buffer, arrived])
+    if len(value.buffer) < value.parameters.batch_size:
+        return value, outcome
+    value, closed = close(value)
+    return value, outcome.then(closed)
 
 
 def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
@@ -214,6 +243,31 @@ def close(value: Value, *, release: bool = False) -> tuple[Value, Outcome]:
     counts["unknown_keys"] = len(batch.unknown_keys)
     after = replace(value, stream=stream, buffer=[], evidence=later)
     return after, Outcome(batch.decisions, batch.events, counts)
+
+
+def set_aside(value: Value, reason: str) -> tuple[Value, list[FailedDecision]]:
+    """Take the instances of the buffer out, and the labels that wait if these alone cannot be learnt either."""
+    trained, _ = value.running
+    failed = [FailedDecision(key, t, _told(trained.features, row), None, reason) for row, t, key in value.buffer]
+    value = replace(value, buffer=[])
+    try:
+        close(value)
+    except Exception:
+        failed += [FailedDecision(each.key, None, None, each.label, reason) for each in value.evidence]
+        value = replace(value, evidence=[])
+    return value, failed
+
+
+def _told(features: Features, row: Iterable[float]) -> dict[Name, float | str | None]:
+    """Say what a row means in the terms of whoever gave it; a category that training did not have is None."""
+    out: dict[Name, float | str | None] = {}
+    for name, number in zip(features.names, map(float, row), strict=True):
+        values = features.kinds.values.get(name)
+        if values is None:
+            out[name] = None if math.isnan(number) else number
+        else:
+            out[name] = values[int(number)] if number < len(values) else None
+    return out
 
 
 def labelled(value: Value, values: np.ndarray, label: Label) -> Evidence:

@@ -19,6 +19,8 @@ MOST_ASKED = 500
 """Classes that are left out, and instances that are asked about, at most."""
 RIDGE = 1e-6
 """Share of the total variances that is added to the covariance."""
+LEAST_VARIANCE = 1e-200
+"""Added too: where all rows are the same, squares of distances are numbers still."""
 
 
 def told_apart(rows: np.ndarray, group: np.ndarray, ranks: Sequence[int]) -> np.ndarray:
@@ -81,7 +83,7 @@ def _novelty(rows: np.ndarray, group: np.ndarray, asked: np.ndarray, ranks: Sequ
     out = []
     for rank in ranks:
         shrink = max(0.0, 1.0 - freedom / (2.0 * rank))
-        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + np.finfo(float).tiny
+        own = (shrink + RIDGE) * np.maximum(spread[:rank], RIDGE * spread.mean()) + LEAST_VARIANCE
         lower = np.linalg.cholesky((1.0 - shrink) * within[:rank, :rank] + np.diag(own))
         z = solve_triangular(lower, asked[:, :rank].T, lower=True)
         means = solve_triangular(lower, mean[:, :rank].T, lower=True)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_osr.model.subspace import is_constant
+
 ITERATIONS = 30
 SETTLED = 1e-3
 """Change of the completed values, in standard deviations, at which the estimate has settled."""
@@ -61,7 +63,7 @@ def fill_groups(X: np.ndarray, group: np.ndarray, seed: int) -> np.ndarray:
     counts = np.maximum((~missing).sum(axis=0), 1)
     center = np.where(missing, 0.0, X).sum(axis=0) / counts
     deviation = np.sqrt((np.where(missing, 0.0, X - center) ** 2).sum(axis=0) / counts)
-    varies = deviation > 1e-10 * np.abs(center)
+    varies = ~is_constant(X)
     unit = np.where(varies, deviation, 0.0)
     z = np.where(missing, 0.0, (X - center) / np.where(varies, deviation, 1.0))
     means = _class_means(z, group, ~missing)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_osr.model.jit import borrowing_kernel
-from stream_osr.model.subspace import alike, in_units
+from stream_osr.model.subspace import ROUNDING, alike, in_units
 
 POWERS = np.linspace(0.0, 2.0, 9)
 """Powers that are tried; the middle one changes nothing."""
@@ -31,8 +31,6 @@ BORROWED = 0.3
 """Instances of all classes that the spread of a class is made of, beside its own."""
 ROUNDS = 3
 """Rounds in which the powers are chosen, each given those of the round before."""
-ROUNDING = 1e-10
-"""Standard deviation of a constant feature at most, as a share of its middle."""
 MOST_LOG = 700.0
 """Of what a logarithm is undone: beyond there is no number."""
 MOST_ROWS, MOST_FEATURES = 2000, 128

@@ -13,7 +13,7 @@ from stream_osr.model.jit import borrowing_kernel, kernel
 from stream_osr.model.powers import NO_POWERS, Powers, bend, unbend
 from stream_osr.model.prior import NO_COLUMN
 from stream_osr.model.scatter import bounded_scatter
-from stream_osr.model.subspace import Directions, Plan, follow
+from stream_osr.model.subspace import Directions, Plan, follow, is_constant
 
 RIDGE = 1e-6
 """Share of each feature's total variance that is added to its within-class variance."""
@@ -123,7 +123,7 @@ def fit_space(
     filled = np.where(known, X, fill)
     center = filled.mean(axis=0)
     deviation = filled.std(axis=0)
-    constant = deviation <= 1e-10 * np.maximum(np.abs(center), np.finfo(float).tiny)
+    constant = is_constant(X)
     variance_left = 0.0
     if pca_components is not None or pca_variance is not None:
         basis, variance_left = _principal_axes(filled - center, pca_components, pca_variance)

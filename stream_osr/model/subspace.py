@@ -22,8 +22,8 @@ from stream_osr.model.prior import NO_COLUMN
 
 USUAL = 0.9
 """A feature that has one and the same value in so large a share of the instances hardly varies."""
-ROUNDING = 1e-10
-"""Standard deviation of a constant feature at most, as a share of its size."""
+ROUNDING, LEAST_SPREAD = 1e-14, 1e-140
+"""Standard deviation of a constant feature at most: as a share of its size, and in any unit: its square is 0."""
 COPY = 1e-9
 """A feature whose correlation with an earlier one lacks no more than this is a copy of it."""
 GAUSSIAN_KURTOSIS = 3.0
@@ -230,7 +230,7 @@ def _unusual(X: np.ndarray, typical: float) -> tuple[np.ndarray, float]:
     away = np.nan_to_num(X - usual)
     away = np.where(is_constant(X), 0.0, away)
     off = (away != 0.0).sum(axis=0)
-    size = np.where(usual == 0.0, typical, np.abs(usual))
+    size = np.where(np.abs(usual) <= LEAST_SPREAD, typical, np.abs(usual))
     size = np.where(off > 0, np.abs(away).sum(axis=0) / np.maximum(off, 1), size)
     size = np.where(away.sum(axis=0) < 0.0, -size, size)
     share = (off + 0.5) / (n + 1.0)
@@ -253,10 +253,20 @@ def usual_values(X: np.ndarray) -> np.ndarray:
 
 
 def is_constant(X: np.ndarray) -> np.ndarray:
-    """Say which features vary by no more than rounding, shape (p,)."""
-    filled = _filled(X)
-    size = np.maximum(np.abs(filled.mean(axis=0)), np.finfo(float).tiny)
-    return np.asarray(filled.std(axis=0) <= ROUNDING * size)
+    """Say which features vary by no more than rounding, shape (p,).
+
+    Examples
+    --------
+    Times of one second, counted in milliseconds since 1970, differ; so many equal numbers do not:
+
+    >>> X = np.column_stack([1.7e12 + np.arange(1000), np.full(1000, 0.1)])
+    >>> is_constant(X)
+    array([False,  True])
+    """
+    first = np.nan_to_num(np.fmin.reduce(X, axis=0, initial=np.inf), posinf=0.0)
+    away = _filled(X - first)  # the mean of many equal numbers is not quite that number
+    size = np.abs(first + away.mean(axis=0))
+    return np.asarray(away.std(axis=0) <= np.maximum(ROUNDING * size, LEAST_SPREAD))
 
 
 def units(X: np.ndarray) -> np.ndarray:

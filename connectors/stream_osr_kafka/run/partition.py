@@ -14,7 +14,7 @@ from stream_osr import OpenSetRecognizer
 
 from ..commands.labelling import Command, apply
 from ..log import logger
-from ..wire.boundaries import Boundary, History
+from ..wire.boundaries import Boundary, FailedEnd, History
 from ..wire.messages import Decoder, Origin, Outcome, Received, Refusal, Taken, origin_of
 from .closing import close, close_without_culprits
 
@@ -24,6 +24,9 @@ RULES = 5
 3: an instance with fewer than half of the model's features, where training had nearly all, is a dead letter.
 2: an instance without a single feature of the model is a dead letter, and of a micro-batch that fails, the records
 by which it does. 1: the instance was decided, and the whole micro-batch dead letters."""
+
+ATTEMPTS = 3
+"""How often a micro-batch is closed when memory is wanting."""
 
 
 class Partition(NamedTuple):
@@ -79,7 +82,8 @@ def step(
     A record that cannot be used is refused and the others go on. When the batch as a whole fails, which takes an
     error of ours, the records by which it fails are refused (by the rules 1 all are), or, if they cannot be told from
     the others, all, and the recognizer is as it was: nothing may stop the stream. Either way the recognizer counts
-    what was refused, and the same records give the same result again.
+    what was refused, and the same records give the same result again. When memory is wanting ``ATTEMPTS`` times, all
+    records are refused, and the end of the micro-batch is a ``FailedEnd``, so that a replay comes to the same.
 
     Parameters
     ----------
@@ -98,15 +102,40 @@ def step(
     """
     begun = copy(partition.model)
     begun.limited, begun.integrates = partition.rules >= 4, partition.rules >= 5
-    left = sum(not apply(command, begun, *place, partition.lineage) for command in commands)
+    asked = list(commands)
+    left = sum(not apply(command, begun, *place, partition.lineage) for command in asked)
     about = f"{place[0]}/{place[1]}: the micro-batch that ends at {end.offset}"
-    model, taken = _close(partition, about, begun, records, decode)
+    closed = None if isinstance(end, FailedEnd) else _close_in_memory(partition, about, begun, records, decode)
+    if closed is None:
+        end, left = FailedEnd(*end), len(asked)
+        closed = _refuse_all(partition, records)
+    model, taken = closed
     waiting = deque((*partition.waiting, *map(origin_of, taken.waiting)))
     decisions = [(waiting.popleft(), decision) for decision in model.drain()]
     following = partition._replace(model=model, waiting=tuple(waiting), history=partition.history.to(end))
     named = str(end.offset - 1) if records else f"{end.offset - 1}-{end.labels}"
     timestamp = records[-1].timestamp if records else -1
     return following, Outcome(decisions, list(model.drain_events()), taken, named, timestamp, left)
+
+
+def _close_in_memory(
+    partition: Partition, about: str, begun: OpenSetRecognizer, records: Sequence[Received], decode: Decoder
+) -> tuple[OpenSetRecognizer, Taken] | None:
+    """Take the records in, with several attempts if memory is wanting; ``None``: it was wanting each time."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _close(partition, about, begun, records, decode)
+        except MemoryError:
+            logger.error("%s is out of memory (attempt %d of %d)", about, attempt, ATTEMPTS)
+    logger.error("%s: its records are dead letters", about)
+    return None
+
+
+def _refuse_all(partition: Partition, records: Sequence[Received]) -> tuple[OpenSetRecognizer, Taken]:
+    error = MemoryError(f"the memory was not enough for the micro-batch, in {ATTEMPTS} attempts")
+    model = copy(partition.model)
+    model.count_refused(len(records))
+    return model, Taken(refused=[(received, Refusal("PROCESS", error)) for received in records])
 
 
 def _close(

@@ -33,12 +33,17 @@ class Boundary(NamedTuple):
     labels: int = 0
 
 
+class FailedEnd(Boundary):
+    """Where a micro-batch ends whose records are dead letters, for want of memory: a replay does not try it again."""
+
+
 class Step(NamedTuple):
-    """So many ``times`` a step: offsets and labels that each goes further."""
+    """So many ``times`` a step: offsets and labels that each goes further, and whether its micro-batch failed."""
 
     offsets: int
     labels: int
     times: int
+    failed: bool = False
 
 
 class History(NamedTuple):
@@ -58,8 +63,8 @@ class History(NamedTuple):
     >>> history = History(Boundary(100), fresh=True).to(Boundary(356)).to(Boundary(612)).to(Boundary(630, 2))
     >>> list(history.after(Boundary(356)))
     [Boundary(offset=612, labels=0), Boundary(offset=630, labels=2)]
-    >>> history.since(Boundary(612))
-    History(base=Boundary(offset=612, labels=0), fresh=False, steps=(Step(offsets=18, labels=2, times=1),))
+    >>> history.since(Boundary(612)).steps
+    (Step(offsets=18, labels=2, times=1, failed=False),)
     """
 
     base: Boundary
@@ -69,10 +74,10 @@ class History(NamedTuple):
     def to(self, end: Boundary) -> History:
         """Go one micro-batch further."""
         last = self.last
-        step = Step(end.offset - last.offset, end.labels - last.labels, 1)
-        if min(step) < 0 or end == last:
+        step = Step(end.offset - last.offset, end.labels - last.labels, 1, isinstance(end, FailedEnd))
+        if min(step[:2]) < 0 or end == last:
             raise ValueError(f"a micro-batch cannot end at {end} when the one before it ended at {last}")
-        if self.steps and self.steps[-1][:2] == step[:2]:
+        if self.steps and self.steps[-1]._replace(times=1) == step:
             *before, same = self.steps
             return self._replace(steps=(*before, same._replace(times=same.times + 1)))
         return self._replace(steps=(*self.steps, step))
@@ -92,7 +97,7 @@ class History(NamedTuple):
         for step in self.steps:
             for _ in range(step.times):
                 offset, labels = offset + step.offsets, labels + step.labels
-                yield Boundary(offset, labels)
+                yield (FailedEnd if step.failed else Boundary)(offset, labels)
 
     def after(self, boundary: Boundary) -> Iterator[Boundary]:
         """Those after a boundary."""
@@ -131,6 +136,8 @@ class Progress(NamedTuple):
     '5 0123abcd 77aa 0+0f 256*2,7+1'
     >>> Progress.parse('1 0123abcd 77aa 0+0f 256*2,7+1') == Progress("0123abcd", "77aa", history, rules=1)
     True
+    >>> Progress("0123abcd", "77aa", history.to(FailedEnd(600, 1))).text()
+    '5 0123abcd 77aa 0+0f 256*2,7+1,81!'
     """
 
     model: str
@@ -142,8 +149,8 @@ class Progress(NamedTuple):
         """Write it down; see ``MOST_CHARACTERS``."""
         base, fresh, steps = self.history
         coded = ",".join(
-            f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}"
-            for offsets, labels, times in steps
+            f"{offsets}{f'+{labels}' if labels else ''}{f'*{times}' if times > 1 else ''}{'!' if failed else ''}"
+            for offsets, labels, times, failed in steps
         )
         return f"{self.rules} {self.model} {self.lineage} {base.offset}+{base.labels}{'f' if fresh else ''} {coded}"
 
@@ -171,13 +178,15 @@ class Progress(NamedTuple):
                 "group"
             )
         steps = _STEP.finditer(found["steps"])
-        parsed = [Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1)) for s in steps]
+        parsed = [
+            Step(int(s["offsets"]), int(s["labels"] or 0), int(s["times"] or 1), bool(s["failed"])) for s in steps
+        ]
         base = Boundary(int(found["offset"]), int(found["labels"]))
         history = History(base, bool(found["fresh"]), tuple(parsed))
         return cls(found["model"], found["lineage"], history, int(found["version"]))
 
 
-_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?"
+_STEP_FORM = r"(?P<offsets>\d+)(\+(?P<labels>\d+))?(\*(?P<times>\d+))?(?P<failed>!?)"
 _STEP = re.compile(_STEP_FORM)
 _PLAIN_STEP = re.sub(r"\?P<\w+>", "", _STEP_FORM)
 _FORM = re.compile(

@@ -1,0 +1,28 @@
+"""Situations from public bug reports: each script of ``shared/cases`` exits with 0 if the product is right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stream_osr.evaluation.datasets import data_directory
+from tests import processes
+
+CASES = Path(os.environ.get("STREAM_OSR_CASES") or data_directory().parent / "cases").resolve()
+CHAINS = os.environ.get("CASES_CHAINS", "1")
+RUN = "import runpy, sys; runpy.run_path(sys.argv[1], {'CHAINS': sys.argv[2]}, '__main__')"
+"""Run a script whole. One of them (65) uses ``CHAINS`` without defining it."""
+
+
+@pytest.mark.parametrize("case", sorted(CASES.glob("*.py")), ids=lambda path: path.stem)
+def test_case(case: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "CASES_CHAINS": CHAINS, "TMPDIR": str(tmp_path)}
+    done = processes.run("-W", "default", "-c", RUN, case, CHAINS, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr[-2000:]}"
+
+
+def test_there_are_cases() -> None:
+    if not any(CASES.glob("*.py")):
+        pytest.skip(f"there are no cases in {CASES}; STREAM_OSR_CASES names their folder")

@@ -1,0 +1,190 @@
+"""A micro-batch that cannot be closed changes nothing, and is given up when it fails every time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import FailedDecision, OpenSetRecognizer
+from stream_osr.engine import value as engine
+from stream_osr_connectors import MemorySink, MemorySource, Record
+from stream_osr_connectors.loop import Sinks, run
+from stream_osr_connectors.unfinished import ATTEMPTS
+
+SIZE = 4
+
+
+def instances(n: int, seed: int = 0) -> list[dict[str, float]]:
+    rng = np.random.default_rng(seed)
+    return [{"a": 12.0 * (i % 2) + rng.normal(), "b": rng.normal()} for i in range(n)]
+
+
+def untrained(**arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(chains=1, batch_size=SIZE, **arguments)
+    for i, x in enumerate(instances(60)):
+        model.learn_one(x, f"c{i % 2}")
+    return model
+
+
+@pytest.fixture
+def model() -> OpenSetRecognizer:
+    out = untrained()
+    out.freeze()
+    return out
+
+
+class Failing:
+    """Closing fails as often as told, or whenever a batch has an instance with some key."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: list[BaseException] = []
+        self.bad: set[Any] = set()
+        self._close = engine.close_arrivals
+        monkeypatch.setattr(engine, "close_arrivals", self)
+
+    def __call__(self, trained: Any, stream: Any, arrived: Any, *others: Any, **named: Any) -> Any:
+        out = self._close(trained, stream, arrived, *others, **named)  # it fails late
+        if self.errors:
+            raise self.errors.pop()
+        if self.bad & {*arrived.keys}:
+            raise MemoryError(f"no room for {sorted(self.bad & {*arrived.keys})}")
+        return out
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
+    return Failing(monkeypatch)
+
+
+def state(model: OpenSetRecognizer) -> str:
+    return repr(model.as_state())
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt(), ValueError("a defect")])
+def test_learn_one_leaves_everything_as_it_was(model: OpenSetRecognizer, failing: Failing, error: Any) -> None:
+    xs = instances(SIZE, seed=1)
+    for key, x in enumerate(xs[:-1]):
+        model.learn_one(x, key=key)
+    before = state(model)
+    failing.errors = [error, error]
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            model.learn_one({**xs[-1], "c": 1.0}, key=SIZE - 1)
+        assert state(model) == before
+    model.learn_one(xs[-1], key=SIZE - 1)
+    assert [decision.key for decision in model.drain()] == [0, 1, 2, 3]
+
+
+def test_an_instance_whose_time_closes_the_batch_before_it_is_not_taken_in(failing: Failing) -> None:
+    model = untrained(max_wait=10.0)
+    model.freeze()
+    model.learn_one(instances(1)[0], t=0.0, key="first")
+    before = state(model)
+    failing.errors = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        model.learn_one(instances(1)[0], t=10.0, key="second")
+    assert state(model) == before
+
+
+def test_with_one_instance_a_batch_the_second_of_two_closings_may_fail(failing: Failing) -> None:
+    model = OpenSetRecognizer(chains=1, batch_size=1)
+    for i, x in enumerate(instances(60)):
+        model.learn_one(x, i % 2)
+    before = state(model)
+    failing.errors = [MemoryError()]
+    with pytest.raises(MemoryError):
+        model.learn_one(instances(1)[0])  # ends training, and closes
+    assert state(model) == before
+
+
+def test_a_training_instance_is_not_kept_if_its_evidence_cannot_be_learnt(failing: Failing) -> None:
+    model = untrained()
+    before = state(model)
+    failing.errors = [MemoryError()]
+    with pytest.raises(MemoryError):
+        model.learn_one({"a": 90.0, "b": 0.0}, "another class")
+    assert state(model) == before
+    assert "another class" not in model.value.labels
+
+
+@pytest.mark.parametrize("method", ["flush", "close_batch"])
+def test_flushing_changes_nothing_either(model: OpenSetRecognizer, failing: Failing, method: str) -> None:
+    model.learn_one(instances(1)[0], key=7)
+    model.learn_label(7, "c1")
+    before = state(model)
+    failing.errors = [MemoryError(), MemoryError()] if method == "close_batch" else [MemoryError()]
+    with pytest.raises(MemoryError):
+        getattr(model, method)()
+    assert state(model) == before
+
+
+def test_a_batch_that_always_fails_is_given_up(model: OpenSetRecognizer, failing: Failing) -> None:
+    failing.bad = {1}
+    xs = instances(SIZE, seed=1)
+    for key, x in enumerate(xs[:-1]):
+        model.learn_one(x, key=key, t=float(key))
+    with pytest.raises(MemoryError):
+        model.learn_one(xs[-1], key=3)
+    failed = model.set_batch_aside("out of memory")
+    assert failed == [FailedDecision(k, float(k), xs[k], None, "out of memory") for k in range(3)]
+    assert (model.pending, model.counters["failed"]) == (0, 3)
+    for key in range(10, 10 + SIZE):
+        model.learn_one(xs[0], key=key)
+    assert [decision.key for decision in model.drain()] == [10, 11, 12, 13]
+    assert model.set_batch_aside("nothing is left") == []
+
+
+def test_labels_go_with_a_batch_only_if_they_fail_alone(model: OpenSetRecognizer, failing: Failing) -> None:
+    model.learn_one(instances(1)[0], key="first")
+    model.learn_label("first", "c1")
+    assert [each.label for each in model.set_batch_aside("why")] == [None]
+    model.learn_one(instances(1)[0], key="second")
+    failing.errors = [MemoryError()]
+    assert [(each.key, each.label) for each in model.set_batch_aside("why")] == [("second", None), ("first", "c1")]
+
+
+# The loop over files
+
+
+def over(model: OpenSetRecognizer, xs: list[dict[str, float]]) -> tuple[Counter[str], list[Any], list[Any]]:
+    out, errors = MemorySink(), MemorySink()
+    source = MemorySource([Record(x, i) for i, x in enumerate(xs)])
+    totals = run(model, source, Sinks(out, errors=errors))
+    return totals, [each["key"] for each in out.records], errors.records
+
+
+def test_the_loop_tries_again(model: OpenSetRecognizer, failing: Failing) -> None:
+    failing.errors = [MemoryError()] * (ATTEMPTS - 1)
+    totals, keys, errors = over(model, instances(10))
+    assert (keys, errors, totals["set_aside"]) == ([*range(10)], [], 0)
+
+
+def test_the_loop_gives_up_a_batch_with_its_records(model: OpenSetRecognizer, failing: Failing) -> None:
+    failing.bad = {5}
+    totals, keys, errors = over(model, instances(14))
+    assert keys == [0, 1, 2, 3, *range(7, 14)]
+    assert [each["row"] for each in errors] == [5, 6, 7]
+    assert all("MemoryError: no room for [5]" in each["reason"] for each in errors)
+    assert "4" in errors[0]["raw"]
+    assert (totals["read"], totals["decided"], totals["set_aside"]) == (14, 11, 3)
+    assert model.counters["refused"] == 3
+
+
+def test_of_a_batch_that_fails_by_its_last_record_the_others_are_decided(
+    model: OpenSetRecognizer, failing: Failing
+) -> None:
+    failing.bad = {3}
+    _, keys, errors = over(model, instances(9))
+    assert keys == [0, 1, 2, *range(4, 9)]
+    assert [each["row"] for each in errors] == [4]
+
+
+def test_what_is_left_at_the_end_is_given_up_too(model: OpenSetRecognizer, failing: Failing) -> None:
+    failing.bad = {5}
+    totals, keys, errors = over(model, instances(6))
+    assert (keys, [each["row"] for each in errors]) == ([0, 1, 2, 3], [5, 6])
+    assert totals["read"] == totals["decided"] + totals["set_aside"]

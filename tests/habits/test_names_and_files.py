@@ -1,0 +1,218 @@
+"""Names that are not UTF-8 or too long, pipes, devices, deep nesting, leftovers, and labels that look the same."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import tracemalloc
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.archive.records import VERSION
+from stream_osr.atomic import remove_unfinished, write_whole
+from stream_osr.errors import ConnectorError, InvalidInstance, PersistenceError
+from stream_osr_connectors import open_sink, open_source
+from stream_osr_connectors.ask_log import Act, Asked, AskLog
+from stream_osr_connectors.locking import sole_writer
+from stream_osr_connectors.loop import load_checkpoint
+from tests import processes
+
+LATIN = os.fsdecode(b"caf\xe9")
+LONG = "z" * 300 + ".csv"
+
+
+def cli(*arguments: object, cwd: Path, input: str = "") -> subprocess.CompletedProcess[str]:
+    return processes.run(*processes.COMMAND, *arguments, cwd=cwd, input=input)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    rows = [f"{12 * (i % 2) + rng.normal():.3f},{rng.normal():.3f},c{i % 2}\n" for i in range(60)]
+    path = tmp_path / "labelled.csv"
+    path.write_text("flow,heat,state\n" + "".join(rows))
+    return path
+
+
+FIT = ("--label", "state", "-o", "m.osr", "--chains", 1)
+
+
+def test_names_that_are_not_utf8(table: Path, tmp_path: Path) -> None:
+    table.rename(tmp_path / f"{LATIN}.csv")
+    for arguments in (
+        ("fit", f"{LATIN}.csv", "--label", "state", "-o", f"{LATIN}.osr", "--chains", 1),
+        ("run", "-m", f"{LATIN}.osr", "-i", f"{LATIN}.csv", "-o", f"{LATIN}.jsonl"),
+        ("run", "-m", f"{LATIN}.osr", "-i", f"{LATIN}.csv", "-o", f"{LATIN}.jsonl", "--resume"),
+        ("inspect", f"{LATIN}.osr"),
+    ):
+        done = cli(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [("--label", LATIN), ("--features", LATIN), ("--key", LATIN), ("--unknown", LATIN)]
+)
+def test_options_that_are_not_utf8(table: Path, tmp_path: Path, option: tuple[str, str]) -> None:
+    done = cli("fit", table, *FIT, *option, cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert "defect" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("fit", LONG, *FIT),
+        ("fit", "labelled.csv", "--label", "state", "-o", LONG, "--chains", 1),
+        ("fit", "labelled.csv", *FIT, "--errors", LONG),
+        ("run", "-m", LONG, "-i", "labelled.csv", "-o", "-"),
+        ("run", "-m", "m.osr", "-i", "labelled.csv", "-o", "out.csv", "--checkpoint", LONG, "--resume"),
+        ("report", LONG),
+        ("mute", 3, "--checkpoint", LONG),
+        ("inspect", LONG),
+    ],
+)
+def test_names_that_are_too_long(table: Path, tmp_path: Path, arguments: tuple[object, ...]) -> None:
+    done = cli(*arguments, cwd=tmp_path)
+    assert done.returncode != 0
+    assert "too long" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_names_that_are_too_long_in_python() -> None:
+    with pytest.raises(ConnectorError, match="File name too long"):
+        open_source(LONG)
+    with pytest.raises(ConnectorError, match="File name too long"):
+        open_sink(LONG)
+    with pytest.raises(PersistenceError, match="File name too long"):
+        OpenSetRecognizer.load(LONG)
+    with pytest.raises(PersistenceError, match="File name too long"):
+        OpenSetRecognizer().save(LONG)
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.csv"])
+def test_training_from_a_pipe(table: Path, tmp_path: Path, name: str) -> None:
+    pipe = tmp_path / name
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_text(table.read_text()), daemon=True).start()
+    done = cli("fit", name, *FIT, *(["--format", "csv"] if name == "pipe" else []), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_training_from_dev_stdin(table: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", processes.COMMAND[1], "fit", "/dev/stdin", "--format", "csv", *map(str, FIT)]
+    done = subprocess.run(command, input=table.read_bytes(), cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("load", [OpenSetRecognizer.load, load_checkpoint])
+def test_a_device_or_a_pipe_is_no_model(tmp_path: Path, load: Any) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("/dev/zero", "/dev/null", tmp_path / "pipe"):
+        with pytest.raises(PersistenceError, match="is a device or a pipe"):
+            load(path)
+
+
+def nested(levels: int) -> Any:
+    key: Any = ("a",)
+    for _ in range(levels - 1):
+        key = (key,)
+    return key
+
+
+@pytest.mark.parametrize("levels", [17, 1000, 200_000])
+def test_a_deeply_nested_key_is_refused(levels: int) -> None:
+    model = OpenSetRecognizer(chains=1)
+    for i in range(20):
+        model.learn_one({"a": 1.0 * i, "b": i % 3}, "x")
+    model.freeze()
+    key = nested(levels)
+    with pytest.raises(InvalidInstance, match="more than 16 levels"):
+        model.learn_one({"a": 1.0, "b": 1.0}, key=key)
+    assert model.pending == 0
+    while key and isinstance(key, tuple):  # Python frees deep tuples recursively
+        key = key[0]
+    model.learn_one({"a": 1.0, "b": 1.0}, key=nested(16))
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"at": ' * 100_000, "[]", "7"])
+def test_a_line_of_the_queue_that_is_none_is_left(tmp_path: Path, line: str) -> None:
+    log = AskLog(tmp_path / "c.checkpoint")
+    log.path.write_text(line + "\n")
+    assert log.read() == []
+    log.ask(Asked("mute", (3,)))
+    (act,) = AskLog(tmp_path / "c.checkpoint").read()
+    assert isinstance(act, Act)
+
+
+def test_leftovers_of_killed_saves_are_removed(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys\nfrom stream_osr.atomic import write_whole\n"
+        "write_whole('m.osr', lambda file: (file.write(b'x'), file.flush(), os.kill(os.getpid(), signal.SIGKILL)))"
+    )
+    for _ in range(2):
+        assert (
+            subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False).returncode == -signal.SIGKILL
+        )
+    assert len([*tmp_path.iterdir()]) == 2
+    OpenSetRecognizer().save(tmp_path / "m.osr")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.osr"]
+
+
+def test_a_file_that_is_being_written_stays(tmp_path: Path) -> None:
+    def write(file: Any) -> None:
+        remove_unfinished(tmp_path / "m.osr")
+        with sole_writer(tmp_path / "m.osr"):
+            file.write(b"whole")
+
+    (tmp_path / ".m.osr.0123456789abcdef").touch()
+    (tmp_path / ".m.osr.mine").touch()
+    write_whole(tmp_path / "m.osr", write)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".m.osr.mine", "m.osr"]
+    assert (tmp_path / "m.osr").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("other", ["caf\u00e9 ", "cafe\u0301", " caf\u00e9", "caf\u00e9\u00a0"])
+def test_labels_that_look_the_same_are_named(caplog: pytest.LogCaptureFixture, other: str) -> None:
+    model = OpenSetRecognizer(chains=1)
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        for i in range(6):
+            model.learn_one({"a": float(i)}, "caf\u00e9")
+        for i in range(6):
+            model.learn_one({"a": float(i)}, other)
+    assert [record.args for record in caplog.records] == [(other, "caf\u00e9")]
+
+
+def test_labels_that_differ_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    model = OpenSetRecognizer(chains=1)
+    for label in ("cat", "Cat", "cats", "dog"):
+        model.learn_one({"a": 1.0}, label)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("content", "most"),
+    [('"' + "x" * 4_000_000 + '"', 1.6), ("[[]" + ",[]" * 130_000 + "]", 10.0)],
+    ids=["text", "lists"],
+)
+def test_a_manifest_takes_no_more_memory_than_the_page_says(tmp_path: Path, content: str, most: float) -> None:
+    text = f'{{"format":"stream-osr","version":{VERSION},"kind":"recognizer","content":{content}}}'
+    with (tmp_path / "m.osr").open("wb") as file:
+        np.savez(file, manifest=np.array(text))
+    with suppress(PersistenceError):
+        OpenSetRecognizer.load(tmp_path / "m.osr")  # what is imported meanwhile is not counted
+    tracemalloc.start()
+    try:
+        with pytest.raises(PersistenceError):
+            OpenSetRecognizer.load(tmp_path / "m.osr")
+        assert tracemalloc.get_traced_memory()[1] <= most * (tmp_path / "m.osr").stat().st_size
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,86 @@
+"""Numbers far from zero, very small ones, and constants: what varies by more than rounding is no constant."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.model.filling import fill_groups
+from stream_osr.model.space import fit_space
+from stream_osr.model.subspace import is_constant
+
+RNG = np.random.default_rng(0)
+PLAIN = RNG.normal(size=(160, 2)) + np.arange(160)[:, None] % 2 * [12.0, 0.0]
+Y = np.arange(160) % 2
+
+
+def right_of_60(X: np.ndarray, **arguments: Any) -> int:
+    model = OpenSetRecognizer(chains=1, **arguments)
+    model.learn_many(X[:100], Y[:100])
+    model.freeze()
+    return int((model.predict_many(X[100:]) == Y[100:]).sum())
+
+
+@pytest.mark.parametrize("offset", [1.7e9, 1.7e12, -1e13, 1e14])
+def test_an_offset_hides_nothing(offset: float) -> None:
+    assert right_of_60(PLAIN + np.array([offset, 0.0])) >= 57
+
+
+def test_missing_values_beside_an_offset_are_filled() -> None:
+    X = PLAIN + np.array([1.7e12, 0.0])
+    X[::7, 0] = np.nan
+    filled = fill_groups(X, Y, 0)
+    assert filled[::7, 0].std() > 1.0
+    assert np.abs(filled[:, 0] - 1.7e12).max() < 20.0
+
+
+@pytest.mark.parametrize("value", [0.1, 1.7e12, 1e-300, 5e-324, 0.0])
+@pytest.mark.parametrize("missing", [0, 7])
+def test_a_constant_is_one_in_many_rows(value: float, missing: int) -> None:
+    X = np.full((20_000, 1), value)
+    X[:missing] = np.nan
+    assert is_constant(X).all()
+    assert fit_space(X, np.arange(20_000) % 2).constant.all()
+
+
+def test_the_last_bits_are_rounding() -> None:
+    X = 293.15 * (1.0 + np.finfo(float).eps * RNG.integers(-2, 3, size=(100, 1)))
+    assert is_constant(X).all()
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-310, 1e-200, 1e-150])
+def test_very_small_numbers_are_trained_without_a_word(unit: float) -> None:
+    X = PLAIN.copy()
+    X[:, 1] = np.round(100.0 * X[:, 1]) * unit
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert right_of_60(X) >= 57
+        assert right_of_60(X[:, ::-1].copy(), covariance="diagonal") >= 57
+
+
+def test_a_table_of_very_small_numbers_alone_is_no_traceback() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        right_of_60(PLAIN * 1e-310)
+
+
+@pytest.mark.parametrize("labels", [["c0"], ["c0", "c1"], ["c0", "c1", "c2"]])
+@pytest.mark.parametrize("arguments", [{}, {"covariance": "diagonal"}])
+def test_repeated_labelled_rows_raise_no_warning(labels: list[str], arguments: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = OpenSetRecognizer(chains=1, batch_size=8, **arguments)
+        rows = {label: {"a": 1.0 + 2.0 * j, "b": 5.0 - j} for j, label in enumerate(labels)}
+        for _ in range(30):
+            for label, x in rows.items():
+                model.learn_one(x, label)
+                model.predict_one(x)
+        model.freeze()
+        for i in range(16):
+            model.learn_one(rows["c0"], "c0" if i % 3 else None)
+        model.flush()
+        assert {decision.label for decision in model.drain()} == {"c0"}

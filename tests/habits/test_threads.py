@@ -1,0 +1,129 @@
+"""One thread at a time changes a recognizer; a second one gets an error and nothing is decided twice."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.engine import value as engine
+from stream_osr.errors import ConcurrentChange
+from stream_osr.one_writer import WRITERS
+
+RNG = np.random.default_rng(0)
+ROWS = [{"a": 12.0 * (i % 2) + RNG.normal(), "b": RNG.normal()} for i in range(200)]
+
+
+@pytest.fixture
+def model() -> OpenSetRecognizer:
+    out = OpenSetRecognizer(chains=1, batch_size=8)
+    for i, x in enumerate(ROWS[:60]):
+        out.learn_one(x, i % 2)
+    out.freeze()
+    return out
+
+
+class Held:
+    """Closing a batch waits until somebody lets go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.inside, self.go = threading.Event(), threading.Event()
+        close = engine.close_arrivals
+
+        def waiting(*given: Any, **named: Any) -> Any:
+            self.inside.set()
+            self.go.wait(60)
+            return close(*given, **named)
+
+        monkeypatch.setattr(engine, "close_arrivals", waiting)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.learn_one(ROWS[0]),
+        lambda model: model.learn_one(ROWS[0], 1),
+        lambda model: model.learn_many(np.zeros((2, 2))),
+        lambda model: model.flush(),
+        lambda model: model.learn_label("k", 1),
+        lambda model: model.set_batch_aside("no reason"),
+    ],
+)
+def test_a_second_thread_is_refused(
+    model: OpenSetRecognizer, monkeypatch: pytest.MonkeyPatch, call: Callable[[Any], object]
+) -> None:
+    held = Held(monkeypatch)
+    first = threading.Thread(target=lambda: [model.learn_one(x) for x in ROWS[:8]], name="first")
+    first.start()
+    assert held.inside.wait(60)
+    before = repr(model.as_state())
+    with pytest.raises(ConcurrentChange, match=r"another thread \(first\) is changing"):
+        call(model)
+    assert repr(model.as_state()) == before
+    assert model.predict_one(ROWS[0]) == 0  # which any thread may ask
+    held.go.set()
+    first.join(60)
+    assert sum(1 for _ in model.drain()) == 8
+    call(model) if call.__code__.co_names[0] != "learn_many" else None
+    assert not WRITERS
+
+
+def test_instances_are_decided_once(model: OpenSetRecognizer) -> None:
+    taken: list[int] = []
+
+    def work(begin: int) -> None:
+        for key in range(begin, begin + 100):
+            try:
+                model.learn_one(ROWS[key % 200], key=key)
+            except ConcurrentChange:
+                continue
+            taken.append(key)
+
+    threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    model.flush()
+    assert Counter(decision.key for decision in model.drain()) == Counter(taken)
+
+
+def test_threads_may_take_turns(model: OpenSetRecognizer) -> None:
+    for key in range(8):
+        thread = threading.Thread(target=model.learn_one, args=(ROWS[key],), kwargs={"key": key})
+        thread.start()
+        thread.join()
+    assert [decision.key for decision in model.drain()] == [*range(8)]
+
+
+def test_an_error_lets_go(model: OpenSetRecognizer) -> None:
+    with pytest.raises(ValueError, match="feature 'a'"):
+        model.learn_one({"a": "high", "b": 1.0})
+    assert not WRITERS
+
+
+def test_a_child_and_a_copy_begin_free(model: OpenSetRecognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+    other = copy.copy(model)
+    first = threading.Thread(target=lambda: [model.learn_one(x) for x in ROWS[:8]])
+    first.start()
+    assert held.inside.wait(60)
+    child = os.fork()
+    if child == 0:
+        held.go.set()
+        os._exit(0 if not WRITERS else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    again = pickle.loads(pickle.dumps(other))
+    for each in (other, again):
+        each.learn_one(ROWS[0])
+        assert each.pending == 1
+    held.go.set()
+    first.join(60)
