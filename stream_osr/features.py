@@ -14,8 +14,9 @@ from narwhals.dtypes import Categorical, Enum
 from river.utils.dataframe import into_frame
 
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
+from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing
+from stream_osr.reading import TIMES, Comma, Unreadable, is_marked, number, spelled
 from stream_osr.showing import shown, typed
 
 LARGEST = 1e100
@@ -26,11 +27,11 @@ _REMEDY = (
     "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
     "categories, or leave it out"
 )
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 _PLAIN = frozenset((float, int, np.float64))
 
-TIMES = (np.datetime64, np.timedelta64)
-_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *TIMES)
+_NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
 """Some of them turn into floats; none of them is meant as one."""
 
 
@@ -99,6 +100,7 @@ class Features:
         kinds = self.kinds
         if new or kinds.values or kinds.undecided:
             kinds = kinds.joined(x, new, declared)
+            new = [name for name in new if name not in kinds.left_out]
         return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
 
     @property
@@ -116,7 +118,7 @@ class Features:
         >>> Features(["b", "a"]).plain({"a": 1, "b": math.nan}) is None
         True
         """
-        if self._get is None or type(x) is not dict:
+        if self._get is None or type(x) is not dict or self.kinds.missing:
             return None
         try:
             found: tuple[Any, ...] = self._coder.plain(self._get(x)) if self._coder else self._get(x)
@@ -143,6 +145,11 @@ class Features:
             complete = False
         absent = 0 if complete else sum(name not in x for name in self.names)
         extra = len(x) - (len(self.names) - absent)
+        kinds = self.kinds
+        if kinds.missing:
+            found = tuple(None if is_marked(value, kinds.missing) else value for value in found)
+        if kinds.left_out:
+            found = tuple(None if n in kinds.left_out else v for n, v in zip(self.names, found, strict=True))
         if self._coder:
             found = self._coder.of(found, number)
         try:
@@ -152,11 +159,12 @@ class Features:
         if values.dtype.kind in "fiub" and values.shape == (len(self.names),):
             values = values.astype(np.float64)
         else:
-            values = np.array([number_of(name, v, number) for name, v in zip(self.names, found, strict=True)], float)
+            read = zip(self.names, found, strict=True)
+            values = np.array([number_of(name, v, number, kinds.commas.get(name, "")) for name, v in read], float)
         with np.errstate(invalid="ignore"):
             beyond = np.abs(values) > LARGEST
         for at in np.flatnonzero(beyond):
-            number_of(self.names[at], found[at], number)
+            number_of(self.names[at], found[at], number, kinds.commas.get(self.names[at], ""))
         return Row(values, int(np.isnan(values).sum()), extra)
 
 
@@ -168,7 +176,7 @@ def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
         return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
 
 
-def number_of(name: Name, value: object, number: int | None = None) -> float:
+def number_of(name: Name, value: object, row: int | None = None, comma: Comma = "") -> float:
     """Read one value; NaN if it is missing.
 
     Raises
@@ -178,21 +186,36 @@ def number_of(name: Name, value: object, number: int | None = None) -> float:
     """
     if is_missing(value):
         return math.nan
+    if isinstance(value, str):
+        return _number_in(name, value, row, comma)
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
         value = value.item()
     if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number)
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
     try:
         result = float(value)
     except (TypeError, ValueError):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number) from None
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row) from None
     except OverflowError:
         result = math.inf
     if abs(result) > LARGEST:
         raise InvalidFeature(
-            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", number
+            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
         )
     return result
+
+
+def _number_in(name: Name, text: str, row: int | None, comma: Comma) -> float:
+    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
+    try:
+        found = number(text, comma)
+    except Unreadable as error:
+        truth = _TRUTH.get(text.strip().lower())
+        if truth is None:
+            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
+            raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
+        return truth
+    return math.nan if found is None else number_of(name, found, row)
 
 
 def check_mapping(x: object) -> Mapping[Any, object]:
@@ -282,11 +305,25 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
 
 
 def _column_list(name: Name, column: Any) -> list[Any]:
-    """Read a column of a data frame; values of categorical types are text, whatever they look like."""
+    """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
     values: list[Any] = column.to_list()
-    if not isinstance(column.dtype, Categorical | Enum):
-        return values
-    return [None if is_missing(value) else category_of(name, value) for value in values]
+    kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
+    if isinstance(column.dtype, Categorical | Enum) or (str in kinds and len(kinds) > 1):
+        return [None if is_missing(value) else _as_text(value) for value in values]
+    return values
+
+
+def _as_text(value: object) -> object:
+    """Spell a number or a boolean that stands beside text."""
+    return spelled(value) if isinstance(value, int | float | np.number | np.bool_) else value
+
+
+def categorical_columns(X: Any) -> list[Name]:
+    """Name the columns of a data frame that are of a categorical type: their values are categories."""
+    if isinstance(X, np.ndarray):
+        return []
+    frame = into_frame(X)
+    return [name for at, name in enumerate(frame.columns) if isinstance(frame[:, at].dtype, Categorical | Enum)]
 
 
 def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
@@ -318,13 +355,14 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     """
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
-        return None if features.kinds.values else _finite(X)
+        return None if features.kinds.values or features.kinds.missing else _finite(X)
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    if not features.names or features.kinds.values or any(name not in place for name in features.names):
+    kinds = features.kinds
+    if not features.names or kinds.values or kinds.missing or any(name not in place for name in features.names):
         return None
     columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):

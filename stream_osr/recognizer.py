@@ -14,7 +14,7 @@ from river.base import MiniBatchClassifier
 
 from stream_osr.config import Label, documented, parameters
 from stream_osr.engine import Arrived, trainer
-from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
+from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame, row_of
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import close, labelled
 from stream_osr.features import check_rows, frame_matrix
@@ -232,7 +232,12 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
                 self._close()
         elif row is not None:
             self.freeze()
-            values = self.trained.in_order(features, row.values)
+            trained = self.trained
+            if features.kinds.values and features is not trained.features:  # text may be a number, now that it is decided
+                row = row_of(self.value, trained.features, x)
+                values = row.values
+            else:
+                values = trained.in_order(features, row.values)
             if label is None:
                 self._wait(values, t, key)
             else:

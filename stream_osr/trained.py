@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from stream_osr.coordinates import as_modelled, fit_coordinates
 from stream_osr.discovery.columns import Usual, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.kinds import Kinds, Name, recoded
+from stream_osr.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.labels import doubtful
 from stream_osr.members import (
     COARSE_NU_ABOVE_DIMENSION,
@@ -40,6 +40,7 @@ from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST, Plan
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
+from stream_osr.reading import Comma
 from stream_osr.training_report import TrainingReport, told_of_flags
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
@@ -78,6 +79,10 @@ class TrainedModel:
         or the model is of a release that did not test it.
     usual
         What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
+    commas
+        What a comma is in the numbers of each feature: ``""``, ``"decimal"`` or ``"thousands"``; empty: training had none.
+    missing
+        What stands for a missing value beside the usual markers.
     """
 
     names: tuple[Name, ...]
@@ -90,6 +95,8 @@ class TrainedModel:
     categories: tuple[tuple[str, ...], ...] = ()
     order: Order | None = None
     usual: Usual | None = None
+    commas: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -104,7 +111,8 @@ class TrainedModel:
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
-        return Features(self.names, Kinds(self.values))
+        commas = {name: cast(Comma, comma) for name, comma in zip(self.names, self.commas, strict=False) if comma}
+        return Features(self.names, Kinds(self.values, commas=commas, missing=frozenset(self.missing)))
 
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:
@@ -122,6 +130,9 @@ class TrainedModel:
             if name in at and (name in its) == (name in own):
                 value = values[at[name]]
                 out[place] = recoded(np.array(value), its[name], own[name]) if name in its else value
+            elif name in at and name in its:  # text that training takes for numbers
+                code = np.array([values[at[name]]])
+                out[place] = numbers_of(code, its[name], self.features.kinds.commas.get(name, ""))[0][0]
         return out
 
     @cached_property
@@ -211,6 +222,8 @@ class TrainedModel:
         digest = hashlib.sha256(repr((self.names, self.labels)).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
+        if any(self.commas) or self.missing:
+            digest.update(repr((self.commas, self.missing)).encode())
         asked: tuple[Any, ...] | None = self.references
         if asked is not None and not self.is_dependent:
             asked = asked[:4]
@@ -362,7 +375,9 @@ def train_model(
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
     found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
-    return TrainedModel(features.names, labels, space, *found)
+    commas = tuple(str(features.kinds.commas.get(name, "")) for name in features.names)
+    read = commas if any(commas) else (), tuple(sorted(features.kinds.missing))
+    return TrainedModel(features.names, labels, space, *found, *read)
 
 
 def _told_of(plan: Plan | None, names: Sequence[Name]) -> dict[str, Any]:

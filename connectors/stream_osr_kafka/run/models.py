@@ -27,6 +27,8 @@ _CAME_LATER = {
     "max_classes": 1000,
     "order": "arrival",
     "categorical": None,
+    "numeric": None,
+    "missing": None,
 }
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
 
