@@ -16,23 +16,10 @@ from river.utils.dataframe import into_frame
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing
-from stream_osr.reading import TIMES, Comma, Unreadable, is_marked, number, spelled
+from stream_osr.reading import LARGEST, is_marked, number_of, spelled
 from stream_osr.showing import shown, typed
 
-LARGEST = 1e100
-"""Values beyond this magnitude are refused: their squares overflow."""
-
-_EXPECTED = "expected a finite number (None or NaN if missing)"
-_REMEDY = (
-    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
-    "categories, or leave it out"
-)
-_TRUTH = {"true": 1.0, "false": 0.0}
-
 _PLAIN = frozenset((float, int, np.float64))
-
-_NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
-"""Some of them turn into floats; none of them is meant as one."""
 
 
 class Row(NamedTuple):
@@ -174,48 +161,6 @@ def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
         return tuple(sorted(names, key=lambda name: (type(name).__name__, name)))
     except TypeError:  # tuples of different kinds of things
         return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
-
-
-def number_of(name: Name, value: object, row: int | None = None, comma: Comma = "") -> float:
-    """Read one value; NaN if it is missing.
-
-    Raises
-    ------
-    InvalidFeature
-        If it is no number, infinite or beyond ``LARGEST``.
-    """
-    if is_missing(value):
-        return math.nan
-    if isinstance(value, str):
-        return _number_in(name, value, row, comma)
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
-        value = value.item()
-    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
-    try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row) from None
-    except OverflowError:
-        result = math.inf
-    if abs(result) > LARGEST:
-        raise InvalidFeature(
-            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
-        )
-    return result
-
-
-def _number_in(name: Name, text: str, row: int | None, comma: Comma) -> float:
-    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
-    try:
-        found = number(text, comma)
-    except Unreadable as error:
-        truth = _TRUTH.get(text.strip().lower())
-        if truth is None:
-            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
-            raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
-        return truth
-    return math.nan if found is None else number_of(name, found, row)
 
 
 def check_mapping(x: object) -> Mapping[Any, object]:

@@ -1,8 +1,9 @@
 """Which features are numbers and which are categories, and the values of these as text and as numbers.
 
 While training goes on, features whose first value is text or a boolean are kept as categories, with every value. When
-it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what the
-caller says. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same one, and ``True`` is ``"true"``.
+it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what
+the caller says. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same one, and ``True`` is
+``"true"``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Texts(tuple[str, ...]):
     codes: dict[str, int]
 
     def __new__(cls, texts: Iterable[str] = ()) -> Texts:
+        """Make them of values that are numbered in their order."""
         out = super().__new__(cls, texts)
         out.codes = {text: code for code, text in enumerate(out)}
         return out
@@ -187,7 +189,9 @@ class Coder:
     """
 
     def __init__(self, names: Iterable[Name], kinds: Kinds) -> None:
-        self._codes = [(at, name, codes_of(kinds.values[name])) for at, name in enumerate(names) if name in kinds.values]
+        self._codes = [
+            (at, name, codes_of(kinds.values[name])) for at, name in enumerate(names) if name in kinds.values
+        ]
         self._lacks = kinds.lacks
 
     def __bool__(self) -> bool:

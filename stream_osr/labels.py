@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from typing import Any
 
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
@@ -60,8 +59,8 @@ def label_array(labels: Sequence[Label | None]) -> np.ndarray:
     return np.array(labels) if labels and alike else np.array(labels, dtype=object)
 
 
-def as_known(y: object, known: Sequence[Label]) -> object:
-    """Return the known label that is spelled like a label; itself where there is none.
+def as_known(y: Any, known: Sequence[Label]) -> Any:
+    """Return the known label that is spelled like a label of a file, a record or a command; else one of their type.
 
     >>> as_known("1.0", [1, 2]), as_known(1, ["1", "2"]), as_known("3", [1, 2]), as_known("idle ", ["idle"])
     (1, '1', 3, 'idle')
@@ -75,7 +74,7 @@ def as_known(y: object, known: Sequence[Label]) -> object:
     if found is not None:
         return found
     if isinstance(known[0], str):
-        return y if isinstance(y, str) else text
+        return text
     return label_as(text, "int") if isinstance(y, str) and kind_of_labels([text], minus_one=True) == "int" else y
 
 

@@ -183,13 +183,13 @@ def check_storable(names: Iterable[object]) -> None:
     >>> check_storable([b"width"])
     Traceback (most recent call last):
         ...
-    stream_osr.errors.InvalidInstance: the name of a feature is b'width' (bytes); a name is text or a number: rename it
+    stream_osr.errors.InvalidInstance: the name of a feature is b'width' (bytes); a name is text or a number
     """
     for name in names:
         if isinstance(name, tuple):
             check_storable(name)
         elif not (name is None or isinstance(name, str | int | float)):
-            raise InvalidInstance(f"the name of a feature is {typed(name)}; a name is text or a number: rename it")
+            raise InvalidInstance(f"the name of a feature is {typed(name)}; a name is text or a number")
 
 
 def check_names(new: Iterable[object], count: int) -> None:

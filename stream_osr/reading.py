@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from stream_osr.errors import InvalidFeature
 from stream_osr.limits import LEAST_WHOLE, MOST_WHOLE
 from stream_osr.missing import is_missing
 
@@ -22,10 +23,11 @@ Comma: TypeAlias = Literal["", "decimal", "thousands"]
 
 LabelKind: TypeAlias = Literal["str", "int", "bool"]
 
-MISSING_NUMBERS: Final = frozenset(
-    "|na|n/a|n.a.|nan|-nan|null|none|nil|<na>|#na|#n/a|#n/a n/a|?|-|--|.|(null)|\\n|nat|missing|"
-    "1.#ind|-1.#ind|1.#qnan|-1.#qnan|#div/0!|#value!|#num!|#ref!|#null!|#name?".split("|")
+_MISSING = (
+    " na n/a n.a. nan -nan null none nil <na> #na #n/a ? - -- . (null) \\n nat missing "
+    "1.#ind -1.#ind 1.#qnan -1.#qnan #div/0! #value! #num! #ref! #null! #name?"
 )
+MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
 """What stands for a missing number, in any case of letters: the markers of pandas, UCI, ARFF, databases and Excel."""
 
 FEW, FEW_WHOLE = 0.05, 0.01
@@ -37,6 +39,17 @@ LEAST = 9
 TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
 """Types of moments and of spans of time."""
 
+LARGEST = 1e100
+"""Values beyond this magnitude are refused: their squares overflow."""
+
+_NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
+"""Some of them turn into floats; none of them is meant as one."""
+_EXPECTED = "expected a finite number (None or NaN if missing)"
+_REMEDY = (
+    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
+    "categories, or leave it out"
+)
+_TRUTH = {"true": 1.0, "false": 0.0}
 _MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
 _SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
@@ -107,6 +120,48 @@ def _with_point(text: str, comma: Comma) -> str:
     elif comma == "thousands":
         raise Unreadable("is not a finite number")
     return text.replace(",", ".", 1)
+
+
+def number_of(name: Hashable, value: object, row: int | None = None, comma: Comma = "") -> float:
+    """Read one value; NaN if it is missing.
+
+    Raises
+    ------
+    InvalidFeature
+        If it is no number, infinite or beyond ``LARGEST``.
+    """
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str):
+        return _number_in(name, value, row, comma)
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
+        value = value.item()
+    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row) from None
+    except OverflowError:
+        result = math.inf
+    if abs(result) > LARGEST:
+        raise InvalidFeature(
+            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
+        )
+    return result
+
+
+def _number_in(name: Hashable, text: str, row: int | None, comma: Comma) -> float:
+    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
+    try:
+        found = number(text, comma)
+    except Unreadable as error:
+        truth = _TRUTH.get(text.strip().lower())
+        if truth is None:
+            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
+            raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
+        return truth
+    return math.nan if found is None else number_of(name, found, row)
 
 
 def canonical(text: str) -> str:

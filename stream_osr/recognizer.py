@@ -233,7 +233,7 @@ class OpenSetRecognizer(Requests, Results, Saved, MiniBatchClassifier):
         elif row is not None:
             self.freeze()
             trained = self.trained
-            if features.kinds.values and features is not trained.features:  # text may be a number, now that it is decided
+            if features.kinds.values and features is not trained.features:  # text may be a number now
                 row = row_of(self.value, trained.features, x)
                 values = row.values
             else:

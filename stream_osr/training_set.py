@@ -112,8 +112,8 @@ class TrainingSet:
         out.arrived = [array.tolist() for array in arrived]
         return out
 
-    def matrix(self, numeric: Collection[Name] = ()) -> tuple[Decided, np.ndarray, np.ndarray]:
-        """Return the training set class by class, with what its features are.
+    def decided(self, numeric: Collection[Name] = ()) -> tuple[Decided, np.ndarray, np.ndarray]:
+        """Return the training set class by class, with what its features are by all of their values.
 
         Parameters
         ----------
@@ -122,8 +122,19 @@ class TrainingSet:
 
         Returns
         -------
-        Features and rows with NaN for what is missing, shape (n, p), class numbers, shape (n,), and the position of
-        each row in the order of arrival, shape (n,).
+        Features and rows, and as :meth:`matrix` class numbers and positions.
+        """
+        features, X, group, arrived = self.matrix()
+        turn = np.argsort(arrived, kind="stable")
+        return decide(X, features.names, features.kinds, turn, numeric), group, arrived
+
+    def matrix(self) -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the training set class by class, as it was given.
+
+        Returns
+        -------
+        Features, rows with NaN for what is missing, shape (n, p), class numbers, shape (n,), and the position of each
+        row in the order of arrival, shape (n,).
         """
         features = self.features
         order = [self.places[name] for name in features.names]
@@ -132,5 +143,4 @@ class TrainingSet:
             wide[i, : len(row)] = row
         group = np.repeat(np.arange(len(self.labels)), [len(rows) for rows in self.rows])
         arrived = np.array([position for own in self.arrived for position in own], np.int64)
-        turn = np.argsort(arrived, kind="stable")
-        return decide(wide[:, order], features.names, features.kinds, turn, numeric), group, arrived
+        return features, wide[:, order], group, arrived

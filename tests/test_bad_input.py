@@ -238,11 +238,13 @@ def test_features_first_seen_after_training_are_ignored_and_counted(trained):
 def test_instance_without_features(trained):
     fresh = OpenSetRecognizer()
     before = pickle.dumps(fresh)
-    with pytest.raises(InvalidInstance, match="the instance has no features; give it one at least"):
-        fresh.learn_one({}, "left")
-    with pytest.raises(InvalidInstance, match="row 0: the instance has no features; give it one at least"):
-        fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
+    with pytest.raises(NotTrained, match="an unlabelled instance came before any labelled one"):
+        fresh.learn_one({})
     assert pickle.dumps(fresh) == before
+    fresh.learn_one({}, "left")  # its values may all be missing: those of later instances have names
+    fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
+    with pytest.raises(InvalidInstance, match="the training instances have no feature; give one"):
+        fresh.freeze()
     assert fresh.predict_one({}) is None
     for model in (in_training(), in_stream(trained)):  # later it is one whose values are all missing
         model.learn_one({}, "left")

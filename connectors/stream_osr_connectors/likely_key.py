@@ -9,6 +9,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from stream_osr.reading import Unreadable, number
+
 from .base import Record
 from .csv_source import CsvSource
 from .files import Format, open_source
@@ -167,7 +169,7 @@ def _whole(value: Any) -> int | None:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
-    except ValueError:
+        number(text, "decimal")
+    except Unreadable:
         return False
     return True

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import Label
 from stream_osr.errors import (
     ConnectorError,
     InvalidInstance,
@@ -19,6 +20,7 @@ from stream_osr.errors import (
     NotTrained,
     RefusedState,
 )
+from stream_osr.labels import as_known
 from stream_osr.unlike import check_features
 
 from .acting import Acting
@@ -320,7 +322,7 @@ def take(
     else:
         try:
             _check(model, record)
-            model.learn_one(record.features, record.label, t=record.time, key=record.key)
+            model.learn_one(record.features, label_in(model, record.label), t=record.time, key=record.key)
         except (InvalidInstance, InvalidLabel) as error:
             row, reason, raw = row_of(record, totals["read"]), str(error), raw_of(record)
         else:
@@ -333,6 +335,11 @@ def take(
     complain(row, reason)
     if errors is not None:
         errors.write({"row": row, "reason": reason, "raw": raw})
+
+
+def label_in(model: OpenSetRecognizer, label: Label | None) -> Any:
+    """Return the label that a trained model has for one of a file: labels are compared as they are spelled."""
+    return label if label is None or model.value.training is not None else as_known(label, model.value.labels)
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

@@ -13,7 +13,7 @@ from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
 from stream_osr.features import Features, Row, categorical_columns, check_mapping, column_values, frame_rows
 from stream_osr.kinds import Name
-from stream_osr.labels import as_known, check_label
+from stream_osr.labels import check_label
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room, check_storable
 from stream_osr.stamps import key_of, time_of
@@ -103,8 +103,6 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
 
 def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
     """Check a label beside those of the known classes; one that opens a class has to find room for it."""
-    if value.training is None:
-        y = as_known(y, known)
     label = check_label(y, known, value.parameters.unknown)
     if value.limited and label not in known:
         check_length(label)

@@ -54,7 +54,7 @@ def learn(value: Value, features: Features, row: np.ndarray, label: Label) -> tu
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
     """Train in passing; ``None`` while the instances do not span the components of a PCA."""
-    decided, group, _ = training.matrix(parameters.numeric or ())
+    decided, group, _ = training.decided(parameters.numeric or ())
     features, X = Features(decided.names, decided.kinds), decided.X
     if not features.names or np.isnan(X).all():
         return None
@@ -82,11 +82,13 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
         raise NotTrained("freeze() needs labelled instances; learn some first")
     for option in ("categorical", "numeric"):
         _check_named(option, getattr(chosen, option) or (), training.features.names)
-    decided, group, arrived = training.matrix(chosen.numeric or ())
+    decided, group, arrived = training.decided(chosen.numeric or ())
     features, X = Features(decided.names, decided.kinds), decided.X
     if not features.names:
         why = "; ".join(f"{name!r} is {why}" for name, why in decided.kinds.left_out.items())
-        raise InvalidInstance(f"the training instances have no feature{why and f' that can be used: {why}'}; give one")
+        raise InvalidInstance(
+            f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
+        )
     if chosen.select == "validation":
         from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
 
