@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
 from stream_osr.reading import kind_of_labels, label_as, spelled_label

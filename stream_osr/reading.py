@@ -330,7 +330,7 @@ class Tally:
         """What the column is."""
         total = self.numbers + self.odd
         few = 0 if total < LEAST else max(1, int((FEW if self.broken else FEW_WHOLE) * total))
-        if self.numbers and self.odd <= few and self.zeros <= few:
+        if (self.numbers or not self.odd) and self.odd <= few and self.zeros <= few:
             return "number"
         return "time" if self.odd and self.moments >= (1.0 - FEW) * total else "category"
 

@@ -80,7 +80,7 @@ class TrainedModel:
     usual
         What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
     commas
-        What a comma is in the numbers of each feature (``""``, ``"decimal"``, ``"thousands"``); empty: no feature had one.
+        What a comma is in the numbers of each feature (``""``, ``"decimal"``, ``"thousands"``); empty: there is none.
     missing
         What stands for a missing value beside the usual markers.
     """

@@ -85,7 +85,7 @@ NO_USABLE_NUMBERS = cases(
         "high",
         r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num",
     ),
-    ("3.5", r"feature 'a' is '3\.5' \(str\): expected a finite number"),
+    ("1,234", r"feature 'a' is '1,234' \(str\): it may be 1\.234 or 1234; write it without commas"),
     (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
     (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),
     (np.complex128(1), r"feature 'a' is .* \(complex\): expected a finite number"),

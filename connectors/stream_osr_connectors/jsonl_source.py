@@ -78,8 +78,8 @@ class JsonLinesSource(LineSource):
         position = self._lines.position_after(line)
         if line.row == 1 and _ARRAY.match(line.data):
             raise ConnectorError(
-                f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets around "
-                "all of them and commas between (`jq -c .[]` writes it so)"
+                f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets "
+                "around all of them and commas between (`jq -c .[]` writes it so)"
             )
         try:
             text = line.text()

@@ -44,7 +44,7 @@ class Survey(NamedTuple):
         Features that are numbers.
     mixed
         Features that hold text and numbers or booleans.
-    index
+    indexes
         Features that are the index of a data frame.
     labels
         Labels, as they are spelled, with their counts.
@@ -59,13 +59,13 @@ class Survey(NamedTuple):
     columns: Mapping[str, Tally]
     numeric: frozenset[str]
     mixed: frozenset[str]
-    index: frozenset[str]
+    indexes: frozenset[str]
     labels: Counter[str]
     label_kind: LabelKind
     units: Any
     missing: frozenset[str]
 
-    def ready(self, record: Record | BadRecord) -> Record | BadRecord:
+    def ready(self, record: Record) -> Record:
         """Return a record of the same file as a model takes it: its label, and numbers where a column is numeric.
 
         Raises
@@ -73,8 +73,6 @@ class Survey(NamedTuple):
         DecodeError
             Naming the column whose value is no number.
         """
-        if isinstance(record, BadRecord):
-            return record
         if self.units is not None and record.position == self.units:
             raise DecodeError("it is a row of units, or another second header: it has text in each numeric column")
         features: dict[str, object] = dict(record.features)
@@ -89,9 +87,9 @@ class Survey(NamedTuple):
                     found = number(value, comma := self.columns[name].comma)
                 except Unreadable as error:
                     raise DecodeError(
-                        f"column {name!r} holds {shown(value)}, which {error}, and nearly all other values of the column "
-                        f"are numbers; leave it empty, name it by --missing if it stands for a missing value, or make "
-                        f"the column a category by --categorical {name}"
+                        f"column {name!r} holds {shown(value)}, which {error}, and nearly all other values of the "
+                        "column are numbers; leave it empty, name it by --missing if it stands for a missing value, "
+                        f"or make the column a category by --categorical {name}"
                     ) from None
                 features[name] = value if comma else found
         label = None if record.label is None else label_as(spelled_label(record.label), self.label_kind)
@@ -222,7 +220,7 @@ def _follow_index(features: Mapping[str, object], indexes: dict[str, list[float]
 
 
 def read_as_text(trained: TrainedModel) -> list[Any]:
-    """Name the features of a model whose values it reads itself: categories, and numbers written in a way of their own."""
+    """Name the features whose values a model reads as text: categories, and numbers with commas or markers."""
     if trained.missing:
         return list(trained.names)
     commas = [name for name, comma in zip(trained.names, trained.commas, strict=False) if comma]

@@ -124,8 +124,10 @@ def label_of_text(text: str, kind: LabelType) -> str | int | None:
     ``NA`` or ``None`` may well be the name of a class, and taking it for a missing label would end
     the training early without a word. So they are labels.
 
-    >>> label_of_text("3", "auto"), label_of_text("3", "str"), label_of_text("3.0", "int"), label_of_text("007", "auto")
-    (3, '3', 3, '007')
+    >>> label_of_text("3", "auto"), label_of_text("3", "str"), label_of_text("3.0", "int")
+    (3, '3', 3)
+    >>> label_of_text("007", "auto")
+    '007'
     >>> label_of_text("3.0", "auto"), label_of_text("None", "auto"), label_of_text("", "auto")
     ('3.0', 'None', None)
     """

@@ -108,7 +108,8 @@ def fit(
         stack.enter_context(sole_writer(output))
         reading = {"key": key, "time": time, "label": label, "features": names}
         source, found = _source(stack, file, format, model, label_type, keys=yes, **reading)
-        if declared := getattr(source, "declared", frozenset()) - {*(model.categorical or ())}:
+        declared: frozenset[str] = getattr(source, "declared", frozenset())
+        if declared := declared - {*(model.categorical or ())}:
             model = OpenSetRecognizer(**{**model.arguments, "categorical": (*(model.categorical or ()), *declared)})
         if left_out := getattr(source, "left_out", None):
             console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
@@ -156,7 +157,8 @@ def _source(
     """
     from stream_osr_connectors.survey import survey
 
-    chosen, categorical = cast(Any, format), model.categorical or ()
+    chosen = cast(Any, format)
+    categorical, numeric = [[*map(str, names or ())] for names in (model.categorical, model.numeric)]
     if label_type not in get_args(LabelType):
         raise ConnectorError(f"--label-type {label_type}: it is one of {', '.join(get_args(LabelType))}")
     said = "standard input" if is_standard(file) else file
@@ -167,19 +169,19 @@ def _source(
     )
     found = survey(
         source,
-        numeric=model.numeric or (),
+        numeric=numeric,
         categorical=[*categorical, *getattr(source, "declared", ())],
         missing=model.value.parameters.markers,
         label_type=cast(LabelType, label_type),
         minus_one=model.unknown is not None,
     )
     columns = getattr(source, "feature_columns", None) or list(found.columns)
-    for option, names in (("categorical", categorical), ("numeric", model.numeric or ())):
-        if columns and (strange := sorted({*map(str, names)} - {*columns})):
+    for option, names in (("categorical", categorical), ("numeric", numeric)):
+        if columns and (strange := sorted({*names} - {*columns})):
             raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(columns)}")
     if not keys and reading["features"] is None:
         known = {name: reading[name] for name in ("key", "time", "label")}
-        _refuse_key(file, said, chosen, categorical=[*categorical, *found.index, *(model.numeric or ())], **known)
+        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **known)
     return source, found
 
 
@@ -238,12 +240,12 @@ def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
 
 def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
     """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
+    if isinstance(record, BadRecord):
+        return record
     try:
         record = found.ready(record)
     except DecodeError as error:
         return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
-    if isinstance(record, BadRecord):
-        return record
     if record.label is None:
         reason = f"it has no label; give column {label!r} a value"
         return BadRecord(record.position, row_of(record, number), raw_of(record), reason)
