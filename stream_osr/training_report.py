@@ -151,7 +151,6 @@ class TrainingReport:
         if wide:
             enough = instances_that_would_do(self.known_recall)
             lines.append(f"too few instances for a promise: some {enough} would do")
-        lines += self._understood()
         if self.correlation is not None:
             lines.append(
                 f"neighbouring instances depend on each other (mean correlation {self.correlation:.2f}): the recall "
@@ -197,7 +196,7 @@ class TrainingReport:
             lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._understood()])
 
 
 def understood(decided: Decided, values: Mapping[Name, Collection[str]]) -> dict[str, Any]:

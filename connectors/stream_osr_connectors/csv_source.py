@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
+from stream_osr.reading import Comma
 
 from .base import BadRecord, Position, Record
 from .csv_rows import RowReader, check_delimiter, restored
@@ -96,6 +97,7 @@ class CsvSource(LineSource):
         self.categorical = frozenset(categorical)
         self._rows = RowReader(self._lines, delimiter, self._max_bytes)
         self._safe = safe
+        self._comma: Comma = "decimal" if delimiter == ";" else ""
         try:
             self._place_columns(self._read_header())
         except BaseException:
@@ -127,7 +129,7 @@ class CsvSource(LineSource):
         )
 
     def _value(self, row: list[str], name: str) -> object:
-        return self._read(row, name, category if name in self.categorical else number)
+        return self._read(row, name, category if name in self.categorical else lambda text: number(text, self._comma))
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""
@@ -147,6 +149,7 @@ class CsvSource(LineSource):
             row = next(self._rows)
             if found := _SEPARATOR.fullmatch(raw_text(self._rows.taken).lstrip("\ufeff").strip()):
                 self._rows = RowReader(self._lines, found[1], self._max_bytes)
+                self._comma = "decimal" if found[1] == ";" else ""
                 row = next(self._rows)
             return self._plain(row)
         except StopIteration:

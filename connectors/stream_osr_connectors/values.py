@@ -37,14 +37,14 @@ def written(value: object) -> str:
         return shown(value)
 
 
-def number(text: str) -> float | None:
+def number(text: str, comma: reading.Comma = "") -> float | None:
     """Read a number; ``None`` if it is missing.
 
     >>> number("1e3"), number(" -2.5 "), number("NA"), number("")
     (1000.0, -2.5, None, None)
     """
     try:
-        return reading.number(text)
+        return reading.number(text, comma)
     except reading.Unreadable as error:
         raise _not_a_number(text, error) from None
 
