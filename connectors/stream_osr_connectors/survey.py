@@ -29,6 +29,8 @@ from .csv_source import CsvSource
 from .folder_source import FolderSource
 from .values import DecodeError, LabelType
 
+UNITS = "it is a row of units, or another second header: it has text in each numeric column"
+
 MOST_INDEX = 100_000
 """Values of a column that may be an index by its name are looked at up to here."""
 
@@ -65,6 +67,10 @@ class Survey(NamedTuple):
     units: Any
     missing: frozenset[str]
 
+    def refused(self, record: BadRecord) -> BadRecord:
+        """Return a record that could not be read, with the reason if it is the row of units."""
+        return record._replace(reason=UNITS) if self.units is not None and record.position == self.units else record
+
     def ready(self, record: Record) -> Record:
         """Return a record of the same file as a model takes it: its label, and numbers where a column is numeric.
 
@@ -74,7 +80,7 @@ class Survey(NamedTuple):
             Naming the column whose value is no number.
         """
         if self.units is not None and record.position == self.units:
-            raise DecodeError("it is a row of units, or another second header: it has text in each numeric column")
+            raise DecodeError(UNITS)
         features: dict[str, object] = dict(record.features)
         for name in self.mixed:
             value = features.get(name)

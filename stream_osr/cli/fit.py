@@ -241,7 +241,7 @@ def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
 def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
     """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
     if isinstance(record, BadRecord):
-        return record
+        return found.refused(record)
     try:
         record = found.ready(record)
     except DecodeError as error:

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import random
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -74,7 +73,7 @@ def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 def shuffled_index(path: Path, rows: list[dict[str, Any]]) -> None:
     its = frame(rows)
-    its.index = np.random.default_rng(0).permutation(len(its))  # type: ignore[assignment]
+    its.index = np.random.default_rng(0).permutation(len(its))
     its.to_parquet(path)
 
 
