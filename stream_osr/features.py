@@ -13,10 +13,11 @@ import numpy as np
 from narwhals.dtypes import Categorical, Enum
 from river.utils.dataframe import into_frame
 
+from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
 from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing
-from stream_osr.reading import LARGEST, is_marked, number_of, spelled
+from stream_osr.reading import spelled
 from stream_osr.showing import shown, typed
 
 _PLAIN = frozenset((float, int, np.float64))

@@ -13,21 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.entries import TIMES, is_blank, is_index, is_marked
 from stream_osr.errors import InvalidFeature
 from stream_osr.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 from stream_osr.missing import is_missing
-from stream_osr.reading import (
-    TIMES,
-    Comma,
-    Tally,
-    Unreadable,
-    canonical,
-    is_blank,
-    is_index,
-    is_marked,
-    number,
-    spelled,
-)
+from stream_osr.reading import Comma, Tally, Unreadable, canonical, number, spelled
 
 Name = Hashable
 

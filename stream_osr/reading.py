@@ -8,15 +8,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Hashable, Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-import numpy as np
-
-from stream_osr.errors import InvalidFeature
 from stream_osr.limits import LEAST_WHOLE, MOST_WHOLE
-from stream_osr.missing import is_missing
 
 Comma: TypeAlias = Literal["", "decimal", "thousands"]
 """What a comma is in the numbers of a column; empty: its values in training had none."""
@@ -36,27 +32,12 @@ FEW, FEW_WHOLE = 0.05, 0.01
 LEAST = 9
 """In a column of fewer values each of them has to be a number."""
 
-TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
-"""Types of moments and of spans of time."""
-
-LARGEST = 1e100
-"""Values beyond this magnitude are refused: their squares overflow."""
-
-_NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
-"""Some of them turn into floats; none of them is meant as one."""
-_EXPECTED = "expected a finite number (None or NaN if missing)"
-_REMEDY = (
-    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
-    "categories, or leave it out"
-)
-_TRUTH = {"true": 1.0, "false": 0.0}
 _MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
 _SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _LEADING_ZERO = re.compile(r"[+-]?0\d+")
 _WHOLE_FLOAT = re.compile(r"([+-]?(?:0|[1-9]\d*))\.0*")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
-_INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|index|")
 
 
 class Unreadable(ValueError):
@@ -122,48 +103,6 @@ def _with_point(text: str, comma: Comma) -> str:
     return text.replace(",", ".", 1)
 
 
-def number_of(name: Hashable, value: object, row: int | None = None, comma: Comma = "") -> float:
-    """Read one value; NaN if it is missing.
-
-    Raises
-    ------
-    InvalidFeature
-        If it is no number, infinite or beyond ``LARGEST``.
-    """
-    if is_missing(value):
-        return math.nan
-    if isinstance(value, str):
-        return _number_in(name, value, row, comma)
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
-        value = value.item()
-    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
-    try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row) from None
-    except OverflowError:
-        result = math.inf
-    if abs(result) > LARGEST:
-        raise InvalidFeature(
-            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
-        )
-    return result
-
-
-def _number_in(name: Hashable, text: str, row: int | None, comma: Comma) -> float:
-    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
-    try:
-        found = number(text, comma)
-    except Unreadable as error:
-        truth = _TRUTH.get(text.strip().lower())
-        if truth is None:
-            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
-            raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
-        return truth
-    return math.nan if found is None else number_of(name, found, row)
-
-
 def canonical(text: str) -> str:
     """Spell a value of a category, or a label, as every door does.
 
@@ -182,10 +121,10 @@ def canonical(text: str) -> str:
 def spelled(value: object) -> str:
     """Spell a text, a number or a boolean; whole floats are whole numbers.
 
-    >>> spelled(80.0), spelled(np.int64(3)), spelled(True), spelled(0.5), spelled(" a")
+    >>> spelled(80.0), spelled(3), spelled(True), spelled(0.5), spelled(" a")
     ('80', '3', 'true', '0.5', 'a')
     """
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain: Any = value.item() if hasattr(value, "item") else value  # of numpy, which takes long to import
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, float) and plain.is_integer() and abs(plain) < 1e15:
@@ -248,38 +187,6 @@ def moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def is_marked(value: object, markers: Collection[str]) -> bool:
-    """Say whether a value is one of the markers that a person has named as missing, or is missing anyhow.
-
-    >>> is_marked(-999.0, {"-999"}), is_marked("-999", {"-999"}), is_marked(None, {"-999"}), is_marked(1, {"-999"})
-    (True, True, True, False)
-    """
-    if is_missing(value):
-        return True
-    plain = isinstance(value, str | int | float | np.generic)
-    return bool(markers) and plain and spelled(value) in markers
-
-
-def is_blank(value: object) -> bool:
-    """Say whether a value is missing in a category: empty text is, ``NA`` may be a value."""
-    return is_missing(value) or (isinstance(value, str) and not value.strip())
-
-
-def is_index(name: object, values: np.ndarray) -> bool:
-    """Say whether a column is the index of a data frame, by its name and its values in the order of arrival.
-
-    >>> is_index("Unnamed: 0", np.array([2.0, 0.0, 1.0])), is_index("level_0", np.array([0.0, 0.0, 1.0]))
-    (True, True)
-    >>> is_index("index", np.array([0.7, 0.2])), is_index("width", np.array([0.0, 1.0]))
-    (False, False)
-    """
-    if not isinstance(name, str) or not _INDEX.fullmatch(name) or len(values) < 2:
-        return False
-    if not np.isfinite(values).all() or (values != np.floor(values)).any() or (values[0] == values).all():
-        return False
-    return len(np.unique(values)) == len(values) or bool((np.diff(values) >= 0).all())
 
 
 class Tally:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_osr.entries import LARGEST, number_of
 from stream_osr.errors import InvalidFeature
 from stream_osr.features import Features, column_values, frame_rows
 from stream_osr.missing import is_missing
-from stream_osr.reading import LARGEST, number_of
 from stream_osr.stamps import key_of, time_of
 
 

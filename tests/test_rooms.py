@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision features kinds missing reading stamps labels atomic memory parallel "
-        "terminal glossary moved version compiling",
+        "errors showing limits config decision entries features kinds missing reading stamps labels atomic memory "
+        "parallel terminal glossary moved version compiling",
     ),
     ("model",),
     ("trust",),

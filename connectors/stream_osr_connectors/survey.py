@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.entries import is_index, is_marked
 from stream_osr.reading import (
     MISSING_NUMBERS,
     LabelKind,
     Tally,
     Unreadable,
-    is_index,
-    is_marked,
     kind_of_labels,
     label_as,
     number,

@@ -128,7 +128,7 @@ def trained(door: str, labels: str, folder: Path) -> Path:
     if door in FILES:
         suffix, write = FILES[door]
         write(path := folder / f"{door} {labels}.{suffix}", rows)
-        options = "--label y --chains 1 --batch-size 16 --categorical port".split()
+        options = ["--label", "y", "--chains", "1", "--batch-size", "16", "--categorical", "port"]
         code, said = command("fit", path, "-o", out, *options)
         assert code == 0, said
         return out
