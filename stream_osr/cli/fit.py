@@ -138,7 +138,9 @@ def fit(
         model.save(output)
     console.say(*str(report).split("\n"))
     telling.set_aside(console, counts["set_aside"], errors)
-    console.say(f"model saved to {output}")
+    used = [str(name) for name in model.trained.names]
+    shown = ", ".join(used[:12]) + (f" and {len(used) - 12} more" if len(used) > 12 else "")
+    console.say(f"features: {shown}", f"model saved to {output}")
 
 
 def _source(
