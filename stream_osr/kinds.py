@@ -24,6 +24,9 @@ Name = Hashable
 OTHER = float(1 << 30)
 """Number of all values that training did not have."""
 
+SETTLED = 1000
+"""After so many different values a text feature that reads as numbers is one, before training ends."""
+
 _EXPECTED = "expected text, a number, true or false (None or NaN if missing): the feature is a category"
 
 
@@ -125,10 +128,10 @@ class Kinds(NamedTuple):
                 continue
             text, texts = category_of(name, value), known if isinstance(known, Texts) else Texts(known)
             if texts.code(text) is None:
-                if len(known) < MOST_VALUES:
-                    values[name] = texts.joined(text)
-                elif name not in fixed and tally_of(texts).kind == "number":
+                if len(known) == SETTLED and name not in fixed and tally_of(texts).kind == "number":
                     settled.add(name)
+                elif len(known) < MOST_VALUES:
+                    values[name] = texts.joined(text)
         if not values and not settled and undecided == self.undecided and len(left_out) == len(self.left_out):
             return self
         both = {name: its for name, its in {**self.values, **values}.items() if name not in settled}
