@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from stream_osr.errors import InvalidParameter
 from stream_osr.limits import MOST_LABEL_BYTES, trouble_with
+from stream_osr.reading import spelled
 from stream_osr.showing import typed
 
 Label = bool | int | str
@@ -166,6 +167,11 @@ class Arguments:
     categorical
         Names of features that are categories although their values are numbers; ``None``: none. Text and booleans are
         by themselves. A name that training never sees is an error when it ends.
+    numeric
+        Names of features that are numbers although many of their values are not: these are missing. ``None``: a text
+        feature is numeric if nearly all of its values in training are numbers (``docs/files.md``).
+    missing
+        Texts and numbers that stand for a missing value, for example ``["-999"]``, beside the usual markers.
     on_missing
         Missing or NaN features: ``"impute"`` (with full covariances they are integrated out where an instance is
         decided, and drawn given the others where it enters statistics; else they are the training mean), raise an
@@ -215,6 +221,8 @@ class Arguments:
     n_jobs: AtLeastOne | None = None
     freezing: Literal["auto", "manual"] = "auto"
     categorical: Collection[FeatureName] | None = None
+    numeric: Collection[FeatureName] | None = None
+    missing: Collection[str | int | float] | None = None
     on_missing: Literal["impute", "error", "skip"] = "impute"
     absent: Literal["auto", "missing", "zero"] = "auto"
     seed: Annotated[int, Field(ge=0)] = 0
@@ -223,7 +231,11 @@ class Arguments:
     def arguments(self) -> dict[str, Any]:
         """All of them by name, as they were given."""
         given = {field.name: getattr(self, field.name) for field in fields(Arguments)}
-        return {**given, "categorical": _in_order(given["categorical"])}
+        return {**given, **{name: _in_order(given[name]) for name in LISTS}}
+
+
+LISTS = {"categorical": "names of features", "numeric": "names of features", "missing": "texts and numbers"}
+"""Arguments that are lists, and what of."""
 
 
 def _in_order(value: Any) -> Any:
@@ -257,6 +269,8 @@ class Parameters(BaseModel, Arguments):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     categorical: tuple[FeatureName, ...] | None = None
+    numeric: tuple[FeatureName, ...] | None = None
+    missing: tuple[str | int | float, ...] | None = None
 
     @field_validator("ensemble", mode="before")
     @classmethod
@@ -269,6 +283,8 @@ class Parameters(BaseModel, Arguments):
         trouble = trouble_with(self.unknown, MOST_LABEL_BYTES)
         if trouble:
             raise ValueError(f"unknown is {typed(self.unknown)}: {trouble}; give it a short name")
+        if both := [name for name in self.numeric or () if name in (self.categorical or ())]:
+            raise ValueError(f"numeric and categorical both have {both[0]!r}: it is one of them")
         if self.pca_components is not None and self.pca_variance is not None:
             raise ValueError("pca_components and pca_variance are both given: give one of them")
         if self.window is not None and self.decision_delay > self.window:
@@ -279,6 +295,11 @@ class Parameters(BaseModel, Arguments):
         if self.decision_delay and not self.sweeps:
             raise ValueError("decision_delay waits for re-seating sweeps, and sweeps is 0: set one of them otherwise")
         return self
+
+    @property
+    def markers(self) -> frozenset[str]:
+        """What stands for a missing value beside the usual markers, as values are spelled."""
+        return frozenset(map(spelled, self.missing or ()))
 
     @property
     def chooses_coordinates(self) -> bool:
@@ -316,8 +337,8 @@ def parameters(**values: object) -> Parameters:
         if not first["loc"]:
             raise InvalidParameter(message) from None
         name = first["loc"][0]
-        if name == "categorical":
-            raise InvalidParameter(f"categorical is {values[name]!r}: give a list of names of features") from None
+        if name in LISTS:
+            raise InvalidParameter(f"{name} is {values[name]!r}: give a list of {LISTS[name]}") from None
         choices = [str(e["loc"][1]) for e in errors if len(e["loc"]) > 1 and e["loc"][0] == name]
         if choices:  # none of the types that it may have
             message = f"input should be of type {' or '.join(choices)}"

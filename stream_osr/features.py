@@ -13,26 +13,15 @@ import numpy as np
 from narwhals.dtypes import Categorical, Enum
 from river.utils.dataframe import into_frame
 
+from stream_osr.entries import LARGEST, is_marked, number_of
 from stream_osr.errors import InvalidFeature, InvalidInstance
-from stream_osr.kinds import NUMERIC, Coder, Kinds, Name, category_of
+from stream_osr.kinds import NUMERIC, Coder, Kinds, Name
 from stream_osr.missing import is_missing, without_mask
+from stream_osr.reading import spelled
 from stream_osr.showing import shown, typed
-
-LARGEST = 1e100
-"""Values beyond this magnitude are refused: their squares overflow."""
-
-_EXPECTED = "expected a finite number (None or NaN if missing)"
-_REMEDY = (
-    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
-    "categories, or leave it out"
-)
 
 _PLAIN = frozenset((float, int, np.float64))
 _MASKED = frozenset((np.ma.MaskedArray, np.ma.core.MaskedConstant))
-
-TIMES = (np.datetime64, np.timedelta64)
-_NOT_NUMBERS = (str, bytes, complex, np.ndarray, *TIMES)
-"""Some of them turn into floats; none of them is meant as one."""
 
 
 class Row(NamedTuple):
@@ -109,6 +98,7 @@ class Features:
         kinds = self.kinds
         if new or kinds.values or kinds.undecided:
             kinds = kinds.joined(x, new, declared)
+            new = [name for name in new if name not in kinds.left_out]
         return Features([*self.names, *new], kinds) if new or kinds is not self.kinds else self
 
     def unexpected(self, x: Mapping[Any, Any]) -> list[Name]:
@@ -130,7 +120,7 @@ class Features:
         >>> Features(["b", "a"]).plain({"a": 1, "b": math.nan}) is None
         True
         """
-        if self._get is None or type(x) is not dict:
+        if self._get is None or type(x) is not dict or self.kinds.missing:
             return None
         try:
             found: tuple[Any, ...] = self._coder.plain(self._get(x)) if self._coder else self._get(x)
@@ -157,6 +147,11 @@ class Features:
             complete = False
         absent = 0 if complete else sum(name not in x for name in self.names)
         extra = len(x) - (len(self.names) - absent)
+        kinds = self.kinds
+        if kinds.missing:
+            found = tuple(None if is_marked(value, kinds.missing) else value for value in found)
+        if kinds.left_out:
+            found = tuple(None if n in kinds.left_out else v for n, v in zip(self.names, found, strict=True))
         if self._coder:
             found = self._coder.of(found, number)
         if not _MASKED.isdisjoint(map(type, found)):
@@ -168,11 +163,12 @@ class Features:
         if values.dtype.kind in "fiub" and values.shape == (len(self.names),):
             values = values.astype(np.float64)
         else:
-            values = np.array([number_of(name, v, number) for name, v in zip(self.names, found, strict=True)], float)
+            read = zip(self.names, found, strict=True)
+            values = np.array([number_of(name, v, number, kinds.commas.get(name, "")) for name, v in read], float)
         with np.errstate(invalid="ignore"):
             beyond = np.abs(values) > LARGEST
         for at in np.flatnonzero(beyond):
-            number_of(self.names[at], found[at], number)
+            number_of(self.names[at], found[at], number, kinds.commas.get(self.names[at], ""))
         return Row(values, int(np.isnan(values).sum()), extra)
 
 
@@ -182,33 +178,6 @@ def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
         return tuple(sorted(names, key=lambda name: (type(name).__name__, name)))
     except TypeError:  # tuples of different kinds of things
         return tuple(sorted(names, key=lambda name: (type(name).__name__, repr(name))))
-
-
-def number_of(name: Name, value: object, number: int | None = None) -> float:
-    """Read one value; NaN if it is missing.
-
-    Raises
-    ------
-    InvalidFeature
-        If it is no number, infinite or beyond ``LARGEST``.
-    """
-    if is_missing(value):
-        return math.nan
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
-        value = value.item()
-    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number)
-    try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", number) from None
-    except OverflowError:
-        result = math.inf
-    if abs(result) > LARGEST:
-        raise InvalidFeature(
-            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", number
-        )
-    return result
 
 
 def check_mapping(x: object) -> Mapping[Any, object]:
@@ -298,11 +267,25 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
 
 
 def _column_list(name: Name, column: Any) -> list[Any]:
-    """Read a column of a data frame; values of categorical types are text, whatever they look like."""
+    """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
     values: list[Any] = column.to_list()
-    if not isinstance(column.dtype, Categorical | Enum):
-        return values
-    return [None if is_missing(value) else category_of(name, value) for value in values]
+    kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
+    if isinstance(column.dtype, Categorical | Enum) or (str in kinds and len(kinds) > 1):
+        return [None if is_missing(value) else _as_text(value) for value in values]
+    return values
+
+
+def _as_text(value: object) -> object:
+    """Spell a number or a boolean that stands beside text."""
+    return spelled(value) if isinstance(value, int | float | np.number | np.bool_) else value
+
+
+def categorical_columns(X: Any) -> list[Name]:
+    """Name the columns of a data frame that are of a categorical type: their values are categories."""
+    if isinstance(X, np.ndarray):
+        return []
+    frame = into_frame(X)
+    return [name for at, name in enumerate(frame.columns) if isinstance(frame[:, at].dtype, Categorical | Enum)]
 
 
 def check_rows(features: Features, rows: np.ndarray) -> np.ndarray:
@@ -334,13 +317,14 @@ def frame_matrix(X: Any, features: Features) -> tuple[np.ndarray, int] | None:
     """
     if isinstance(X, np.ndarray):
         array_names(X, features.names)
-        return None if features.kinds.values else _finite(without_mask(X))
+        return None if features.kinds.values or features.kinds.missing else _finite(without_mask(X))
     try:
         frame = into_frame(X)
     except (TypeError, ValueError):
         return None
     place: dict[Name, int] = {name: at for at, name in enumerate(frame.columns)}
-    if not features.names or features.kinds.values or any(name not in place for name in features.names):
+    kinds = features.kinds
+    if not features.names or kinds.values or kinds.missing or any(name not in place for name in features.names):
         return None
     columns: list[np.ndarray] = [np.asarray(frame[:, place[name]].to_numpy()) for name in features.names]
     if any(column.dtype.kind not in "fiu" for column in columns):

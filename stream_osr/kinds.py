@@ -1,26 +1,61 @@
 """Which features are numbers and which are categories, and the values of these as text and as numbers.
 
-A feature is what its first value in training is: text and booleans are categories, and so is whatever a caller has
-named. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same one, and ``True`` is ``"true"``.
+While training goes on, features whose first value is text or a boolean are kept as categories, with every value. When
+it ends, the whole training part decides which of them are numbers (:func:`decide`). What a caller has named is what
+the caller says. All values of a category are text: ``3``, ``3.0`` and ``"3"`` are the same one, and ``True`` is
+``"true"``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_osr.entries import TIMES, is_blank, is_index, is_marked
 from stream_osr.errors import InvalidFeature
 from stream_osr.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 from stream_osr.missing import is_missing
+from stream_osr.reading import Comma, Tally, Unreadable, canonical, number, spelled
 
 Name = Hashable
 
 OTHER = float(1 << 30)
 """Number of all values that training did not have."""
 
+SETTLED = 1000
+"""After so many different values a text feature that reads as numbers is one, before training ends."""
+
 _EXPECTED = "expected text, a number, true or false (None or NaN if missing): the feature is a category"
+
+
+class Texts(tuple[str, ...]):
+    """Values of a category in training: a tuple that finds a value at once, and grows at no cost.
+
+    All that grew from one share a dictionary, in which later ones have more.
+    """
+
+    codes: dict[str, int]
+
+    def __new__(cls, texts: Iterable[str] = ()) -> Texts:
+        """Make them of values that are numbered in their order."""
+        out = super().__new__(cls, texts)
+        out.codes = {text: code for code, text in enumerate(out)}
+        return out
+
+    def joined(self, text: str) -> Texts:
+        """Return these values and a new one."""
+        codes = self.codes if len(self.codes) == len(self) else {each: code for code, each in enumerate(self)}
+        out = tuple.__new__(Texts, (*self, text))
+        codes[text] = len(self)
+        out.codes = codes
+        return out
+
+    def code(self, text: str) -> int | None:
+        """Return the number of a value; ``None``: it is none of these."""
+        code = self.codes.get(text)
+        return code if code is not None and code < len(self) else None
 
 
 class Kinds(NamedTuple):
@@ -32,10 +67,22 @@ class Kinds(NamedTuple):
         Values of each category by its name, in the order of their numbers. Whatever is not in it is numeric.
     undecided
         Features that have had no value yet.
+    fixed
+        Categories that are so whatever their values look like.
+    commas
+        What a comma is in the numbers of a feature, where training had some.
+    missing
+        Texts and numbers, as :func:`stream_osr.reading.spelled` has them, that a caller has named as missing.
+    left_out
+        Features that are left out, and why.
     """
 
     values: Mapping[Name, tuple[str, ...]] = {}
     undecided: frozenset[Name] = frozenset()
+    fixed: frozenset[Name] = frozenset()
+    commas: Mapping[Name, Comma] = {}
+    missing: frozenset[str] = frozenset()
+    left_out: Mapping[Name, str] = {}
 
     def joined(self, x: Mapping[Any, Any], new: Iterable[Name], declared: Collection[Name]) -> Kinds:
         """Return these kinds and what an instance adds to them; themselves when that is nothing.
@@ -62,24 +109,38 @@ class Kinds(NamedTuple):
         >>> kinds.joined({"a": 2.5, "b": "blue", "c": 3.0}, (), ["c"]).values["b"]
         ('red', 'blue')
         """
-        values, undecided = dict[Name, tuple[str, ...]](), set(self.undecided)
+        values, undecided, fixed = dict[Name, tuple[str, ...]](), set(self.undecided), set(self.fixed)
+        left_out, settled = dict(self.left_out), set[Name]()
         for name in (*new, *self.undecided):
             value = x.get(name)
-            if is_missing(value):
+            if self.lacks(value):
                 undecided.add(name)
                 continue
             undecided.discard(name)
-            if name in declared or isinstance(value, str | bool | np.bool_):
-                values[name] = (category_of(name, value),)
+            if isinstance(value, TIMES):
+                left_out[name] = "a date or time"
+            elif name in declared or isinstance(value, str | bool | np.bool_):
+                values[name] = Texts([category_of(name, value)])
+                fixed.update({name} & {*declared})
         for name, known in self.values.items():
             value = x.get(name)
-            if not is_missing(value) and len(known) < MOST_VALUES:
-                text = category_of(name, value)
-                if text not in known:
-                    values[name] = (*known, text)
-        if not values and undecided == self.undecided:
+            if self.lacks(value):
+                continue
+            text, texts = category_of(name, value), known if isinstance(known, Texts) else Texts(known)
+            if texts.code(text) is None:
+                if len(known) == SETTLED and name not in fixed and tally_of(texts).kind == "number":
+                    settled.add(name)
+                elif len(known) < MOST_VALUES:
+                    values[name] = texts.joined(text)
+        if not values and not settled and undecided == self.undecided and len(left_out) == len(self.left_out):
             return self
-        return Kinds({**self.values, **values}, frozenset(undecided))
+        both = {name: its for name, its in {**self.values, **values}.items() if name not in settled}
+        commas = {**self.commas, **{name: comma for name in settled if (comma := tally_of(self.values[name]).comma)}}
+        return Kinds(both, frozenset(undecided), frozenset(fixed), commas, self.missing, left_out)
+
+    def lacks(self, value: object) -> bool:
+        """Say whether a value is a missing one."""
+        return is_blank(value) or (bool(self.missing) and is_marked(value, self.missing))
 
     def places(self, names: Iterable[Name]) -> np.ndarray:
         """Count the places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""
@@ -102,19 +163,13 @@ def category_of(name: Name, value: object, number: int | None = None) -> str:
     >>> category_of("a", 3.0), category_of("a", np.int64(3)), category_of("a", True), category_of("a", "tcp")
     ('3', '3', 'true', 'tcp')
     """
-    plain = value.item() if isinstance(value, np.generic) else value
-    if isinstance(plain, bool):
-        return "true" if plain else "false"
-    if isinstance(plain, float) and plain.is_integer() and abs(plain) < 1e15:
-        plain = int(plain)
-    if isinstance(plain, int | float):
-        plain = str(plain)
-    if not isinstance(plain, str):
+    if not isinstance(value, str | int | float | np.number | np.bool_):
         raise InvalidFeature(name, value, _EXPECTED, number)
+    plain = spelled(value)
     trouble = trouble_with(plain, MOST_CATEGORY_BYTES)
     if trouble:
         raise InvalidFeature(name, value, f"{trouble}; shorten it, or leave the feature out", number)
-    return str(plain)
+    return plain
 
 
 class Coder:
@@ -128,10 +183,9 @@ class Coder:
 
     def __init__(self, names: Iterable[Name], kinds: Kinds) -> None:
         self._codes = [
-            (at, name, {text: float(code) for code, text in enumerate(kinds.values[name])})
-            for at, name in enumerate(names)
-            if name in kinds.values
+            (at, name, codes_of(kinds.values[name])) for at, name in enumerate(names) if name in kinds.values
         ]
+        self._lacks = kinds.lacks
 
     def __bool__(self) -> bool:
         return bool(self._codes)
@@ -141,7 +195,7 @@ class Coder:
         row = list(found)
         for at, _, codes in self._codes:
             value = row[at]
-            row[at] = codes.get(value) if type(value) is str else None
+            row[at] = codes(value) if type(value) is str else None
         return tuple(row)
 
     def of(self, found: tuple[Any, ...], number: int | None = None) -> tuple[Any, ...]:
@@ -149,8 +203,121 @@ class Coder:
         row = list(found)
         for at, name, codes in self._codes:
             value = row[at]
-            row[at] = np.nan if is_missing(value) else codes.get(category_of(name, value, number), OTHER)
+            code = codes(value) if type(value) is str else None
+            if code is None and not is_missing(value):
+                code = np.nan if self._lacks(value) else codes(category_of(name, value, number))
+                code = OTHER if code is None else code
+            row[at] = np.nan if code is None else code
         return tuple(row)
+
+
+_AS_NUMBERS = {"true": "1", "false": "0", "1": "true", "0": "false"}
+
+
+def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
+    """Return what finds the number of a value; models of earlier releases have values that are spelled otherwise.
+
+    >>> find = codes_of(("true", "false"))
+    >>> find("true"), find("0"), find("maybe")
+    (0.0, 1.0, None)
+    """
+    if isinstance(values, Texts):
+        return values.code
+    codes = {canonical(text): float(code) for code, text in enumerate(values)}
+    if values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"}):
+        codes |= {_AS_NUMBERS[text]: code for text, code in codes.items()}
+    codes |= {text: float(code) for code, text in enumerate(values)}
+    return codes.get
+
+
+def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Tally:
+    """Look at the values of a feature, each of which came so many times."""
+    tally = Tally()
+    for text, count in zip(values, [1] * len(values) if counts is None else counts, strict=True):
+        tally.take(text, count)
+    return tally
+
+
+def numbers_of(code: np.ndarray, values: tuple[str, ...], comma: Comma) -> tuple[np.ndarray, list[str]]:
+    """Turn the numbers of values into what the values say; those that are no numbers are missing, and listed.
+
+    >>> numbers_of(np.array([0.0, 1.0, 2.0, np.nan]), ("1.5", "?", "1.2.3"), "")
+    (array([1.5, nan, nan, nan]), ['1.2.3'])
+    """
+    meant, odd = np.full(len(values) + 1, np.nan), list[str]()
+    for at, text in enumerate(values):
+        try:
+            found = number(text, comma)
+        except Unreadable:
+            odd.append(text)
+        else:
+            meant[at] = np.nan if found is None else found
+    out, there = np.full(code.shape, np.nan), ~np.isnan(code)
+    out[there] = meant[np.minimum(code[there], len(values)).astype(np.int64)]
+    return out, odd
+
+
+class Decided(NamedTuple):
+    """What the features of the training part are.
+
+    Attributes
+    ----------
+    names, X, kinds
+        Features that are used, their columns, and their kinds.
+    looks_numeric
+        Categories most of whose values read as numbers, and which nobody has named.
+    odd
+        Values of numeric features that are no numbers, and are missing.
+    """
+
+    names: tuple[Name, ...]
+    X: np.ndarray
+    kinds: Kinds
+    looks_numeric: tuple[Name, ...]
+    odd: Mapping[Name, tuple[str, ...]]
+
+
+def decide(
+    X: np.ndarray, names: tuple[Name, ...], kinds: Kinds, order: np.ndarray, numeric: Collection[Name] = ()
+) -> Decided:
+    """Decide what each feature is, by all of its values in training.
+
+    Parameters
+    ----------
+    X
+        Rows, categories as numbers, shape (n, p).
+    names, kinds
+        Features of the columns.
+    order
+        Rows in the order of arrival, shape (n,).
+    numeric
+        Features that are numbers, as a caller says.
+    """
+    values, commas, left_out = dict(kinds.values), dict(kinds.commas), dict(kinds.left_out)
+    looks, odd, out = list[Name](), dict[Name, tuple[str, ...]](), X.copy() if values else X
+    for at, name in enumerate(names):
+        known = values.get(name)
+        if known is not None and name not in kinds.fixed:
+            code = X[:, at]
+            counts = np.bincount(code[code < len(known)].astype(np.int64), minlength=len(known))
+            tally = tally_of(known, counts.tolist())
+            if tally.kind == "number" or name in numeric:
+                del values[name]
+                out[:, at], strange = numbers_of(code, known, tally.comma)
+                odd |= {name: tuple(strange)} if strange else {}
+                commas |= {name: tally.comma} if tally.comma else {}
+            elif tally.kind == "time":
+                left_out[name] = "a date or time"
+            elif tally.looks_numeric:
+                looks.append(name)
+        if name not in values and name not in numeric and is_index(name, out[order, at]):
+            left_out[name] = "the index of a data frame"
+    kept = [at for at, name in enumerate(names) if name not in left_out]
+    if len(kept) < len(names):
+        names, out = tuple(names[at] for at in kept), out[:, kept]
+        values = {name: its for name, its in values.items() if name not in left_out}
+    decided = Kinds(values, frozenset(), kinds.fixed, commas, kinds.missing, left_out)
+    return Decided(names, out, decided, tuple(looks), odd)
 
 
 def recoded(code: np.ndarray, values: tuple[str, ...], now: tuple[str, ...]) -> np.ndarray:
@@ -191,4 +358,4 @@ def commonest(X: np.ndarray, names: Iterable[Name], kinds: Kinds, most: int) -> 
         if values[name] != known:
             out = out.copy() if out is X else out
             out[:, at] = recoded(code, known, values[name])
-    return out, Kinds(values)
+    return out, kinds._replace(values=values)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from stream_osr.config import Label
 from stream_osr.errors import InvalidLabel
+from stream_osr.reading import kind_of_labels, label_as, spelled_label
 from stream_osr.showing import typed
 
 
@@ -83,8 +85,28 @@ def _spelling(label: str) -> str:
     return " ".join(unicodedata.normalize("NFC", label).split())
 
 
-MANY, FEW = 100, 3.0
-"""From so many classes on with fewer instances each, on average, it is asked whether the labels are labels."""
+def as_known(y: Any, known: Sequence[Label]) -> Any:
+    """Return the known label that is spelled like a label of a file, a record or a command; else one of their type.
+
+    >>> as_known("1.0", [1, 2]), as_known(1, ["1", "2"]), as_known("3", [1, 2]), as_known("idle ", ["idle"])
+    (1, '1', 3, 'idle')
+    """
+    if isinstance(y, str | int) and y in known and isinstance(y, bool) == isinstance(known[known.index(y)], bool):
+        return y
+    if not isinstance(y, str | int | float | np.generic) or not known:
+        return y
+    text = spelled_label(y)
+    found = next((label for label in known if spelled_label(label) == text), None)
+    if found is not None:
+        return found
+    if isinstance(known[0], str):
+        return text
+    return label_as(text, "int") if isinstance(y, str) and kind_of_labels([text], minus_one=True) == "int" else y
+
+
+MANY, FEW, SOME = 100, 3.0, 5
+"""From so many classes on with fewer instances each, on average, it is asked whether the labels are labels; from the
+last number on, too, if most instances have a label of their own."""
 
 
 def doubtful(classes: int, instances: int) -> str | None:
@@ -94,9 +116,11 @@ def doubtful(classes: int, instances: int) -> str | None:
     --------
     >>> doubtful(900, 990)
     'there are 900 classes with 1.1 instances each: are these the classes, or numbers, keys, times?'
+    >>> doubtful(90, 90)
+    'there are 90 classes with 1.0 instances each: are these the classes, or numbers, keys, times?'
     >>> doubtful(200, 1000)
     """
-    if classes < MANY or instances >= FEW * classes:
+    if not (classes >= MANY and instances < FEW * classes) and not (classes >= SOME and instances <= 1.5 * classes):
         return None
     return (
         f"there are {classes} classes with {instances / classes:.1f} instances each: "

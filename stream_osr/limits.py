@@ -169,6 +169,29 @@ def fits_as_key(key: object) -> bool:
     return not trouble_with(key, MOST_KEY_BYTES)
 
 
+def check_storable(names: Iterable[object]) -> None:
+    """Refuse names of features that an archive cannot hold, before time is spent on training.
+
+    Raises
+    ------
+    InvalidInstance
+        If a name is no text, number, or tuple of them.
+
+    Examples
+    --------
+    >>> check_storable(["width", 3, ("a", 1)])
+    >>> check_storable([b"width"])
+    Traceback (most recent call last):
+        ...
+    stream_osr.errors.InvalidInstance: the name of a feature is b'width' (bytes); a name is text or a number
+    """
+    for name in names:
+        if isinstance(name, tuple):
+            check_storable(name)
+        elif not (name is None or isinstance(name, str | int | float)):
+            raise InvalidInstance(f"the name of a feature is {typed(name)}; a name is text or a number")
+
+
 def check_names(new: Iterable[object], count: int) -> None:
     """Refuse names of features with which a model could not be told of, and too many of them.
 

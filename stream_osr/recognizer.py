@@ -16,7 +16,7 @@ from river.base import MiniBatchClassifier
 from stream_osr.config import Label, documented, parameters
 from stream_osr.engine import Arrived, trainer
 from stream_osr.engine.batches import Batches
-from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame
+from stream_osr.engine.intake import Read, count, count_unlike, read, read_frame, row_of
 from stream_osr.engine.requests import Requests
 from stream_osr.engine.value import Outcome, Value, close, labelled, take
 from stream_osr.features import check_rows, frame_matrix
@@ -262,7 +262,12 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
         elif row is not None:
             if value.training is not None:
                 value, self._measured = trainer.freeze(value), None
-            values = value.running[0].in_order(features, row.values)
+            trained = value.running[0]
+            if features.kinds.values and features is not trained.features:  # text may be a number now
+                row = row_of(value, trained.features, x)
+                values = row.values
+            else:
+                values = trained.in_order(features, row.values)
             if label is None:
                 self._wait(value, Arrived(values, t, key))
             else:

@@ -92,7 +92,9 @@ class Saved(Holder):
             check_recognizer(state, parameters(**model.arguments), name)
             model.value = replace(
                 model.value,
-                training=None if state["training"] is None else TrainingSet.from_state(state["training"]),
+                training=None
+                if state["training"] is None
+                else TrainingSet.from_state(state["training"], model.value.parameters.markers),
                 trained=state["trained"],
                 stream=state["stream"],
                 buffer=list(state["buffer"]),

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from stream_osr.entries import LARGEST, TIMES
 from stream_osr.errors import InvalidInstance
-from stream_osr.features import LARGEST, TIMES, column_values
+from stream_osr.features import column_values
 from stream_osr.limits import check_key, fits_as_key
 from stream_osr.missing import is_missing
 from stream_osr.showing import typed

@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from stream_osr.config import Label, Parameters
 from stream_osr.coordinates import as_modelled, fit_coordinates
+from stream_osr.dependent import judge_in_order
 from stream_osr.discovery.columns import Usual, usual_columns
 from stream_osr.errors import InvalidParameter
 from stream_osr.features import Features
-from stream_osr.kinds import Kinds, Name, recoded
+from stream_osr.kinds import Kinds, Name, numbers_of, recoded
 from stream_osr.labels import doubtful
 from stream_osr.members import (
     COARSE_NU_ABOVE_DIMENSION,
@@ -30,30 +31,26 @@ from stream_osr.members import (
 )
 from stream_osr.memory import tell_of_memory
 from stream_osr.model.background import Background, Noise, fit_background, noise_of
-from stream_osr.model.dependence import Order, correlation_of, effective_share, find_order, refit
+from stream_osr.model.dependence import Order, correlation_of, find_order
 from stream_osr.model.flags import texts_of
 from stream_osr.model.known import Densities, Known, densities
 from stream_osr.model.location import share_in_company
-from stream_osr.model.ordered import training_in_order
 from stream_osr.model.prior import Prior, homogeneous
 from stream_osr.model.space import Space, whiten
 from stream_osr.model.subspace import MOST
 from stream_osr.model.training import Training, summarize, train
 from stream_osr.parallel import each, one_thread
+from stream_osr.reading import Comma
 from stream_osr.training_report import TrainingReport, told_of_flags, told_of_plan
 from stream_osr.trust.mislabelled import mislabelled
 from stream_osr.trust.recall import promise
 from stream_osr.trust.references import (
     References,
     choose_references,
-    own_density,
     unseen_densities,
     unseen_rows,
     with_ranks,
 )
-
-FEWER_RIGHT = 0.005
-"""Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
 
 logger = logging.getLogger("stream_osr")
 
@@ -90,6 +87,10 @@ class TrainedModel:
         What raw columns and rows are like; ``None``: the model is of a release that did not ask, or provisional.
     absent_zero
         Features that are zero in an instance that does not name them.
+    commas
+        What a comma is in the numbers of each feature (``""``, ``"decimal"``, ``"thousands"``); empty: there is none.
+    missing
+        What stands for a missing value beside the usual markers.
     """
 
     names: tuple[Name, ...]
@@ -103,6 +104,8 @@ class TrainedModel:
     order: Order | None = None
     usual: Usual | None = None
     absent_zero: tuple[Name, ...] = ()
+    commas: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def known(self) -> Known:
@@ -117,7 +120,10 @@ class TrainedModel:
     @cached_property
     def features(self) -> Features:
         """Reader of rows."""
-        return Features(self.names, Kinds(self.values), self.absent_zero)
+        commas = {name: cast(Comma, comma) for name, comma in zip(self.names, self.commas, strict=False) if comma}
+        return Features(
+            self.names, Kinds(self.values, commas=commas, missing=frozenset(self.missing)), self.absent_zero
+        )
 
     @property
     def values(self) -> dict[Name, tuple[str, ...]]:
@@ -136,6 +142,9 @@ class TrainedModel:
             if name in at and (name in its) == (name in own):
                 value = values[at[name]]
                 out[place] = recoded(np.array(value), its[name], own[name]) if name in its else value
+            elif name in at and name in its:  # text that training takes for numbers
+                code = np.array([values[at[name]]])
+                out[place] = numbers_of(code, its[name], self.features.kinds.commas.get(name, ""))[0][0]
             if name in zero and np.isnan(out[place]):
                 out[place] = 0.0
         return out
@@ -229,6 +238,8 @@ class TrainedModel:
             digest.update(repr(self.absent_zero).encode())
         if self.categories:
             digest.update(repr(self.categories).encode())
+        if any(self.commas) or self.missing:
+            digest.update(repr((self.commas, self.missing)).encode())
         asked: tuple[Any, ...] | None = self.references
         if asked is not None and not self.is_dependent:
             asked = asked[:4]
@@ -302,7 +313,7 @@ def train_model(
     if draws is None and (question := doubtful(len(labels), len(group))):
         logger.warning(question)
     tell_of_memory(X.shape[1], min(kept, p.pca_components or kept), len(labels), count, full=p.covariance == "full")
-    missing, missing_share = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
+    missing, missing_numeric = int(np.isnan(X).sum()), float(np.isnan(X[:, places == 0]).mean()) if numeric else 0.0
     with one_thread():
         X, plan, space = fit_coordinates(modelled, group, p, order)
         rows = whiten(space, X)
@@ -343,20 +354,10 @@ def train_model(
             found_order = find_order(final[:, len(space.places) : -1], group, order)
             seen = partial(unseen_densities, X, group, p, space, trainings, log_density, plan)
             gain, effective, tempered, log_density = None, 1.0, False, seen()
-            process = None if found_order is None else found_order.process
-            if order is not None and found_order is not None and process is not None:
-                among_neighbours, log_density = promise(log_density, group).recall, seen(order)
-                share = effective_share(found_order.pairs, process)
-                fewer = seen(order, share)
-                denser = own_density(fewer, group) > own_density(log_density, group)
-                tempered = denser and promise(fewer, group).recall >= promise(log_density, group).recall - FEWER_RIGHT
-                if tempered:
-                    draws_of = [summarize(training, p.epsilon, p.broad, share)[0] for training in trainings]
-                    log_density, process = fewer, refit(found_order, group, order)
-                    found_order = found_order._replace(process=process)
-                effective = effective_share(found_order.pairs, process)
-                mean = np.mean(log_density, axis=0)
-                gain = training_in_order(process, found_order.residuals, final, order, mean, draws_of[0])
+            if order is not None and found_order is not None and found_order.process is not None:
+                among_neighbours = promise(log_density, group).recall
+                judged = judge_in_order(found_order, group, order, trainings, draws_of, seen, p)
+                found_order, draws_of, log_density, gain, effective, tempered = judged
             draws_of = [with_ranks(known, group, found) for known, found in zip(draws_of, log_density, strict=True)]
             if gain is None:  # a block of arrival without its neighbours may look like another class
                 wrong = mislabelled(log_density, group)
@@ -374,7 +375,7 @@ def train_model(
         small_classes=tuple(label for label, n in zip(labels, counts, strict=True) if n < rows.shape[1]),
         constant_features=tuple(n for n, c in zip(features.names, space.constant, strict=True) if c),
         missing_values=missing,
-        missing_share=missing_share,
+        missing_numeric=missing_numeric,
         absent_zero=tuple(name for name in features.names if name in zero),
         mislabelled=int(wrong.sum()),
         variance_left_out=space.variance_left,
@@ -392,4 +393,6 @@ def train_model(
         turn = np.arange(len(X)) if order is None else np.argsort(order, kind="stable")
         usual = usual_columns(modelled.X[turn], group[turn], places == 0)
     found = tuple(draws_of), report, references, fit_background(X, space), tuple(categories), found_order, usual
-    return TrainedModel(features.names, labels, space, *found, report.absent_zero)
+    commas = tuple(str(features.kinds.commas.get(name, "")) for name in features.names)
+    read = commas if any(commas) else (), tuple(sorted(features.kinds.missing))
+    return TrainedModel(features.names, labels, space, *found, report.absent_zero, *read)

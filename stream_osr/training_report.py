@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from stream_osr.config import Label
-from stream_osr.kinds import Name
+from stream_osr.kinds import Decided, Name
 from stream_osr.model.flags import Flags, each_flag
 from stream_osr.model.subspace import Plan
+from stream_osr.reading import told_comma
 from stream_osr.showing import counted
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
@@ -43,7 +46,7 @@ class TrainingReport:
     missing_values
         Missing values in the training rows, completed class by class (`model/filling.py`); with covariances that are
         not full, the feature's mean.
-    missing_share
+    missing_numeric
         Share of the values of numeric features that were missing.
     absent_zero
         Features that are zero in an instance that does not name them, as sparse vectors leave zeros out.
@@ -77,6 +80,16 @@ class TrainingReport:
         neighbours. ``known_recall`` leaves out the block of arrival that an instance is part of.
     mislabelled
         Training instances that look mislabelled: they are no references, and the promise does not count them.
+    numeric_features
+        Features that are numbers.
+    categories
+        Features that are categories, with the number of their values in the model.
+    left_out
+        Features that are left out because of what they are, and why.
+    missing_share
+        Share of missing values, of the features that have some.
+    remarks
+        What else a person should know of how the values were read.
     """
 
     instances: dict[Label, int]
@@ -101,7 +114,36 @@ class TrainingReport:
     correlation: float | None = None
     recall_among_neighbours: float | None = None
     absent_zero: tuple[Name, ...] = ()
-    missing_share: float = 0.0
+    missing_numeric: float = 0.0
+    numeric_features: tuple[Name, ...] = ()
+    categories: dict[Name, int] = field(default_factory=dict)
+    left_out: dict[Name, str] = field(default_factory=dict)
+    missing_share: dict[Name, float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+    def _understood(self) -> list[str]:
+        """Say how the training part was read."""
+        if not self.numeric_features and not self.categories:
+            return []  # the model is of a release that did not say
+        shown = sorted(self.instances.items(), key=lambda item: -item[1])[:MOST_LISTED]
+        more = len(self.instances) - len(shown)
+        listed = ", ".join(f"{label!r} {count}" for label, count in shown) + (f" and {more} more" if more else "")
+        lines = [f"classes: {listed}"]
+        if self.numeric_features:
+            lines.append(f"numeric features: {_listed(self.numeric_features)}")
+        if self.categories:
+            sizes = [f"{name!r} ({counted(size, 'value')})" for name, size in self.categories.items()]
+            more = len(sizes) - MOST_LISTED
+            listed = ", ".join(sizes[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"categories: {listed}")
+        if self.left_out:
+            lines.append("left out: " + ", ".join(f"{name!r} ({why})" for name, why in self.left_out.items()))
+        if self.missing_share:
+            shares = sorted(self.missing_share.items(), key=lambda item: -item[1])
+            more = len(shares) - MOST_LISTED
+            listed = ", ".join(f"{name!r} {share:.1%}" for name, share in shares[:MOST_LISTED])
+            lines.append(f"missing values: {listed}{f' and {more} more' if more > 0 else ''}")
+        return lines + list(self.remarks)
 
     def __str__(self) -> str:
         n, k = sum(self.instances.values()), sum(self.subclasses.values())
@@ -163,9 +205,9 @@ class TrainingReport:
                 f"zero in an instance that does not name them (absent='missing' if they are missing there): "
                 f"{_listed(self.absent_zero)}"
             )
-        if self.missing_share > MOSTLY:
+        if self.missing_numeric > MOSTLY:
             lines.append(
-                f"{self.missing_share:.0%} of the numeric values are missing; if instances leave out zeros, "
+                f"{self.missing_numeric:.0%} of the numeric values are missing; if instances leave out zeros, "
                 "train with absent='zero'"
             )
         if self.mislabelled:
@@ -173,7 +215,29 @@ class TrainingReport:
             lines.append(f"{counted(self.mislabelled, 'instance')} {look} mislabelled: another class describes them")
         if self.variance_left_out > 0.10:
             lines.append(f"the PCA leaves out {self.variance_left_out:.1%} of the variance")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._understood()])
+
+
+def understood(decided: Decided, values: Mapping[Name, Collection[str]]) -> dict[str, Any]:
+    """Say what the report tells of how values were read, by the values that categories have in the model."""
+    rows = len(decided.X)
+    share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
+    remarks = [told_comma(comma, name) for name, comma in decided.kinds.commas.items() if name in decided.names]
+    for name, texts in decided.odd.items():
+        listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
+        remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {listed}")
+    remarks += [
+        f"warning: most values of {name!r} read as numbers, and others do not, so that it is a category; "
+        "numeric (--numeric) makes it a number, categorical (--categorical) a category without this warning"
+        for name in decided.looks_numeric
+    ]
+    return {
+        "numeric_features": tuple(name for name in decided.names if name not in values),
+        "categories": {name: len(its) for name, its in values.items()},
+        "left_out": dict(decided.kinds.left_out),
+        "missing_share": {name: float(its) for name, its in zip(decided.names, share, strict=True) if its},
+        "remarks": tuple(remarks),
+    }
 
 
 def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:

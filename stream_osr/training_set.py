@@ -11,7 +11,7 @@ import numpy as np
 from stream_osr.absent import Absent, zero_features
 from stream_osr.config import Label
 from stream_osr.features import Features
-from stream_osr.kinds import Kinds, Name
+from stream_osr.kinds import Decided, Kinds, Name, Texts, decide, numbers_of
 
 
 class TrainingSet:
@@ -26,9 +26,9 @@ class TrainingSet:
         Of the reservoirs. Which row is replaced depends on the seed, the class and the number of the row only.
     """
 
-    def __init__(self, capacity: int, seed: int) -> None:
+    def __init__(self, capacity: int, seed: int, missing: frozenset[str] = frozenset()) -> None:
         self.capacity, self.seed = capacity, seed
-        self.features = Features(())
+        self.features = Features((), Kinds(missing=missing))
         self.places: dict[Name, int] = {}
         self.labels: list[Label] = []
         self.seen: list[int] = []
@@ -38,7 +38,7 @@ class TrainingSet:
         """Features that an instance has named without a value."""
 
     def __copy__(self) -> TrainingSet:
-        out = TrainingSet(self.capacity, self.seed)
+        out = TrainingSet(self.capacity, self.seed)  # its features have the markers
         out.features, out.places = self.features, dict(self.places)
         out.labels, out.seen, out.rows = list(self.labels), list(self.seen), [list(rows) for rows in self.rows]
         out.arrived, out.written = [list(each) for each in self.arrived], self.written
@@ -52,6 +52,9 @@ class TrainingSet:
         if not self.written.issuperset(written):
             self.written = self.written.union(written)
         own = self.features
+        settled = [name for name in own.kinds.values if name not in features.kinds.values]
+        for name in settled:
+            self._settle(name, own.kinds.values[name], features.kinds)
         self.features = features if own.names == features.names else own.joined(features.names)
         if self.features.kinds is not features.kinds:
             self.features = Features(self.features.names, features.kinds)
@@ -83,6 +86,12 @@ class TrainingSet:
             bad += bool((missing & own).any() and not (missing & ~own).any())
         return cells, bad
 
+    def _settle(self, name: Name, values: tuple[str, ...], kinds: Kinds) -> None:
+        """Turn a feature that was text, and is numeric after very many values, into numbers in all rows."""
+        at = self.places[name]
+        for row in (row for rows in self.rows for row in rows if at < len(row)):
+            row[at] = numbers_of(row[at : at + 1], values, kinds.commas.get(name, ""))[0][0]
+
     def as_state(self) -> tuple[Any, ...]:
         """Return everything as plain values and one array for each class, for :meth:`from_state`."""
         width = len(self.places)
@@ -90,22 +99,28 @@ class TrainingSet:
             np.array([np.pad(row, (0, width - len(row)), constant_values=np.nan) for row in rows])
             for rows in self.rows
         )
-        values, undecided = self.features.kinds
-        kinds = tuple(() if name in undecided else values.get(name) for name in self.places)
+        own = self.features.kinds
+        values = {name: tuple(its) for name, its in own.values.items()}
+        kinds = tuple(() if name in own.undecided else values.get(name) for name in self.places)
         arrived = tuple(np.array(each, np.int64) for each in self.arrived)
         state = self.capacity, self.seed, tuple(self.places), tuple(self.labels), tuple(self.seen), arrays
-        return *state, kinds, arrived, tuple(name in self.written for name in self.places)
+        commas = tuple((name, own.commas[name]) for name in own.commas)
+        reading = tuple(own.fixed), commas, tuple(own.left_out.items())
+        written = tuple(name in self.written for name in self.places)
+        return *state, kinds, arrived, written, *(reading if any(reading) else ())
 
     @classmethod
-    def from_state(cls, state: tuple[Any, ...]) -> TrainingSet:
-        """Build the training set that :meth:`as_state` described."""
+    def from_state(cls, state: tuple[Any, ...], missing: frozenset[str] = frozenset()) -> TrainingSet:
+        """Build the training set that :meth:`as_state` described; ``missing`` are the markers of missing values."""
         capacity, seed, names, labels, seen, arrays, *more = state
         kinds = more[0] if more else None
         arrived = more[1] if len(more) > 1 else None
         written = more[2] if len(more) > 2 else (True,) * len(names)  # an earlier release did not keep it
+        fixed, commas, left_out = more[3:] or ((), (), ())
         out, own = cls(capacity, seed), dict(zip(names, kinds, strict=True)) if kinds else {}
-        values = {name: its for name, its in own.items() if its}
-        kinds = Kinds(values, frozenset(name for name, its in own.items() if its == ()))
+        values = {name: Texts(its) for name, its in own.items() if its}
+        undecided = frozenset(name for name, its in own.items() if its == ())
+        kinds = Kinds(values, undecided, frozenset(fixed), dict(commas), missing, dict(left_out))
         out.features, out.places = Features(names, kinds), {name: i for i, name in enumerate(names)}
         out.labels, out.seen, out.rows = list(labels), list(seen), [list(array) for array in arrays]
         if arrived is None:  # a release that did not keep the order: as if the classes had come one by one
@@ -115,8 +130,30 @@ class TrainingSet:
         out.written = frozenset(name for name, there in zip(names, written, strict=True) if there)
         return out
 
+    def decided(
+        self, numeric: Collection[Name] = (), absent: Absent = "missing"
+    ) -> tuple[Decided, Features, np.ndarray, np.ndarray]:
+        """Return the training set class by class, with what its features are by all of their values.
+
+        Parameters
+        ----------
+        numeric
+            Features that are numbers, as a caller says.
+        absent
+            As for :meth:`matrix`.
+
+        Returns
+        -------
+        Rows with what was decided, the features, and as :meth:`matrix` class numbers and positions.
+        """
+        features, X, group, arrived = self.matrix(absent)
+        turn = np.argsort(arrived, kind="stable")
+        decided = decide(X, features.names, features.kinds, turn, numeric)
+        zero = tuple(name for name in features.zero if name in decided.names)
+        return decided, Features(decided.names, decided.kinds, zero), group, arrived
+
     def matrix(self, absent: Absent = "missing") -> tuple[Features, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the training set class by class.
+        """Return the training set class by class, as it was given.
 
         Parameters
         ----------

@@ -85,7 +85,7 @@ NO_USABLE_NUMBERS = cases(
         "high",
         r"feature 'a' is 'high' \(str\): expected a finite number \(None or NaN if missing\); the feature is num",
     ),
-    ("3.5", r"feature 'a' is '3\.5' \(str\): expected a finite number"),
+    ("1,234", r"feature 'a' is '1,234' \(str\): it may be 1\.234 or 1234; write it without commas"),
     (b"1", r"feature 'a' is b'1' \(bytes\): expected a finite number"),
     (1 + 0j, r"feature 'a' is \(1\+0j\) \(complex\): expected a finite number"),
     (np.complex128(1), r"feature 'a' is .* \(complex\): expected a finite number"),
@@ -238,11 +238,13 @@ def test_features_first_seen_after_training_are_ignored_and_counted(trained):
 def test_instance_without_features(trained):
     fresh = OpenSetRecognizer()
     before = pickle.dumps(fresh)
-    with pytest.raises(InvalidInstance, match="the instance has no features; give it one at least"):
-        fresh.learn_one({}, "left")
-    with pytest.raises(InvalidInstance, match="row 0: the instance has no features; give it one at least"):
-        fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
+    with pytest.raises(NotTrained, match="an unlabelled instance came before any labelled one"):
+        fresh.learn_one({})
     assert pickle.dumps(fresh) == before
+    fresh.learn_one({}, "left")  # its values may all be missing: those of later instances have names
+    fresh.learn_many(pd.DataFrame(index=[0, 1]), ["left", "right"])
+    with pytest.raises(InvalidInstance, match="the training instances have no feature; give one"):
+        fresh.freeze()
     assert fresh.predict_one({}) is None
     for model in (in_training(), in_stream(trained)):  # later it is one whose values are all missing
         model.learn_one({}, "left")

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_osr.entries import LARGEST, number_of
 from stream_osr.errors import InvalidFeature
-from stream_osr.features import LARGEST, Features, column_values, frame_rows, number_of
+from stream_osr.features import Features, column_values, frame_rows
 from stream_osr.missing import is_missing
 from stream_osr.stamps import key_of, time_of
 
@@ -88,8 +89,8 @@ def test_row_does_not_share_memory_with_the_instance():
 
 
 def test_refusal_names_feature_and_row():
-    with pytest.raises(InvalidFeature, match=r"feature 'b' of row 12 is '2' \(str\)"):
-        Features(["a", "b"]).row({"a": 1, "b": "2"}, 12)
+    with pytest.raises(InvalidFeature, match=r"feature 'b' of row 12 is 'two' \(str\)"):
+        Features(["a", "b"]).row({"a": 1, "b": "two"}, 12)
     with pytest.raises(InvalidFeature, match=r"feature \('b', 1\) is inf \(float\)"):
         Features([("b", 1)]).row({("b", 1): math.inf})
 

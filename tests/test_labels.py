@@ -102,7 +102,9 @@ def test_kinds_do_not_mix(label, known):
         check_label(label, known, None)
 
 
-@pytest.mark.parametrize(("classes", "each", "asked"), [(120, 1, True), (120, 3, False), (99, 1, False)])
+@pytest.mark.parametrize(
+    ("classes", "each", "asked"), [(120, 1, True), (120, 3, False), (99, 1, True), (99, 2, False), (4, 1, False)]
+)
 def test_labels_that_look_like_none_are_asked_about_before_training(caplog, classes, each, asked):
     model = OpenSetRecognizer(training_sweeps=0, sweeps=0, chains=1, references=0)
     rng = np.random.default_rng(0)

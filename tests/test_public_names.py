@@ -138,6 +138,8 @@ def test_arguments_of_the_constructor():
         "n_jobs": None,
         "freezing": "auto",
         "categorical": None,
+        "numeric": None,
+        "missing": None,
         "order": "arrival",
         "on_missing": "impute",
         "absent": "auto",
@@ -281,5 +283,13 @@ def test_fields_of_what_is_told():
         *("variance_left_out", "recall_interval", "references"),
         *("dimensions", "usual_features", "repeated_features", "told_apart"),
         *("two_valued_features", "one_hot_features", "one_valued_features", "bent_features"),
-        *("clock_features", "mislabelled", "correlation", "recall_among_neighbours", "absent_zero", "missing_share"),
+        *(
+            "clock_features",
+            "mislabelled",
+            "correlation",
+            "recall_among_neighbours",
+            "absent_zero",
+            "missing_numeric",
+        ),
+        *("numeric_features", "categories", "left_out", "missing_share", "remarks"),
     ]

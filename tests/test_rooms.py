@@ -11,13 +11,13 @@ ROOT = Path(__file__).parents[1]
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     (
-        "errors showing limits config decision features kinds missing stamps labels atomic memory parallel terminal "
-        "glossary moved version compiling one_writer",
+        "errors showing limits config decision entries features kinds missing reading stamps labels atomic memory "
+        "parallel terminal glossary moved version compiling one_writer",
     ),
     ("model",),
     ("trust",),
     ("discovery",),
-    ("coordinates members absent trained training_set training_report unlike",),
+    ("coordinates members absent dependent trained training_set training_report unlike",),
     ("evaluation",),
     ("ensemble",),
     ("engine",),

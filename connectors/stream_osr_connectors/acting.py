@@ -7,12 +7,11 @@ import time
 from collections import Counter, deque
 
 from stream_osr import OpenSetRecognizer
-from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
+from stream_osr.labels import as_known
 from stream_osr.showing import shown
 
 from .ask_log import Act, Asked, AskLog, Outcome
-from .values import DecodeError, label_of_text
 
 logger = logging.getLogger("stream_osr")
 
@@ -123,24 +122,13 @@ def _do(asked: Asked, model: OpenSetRecognizer) -> None:
     elif asked.action == "mute":
         model.mute(asked.subclasses)
     elif asked.label is not None:
-        label = _as_known(asked.label, model.trained.labels[0])
+        label = as_known(asked.label, model.value.labels)
         if asked.action == "promote":
             model.promote(asked.subclasses, label)
         elif model.remembers(asked.key):
             model.learn_label(asked.key, label)
         else:
             raise InvalidInstance(_unheard_of(asked.key, model))
-
-
-def _as_known(label: Label, known: Label) -> Label:
-    """Take text for the number that it is, where classes are numbers: a command line knows text only."""
-    if isinstance(label, str) and not isinstance(known, str):
-        try:
-            number = label_of_text(label, "int")
-        except DecodeError:
-            return label
-        return label if number is None else number
-    return label
 
 
 def _unheard_of(key: object, model: OpenSetRecognizer) -> str:

@@ -48,6 +48,8 @@ class ParquetRows:
         Of the file.
     types
         Arrow type of each column, by its name.
+    index
+        Columns that are the index of a data frame, as pandas says in the file.
     count
         Rows that there are.
 
@@ -79,6 +81,7 @@ class ParquetRows:
             self.close()
             raise ConnectorError(f"{self.name} has column {repeated[0]!r} more than once; rename the columns")
         self.types: dict[str, Any] = {field.name: field.type for field in schema}
+        self.index = _index_of(schema.pandas_metadata)
         self.count: int = self._parquet.metadata.num_rows
 
     def rows(self, columns: Sequence[str], start: int = 0) -> Iterator[dict[str, Any]]:
@@ -117,6 +120,12 @@ class ParquetRows:
         self._file.close()
 
 
+def _index_of(pandas: Any) -> frozenset[str]:
+    """Name the columns that are the index, by what pandas has written beside a table."""
+    columns = pandas.get("index_columns") if isinstance(pandas, dict) else None
+    return frozenset(name for name in columns if isinstance(name, str)) if isinstance(columns, list) else frozenset()
+
+
 def is_feature(kind: Any) -> bool:
     """Say whether values of an Arrow type are numbers, text or booleans."""
     types = arrow().types
@@ -130,6 +139,11 @@ def is_text(kind: Any) -> bool:
     types = arrow().types
     kind = kind.value_type if types.is_dictionary(kind) else kind
     return any(each(kind) for each in (types.is_string, types.is_large_string, types.is_string_view))
+
+
+def is_categorical(kind: Any) -> bool:
+    """Say whether values of an Arrow type are those of a categorical column of a data frame."""
+    return bool(arrow().types.is_dictionary(kind))
 
 
 def type_in_words(kind: Any) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TypeVar, Unpack
 
 from stream_osr.errors import ConnectorError
+from stream_osr.reading import Comma
 
 from .base import BadRecord, Position, Record
 from .csv_rows import RowReader, check_delimiter, restored
@@ -17,17 +19,17 @@ from .values import DecodeError, category, label_of_text, number, seconds
 
 _T = TypeVar("_T")
 
-LEAST_NUMBERS = 0.99
-"""A column is numeric if so large a share of its values can be read as numbers; the others are errors."""
+_SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
+"""What Excel writes into the first line."""
 
 
 class CsvSource(LineSource):
     r"""Records from a CSV file with a header row.
 
     Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
-    categories, whose values are text. An empty field is a missing value (``None``), and so are ``NA``, ``nan``,
-    ``null`` and ``None`` in a numeric column. A row that cannot be used becomes a `BadRecord` and reading goes on
-    with the next one; blank lines are skipped.
+    categories, whose values are text. An empty field is a missing value (``None``), and so are the usual markers
+    (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`
+    and reading goes on with the next one; blank lines and Excel's ``sep=;`` before the header are skipped.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
     ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
@@ -43,7 +45,7 @@ class CsvSource(LineSource):
     features
         Names of the feature columns, if not all others.
     categorical
-        Names of those that are categories (`find_categories` finds them).
+        Names of those that are categories (`survey` finds them).
     label_type
         ``"auto"`` turns a label of digits only, with or without a sign, into an int and leaves others
         text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
@@ -95,6 +97,7 @@ class CsvSource(LineSource):
         self.categorical = frozenset(categorical)
         self._rows = RowReader(self._lines, delimiter, self._max_bytes)
         self._safe = safe
+        self._comma: Comma = "decimal" if delimiter == ";" else ""
         try:
             self._place_columns(self._read_header())
         except BaseException:
@@ -119,6 +122,8 @@ class CsvSource(LineSource):
         return 2 * len({*row} & {*self._places}) >= len(self._places)
 
     def _record(self, row: list[str], position: Position) -> Record:
+        if row == self._header:
+            raise DecodeError("the row repeats the header: the file was put together from several")
         if len(row) != self._width:
             raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
@@ -132,38 +137,7 @@ class CsvSource(LineSource):
         )
 
     def _value(self, row: list[str], name: str) -> object:
-        return self._read(row, name, category if name in self.categorical else number)
-
-    def find_categories(self) -> frozenset[str]:
-        """Read the whole file to find the categories: columns of which one value in a hundred, or more, is no number.
-
-        Reading begins anew then, with these among :attr:`categorical`.
-
-        Raises
-        ------
-        ConnectorError
-            If the file cannot be read, or only once: standard input.
-        """
-        numbers, texts = Counter[str](), Counter[str]()
-        self.count_kinds(numbers, texts)
-        self.categorical |= categories_of(numbers, texts)
-        self.seek(None)
-        return self.categorical
-
-    def count_kinds(self, numbers: Counter[str], texts: Counter[str]) -> None:
-        """Count, to the end of the file, how many values of each feature are numbers, and how many are none."""
-        while True:
-            try:
-                row = self._plain(next(self._rows))
-            except DecodeError:
-                continue
-            except StopIteration:
-                break
-            for name in self.feature_columns if len(row) == self._width else ():
-                try:
-                    numbers[name] += number(row[self._places[name]]) is not None
-                except DecodeError:
-                    texts[name] += 1
+        return self._read(row, name, category if name in self.categorical else lambda text: number(text, self._comma))
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""
@@ -180,7 +154,12 @@ class CsvSource(LineSource):
     def _read_header(self) -> list[str]:
         name = self._lines.name
         try:
-            return self._plain(next(self._rows))
+            row = next(self._rows)
+            if found := _SEPARATOR.fullmatch(raw_text(self._rows.taken).lstrip("\ufeff").strip()):
+                self._rows = RowReader(self._lines, found[1], self._max_bytes)
+                self._comma = "decimal" if found[1] == ";" else ""
+                row = next(self._rows)
+            return self._plain(row)
         except StopIteration:
             raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
         except DecodeError as error:
@@ -200,6 +179,7 @@ class CsvSource(LineSource):
                 f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
                 "name it, leave it out of the file, or say which columns are the features"
             )
+        self._header = header
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
         named = [name for name in special if name is not None]
         self.feature_columns = [name for name in header if name not in named] if features is None else features
@@ -208,13 +188,3 @@ class CsvSource(LineSource):
         for name in (*named, *self.feature_columns):
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
-
-
-def categories_of(numbers: Counter[str], texts: Counter[str]) -> frozenset[str]:
-    """Say which columns are categories, by how many of their values are numbers, and how many are none.
-
-    >>> sorted(categories_of(Counter(a=99, b=98), Counter(a=1, b=2)))
-    ['b']
-    """
-    share = 1.0 - LEAST_NUMBERS
-    return frozenset(name for name, count in texts.items() if count > share * (count + numbers[name]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from stream_osr.errors import ConnectorError
 
 from .base import BadRecord, Closing, Position, Record, Source
-from .csv_source import CsvSource, categories_of
+from .csv_source import CsvSource
 from .identity import identity_at
 
 
@@ -63,7 +62,7 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         self._files = sorted(each for each in Path(path).iterdir() if each.name[:1] not in (".", "_"))
         self._names = [each.name for each in self._files]
         self._open_one = open_one
-        self.categorical: frozenset[str] | None = None
+        self.categorical: frozenset[str] | None = None  # if a caller sets it, that of tables
         self.whole_keys = True  # as of Parquet; found out by the look at all files
         self._at, self._source = 0, self._opened(0, format_of)
 
@@ -92,23 +91,10 @@ class FolderSource(Closing, Iterator[Record | BadRecord]):
         named: Mapping[str, str] = getattr(self._source, "left_out", {})
         return named
 
-    def find_categories(self) -> frozenset[str] | None:
-        """Read all files to find the categories, where they are tables of text; reading begins anew then.
-
-        Raises
-        ------
-        ConnectorError
-            If a file cannot be read.
-        """
-        numbers, texts = Counter[str](), Counter[str]()
-        for at in range(len(self._files)):
-            self._go_to(at)
-            if not isinstance(self._source, CsvSource):
-                break
-            self._source.count_kinds(numbers, texts)
-            self.categorical = self._source.categorical | categories_of(numbers, texts)
-        self.seek(None)
-        return self.categorical
+    @property
+    def declared(self) -> frozenset[str]:
+        """Columns that are categories by their types, where the files are Parquet."""
+        return getattr(self._source, "declared", frozenset())
 
     def seek(self, position: Position | None) -> None:
         """Go on after the record that carried this position; ``None`` is the beginning.

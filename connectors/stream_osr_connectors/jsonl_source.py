@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
+from stream_osr.errors import ConnectorError
 from stream_osr.showing import shown
 
 from .base import BadRecord, Record
 from .line_source import LineSource
 from .lines import raw_text, without_break
 from .values import DecodeError
+
+_ARRAY = re.compile(rb"\s*\[\s*(?:\{|$)")
+"""How a file begins that holds one array of objects."""
 
 
 class JsonLinesSource(LineSource):
@@ -71,6 +76,11 @@ class JsonLinesSource(LineSource):
         while line.is_blank():
             line = next(self._lines)
         position = self._lines.position_after(line)
+        if line.row == 1 and _ARRAY.match(line.data):
+            raise ConnectorError(
+                f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets "
+                "around all of them and commas between (`jq -c .[]` writes it so)"
+            )
         try:
             text = line.text()
             return self._fields.record(_parse(text.rstrip()), position, without_break(text))

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple
 
+from stream_osr.reading import Unreadable, number
+
 from .base import Record
 from .csv_source import CsvSource
 from .files import Format, open_source
@@ -166,7 +168,7 @@ def _whole(value: Any) -> int | None:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
-    except ValueError:
+        number(text, "decimal")
+    except Unreadable:
         return False
     return True

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.config import Label
 from stream_osr.errors import (
     ConnectorError,
     InvalidInstance,
@@ -19,6 +20,7 @@ from stream_osr.errors import (
     NotTrained,
     RefusedState,
 )
+from stream_osr.labels import as_known
 from stream_osr.unlike import check_features
 
 from .acting import Acting
@@ -339,7 +341,8 @@ def take(
     else:
         try:
             _check(model, record)
-            learnt, given_up = (unfinished or Unfinished(model)).learn(record, totals["read"])
+            known = record._replace(label=label_in(model, record.label))
+            learnt, given_up = (unfinished or Unfinished(model)).learn(known, totals["read"])
         except (InvalidInstance, InvalidLabel) as error:
             refused = SetAside(row_of(record, totals["read"]), reason_of(record, str(error)), raw_of(record))
         else:
@@ -365,6 +368,11 @@ def _set_aside(
     complain(refused.row, refused.reason)
     if errors is not None:
         errors.write(refused._asdict())
+
+
+def label_in(model: OpenSetRecognizer, label: Label | None) -> Any:
+    """Return the label that a trained model has for one of a file: labels are compared as they are spelled."""
+    return label if label is None or model.value.training is not None else as_known(label, model.value.labels)
 
 
 def _check(model: OpenSetRecognizer, record: Record) -> None:

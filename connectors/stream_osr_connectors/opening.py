@@ -54,7 +54,35 @@ def open_input(
     except OSError as error:
         raise ConnectorError(f"cannot open {os.fspath(path)}: {why(error)}; check the path") from None
     file = io.BufferedReader(growing)
+    if not follow and may_be_regular(path):
+        _check_beginning(path, file)
     return growing, file, cast(io.BufferedIOBase, gzip.GzipFile(fileobj=file) if is_gzip(path) else file)
+
+
+_BEGINNINGS = {
+    b"PK\x03\x04": "is a zip archive, or a spreadsheet (.xlsx); save it as CSV",
+    b"PAR1": "is a Parquet file; give it a name that ends in .parquet, or say --format parquet",
+    b"\xff\xfe": "is text in UTF-16; save it as UTF-8",
+    b"\xfe\xff": "is text in UTF-16; save it as UTF-8",
+}
+"""What files that are no text begin with, and what to do about them."""
+
+
+def _check_beginning(path: str | os.PathLike[str], file: io.BufferedReader[Any]) -> None:
+    """Refuse a file that is no text, by its first bytes.
+
+    Raises
+    ------
+    ConnectorError
+        Naming what it is.
+    """
+    begins = file.peek(4)[:4]
+    told = next((told for first, told in _BEGINNINGS.items() if begins.startswith(first)), "")
+    if begins.startswith(b"\x1f\x8b") and not is_gzip(path):
+        told = "is compressed by gzip; give it a name that ends in .gz"
+    if told:
+        file.close()
+        raise ConnectorError(f"{os.fspath(path)} {told}")
 
 
 def is_piped(path: str | os.PathLike[str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from stream_osr.errors import ConnectorError
 
-from .arrow import ParquetRows, arrow, is_feature, type_in_words
+from .arrow import ParquetRows, arrow, is_categorical, is_feature, type_in_words
 from .base import BadRecord, Closing, Position, Record
 from .identity import identity_at
 from .jsonl_sink import json_text
@@ -23,7 +23,8 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
     Every column of numbers, text or booleans that is not the key, the time or the label is a feature; text and
     booleans are categories. Columns of other types (lists, times, bytes) are none: ``left_out`` names them, with
     their types. An empty value is a missing one, and so is NaN. A column ``"features"`` of named fields holds the
-    features, as in JSON Lines.
+    features, as in JSON Lines. The index of a data frame is no feature, if the file says that it is one. Columns of a
+    categorical type are named by ``declared``: their values are categories whatever they look like.
 
     Delivery: every row once and in order, replayable. Positions are ``{"row": rows before, "size": bytes of the file,
     "hashed": n, "sha256": hash of its first and its last n bytes}``. Row groups before a position are not read.
@@ -137,8 +138,14 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
         self.feature_columns = fields.features
         if self.feature_columns is None:
             free = {name: kind for name, kind in there.items() if held or name not in named}
-            self.feature_columns = [name for name, kind in free.items() if is_feature(kind)]
-            self.left_out = {name: type_in_words(kind) for name, kind in free.items() if not is_feature(kind)}
+            index = frozenset() if held else self._parquet.index & free.keys()
+            usable = {name: kind for name, kind in free.items() if is_feature(kind) and name not in index}
+            self.feature_columns = list(usable)
+            self.left_out = {
+                name: "the index of a data frame" if name in index else type_in_words(kind)
+                for name, kind in free.items()
+                if name not in usable
+            }
             if self.left_out and not self.feature_columns:
                 its = ", ".join(f"{name!r} is {kind}" for name, kind in self.left_out.items())
                 raise ConnectorError(
@@ -155,6 +162,7 @@ class ParquetSource(Closing, Iterator[Record | BadRecord]):
                 raise ConnectorError(
                     f"{self.name}: column {name!r} is of type {there[name]}; a feature is numbers, text or booleans"
                 )
+        self.declared = frozenset(name for name in self.feature_columns if is_categorical(there[name]))
         return list(dict.fromkeys([*named, *(held or self.feature_columns)]))
 
 

@@ -10,18 +10,15 @@ import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
+from stream_osr import reading
 from stream_osr.showing import shown
 
 LabelType: TypeAlias = Literal["auto", "str", "int"]
 """What labels become: what they look like, always text, or always whole numbers."""
 
-MISSING = frozenset({"", "na", "nan", "null", "none"})
-"""What stands for a missing number, in any case of letters and with spaces around it."""
-
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?(?:0|[1-9][0-9]*)")
 
 
 class DecodeError(ValueError):
@@ -40,23 +37,16 @@ def written(value: object) -> str:
         return shown(value)
 
 
-def number(text: str) -> float | None:
+def number(text: str, comma: reading.Comma = "") -> float | None:
     """Read a number; ``None`` if it is missing.
 
     >>> number("1e3"), number(" -2.5 "), number("NA"), number("")
     (1000.0, -2.5, None, None)
     """
     try:
-        value = float(text)
-    except ValueError:
-        if text.strip().lower() in MISSING:
-            return None
-        raise _not_a_number(text) from None
-    if math.isnan(value):
-        return None
-    if math.isinf(value) or "_" in text:  # Python reads 1_000 as a number; nothing that writes tables does
-        raise _not_a_number(text)
-    return value
+        return reading.number(text, comma)
+    except reading.Unreadable as error:
+        raise _not_a_number(text, error) from None
 
 
 def category(text: str) -> str | None:
@@ -68,7 +58,9 @@ def category(text: str) -> str | None:
     return text if text.strip() else None
 
 
-def _not_a_number(text: str) -> DecodeError:
+def _not_a_number(text: str, why: reading.Unreadable) -> DecodeError:
+    if str(why).startswith("may be"):
+        return DecodeError(f"holds {shown(text)}, which {why}; write it without commas")
     return DecodeError(
         f"holds {shown(text)}, which is not a finite number, and the column is numeric by its values in training; "
         "leave it empty if the value is missing, or train with the column as a category or without it"
@@ -104,19 +96,23 @@ def _no_time(value: object) -> DecodeError:
 
 
 def _timestamp(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise _no_time(text) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    found = reading.moment(text)
+    if found is None:
+        raise _no_time(text)
+    return found.timestamp()
 
 
 def key_of(value: object) -> str | int | None:
-    """Check a key: text or a whole number; ``None`` if there is none.
+    """Check a key: text or a whole number, which data frames write as 7.0; ``None`` if there is none.
 
-    >>> key_of("a7"), key_of(7), key_of(None)
-    ('a7', 7, None)
+    >>> key_of("a7"), key_of(7), key_of(7.0), key_of(None)
+    ('a7', 7, 7, None)
     """
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if value.is_integer() and abs(value) < 1 << 53:
+            return int(value)
     if value is None or (isinstance(value, str | int) and not isinstance(value, bool)):
         return value
     raise DecodeError(f"holds {shown(value)}: a key is text or a whole number")
@@ -130,6 +126,8 @@ def label_of_text(text: str, kind: LabelType) -> str | int | None:
 
     >>> label_of_text("3", "auto"), label_of_text("3", "str"), label_of_text("3.0", "int")
     (3, '3', 3)
+    >>> label_of_text("007", "auto")
+    '007'
     >>> label_of_text("3.0", "auto"), label_of_text("None", "auto"), label_of_text("", "auto")
     ('3.0', 'None', None)
     """
@@ -143,10 +141,10 @@ def label_of_text(text: str, kind: LabelType) -> str | int | None:
 def label_of_json(value: object, kind: LabelType) -> str | int | bool | None:
     """Check a label that JSON has given a type already; ``kind`` only says what else to turn it into.
 
-    >>> label_of_json("3", "auto"), label_of_json(3, "str"), label_of_json(3.0, "int")
-    ('3', '3', 3)
+    >>> label_of_json("3", "auto"), label_of_json(3, "str"), label_of_json(3.0, "int"), label_of_json(3.0, "auto")
+    ('3', '3', 3, 3)
     """
-    if value is None or value == "":
+    if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, str):
         return _whole(value) if kind == "int" else value
@@ -154,7 +152,9 @@ def label_of_json(value: object, kind: LabelType) -> str | int | bool | None:
         if kind == "str":
             return str(value).lower() if isinstance(value, bool) else str(value)
         return int(value) if kind == "int" else value
-    if isinstance(value, float) and kind == "int":
+    if isinstance(value, float) and kind == "str":
+        return reading.spelled(value)
+    if isinstance(value, float) and (kind == "int" or value.is_integer()):
         return _whole(value)
     raise DecodeError(f"holds {shown(value)}: a label is text, a whole number, true or false")
 

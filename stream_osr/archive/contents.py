@@ -19,7 +19,10 @@ from stream_osr.model.prior import width_of
 MOST = {"chains": 4096, "sweeps": 10**6, "training_sweeps": 10**6, "n_jobs": 4096, "window": 10**7}
 """Arguments that an archive may not ask more of: they stand for time and memory without a single instance."""
 
-CAME_LATER = {"references", "max_false_unknown", "follow_drift", "max_classes", "categorical", "order", "absent"}
+CAME_LATER = {
+    *("references", "max_false_unknown", "follow_drift", "max_classes", "categorical", "order", "absent"),
+    *("numeric", "missing"),
+}
 """Arguments that an archive may lack: it is of a release that had them not."""
 
 _PARTS = tuple(ROWS["training"].rules.values())

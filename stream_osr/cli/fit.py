@@ -7,10 +7,9 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
@@ -18,15 +17,17 @@ from stream_osr.cli import options, telling
 from stream_osr.errors import ConnectorError
 from stream_osr.limits import MOST_DIGITS
 from stream_osr.terminal import Terminal
-from stream_osr_connectors import BadRecord, CsvSource, FolderSource, Record, Source, open_sink, open_source
+from stream_osr_connectors import BadRecord, Record, Source, open_sink, open_source
 from stream_osr_connectors.aside import raw_of, row_of
 from stream_osr_connectors.columns import SET_ASIDE
 from stream_osr_connectors.likely_key import find_key
 from stream_osr_connectors.locking import sole_writer
 from stream_osr_connectors.opening import is_folder, is_standard, may_be_regular, why
+from stream_osr_connectors.values import DecodeError, LabelType
 
 if TYPE_CHECKING:
-    pass
+    from stream_osr import OpenSetRecognizer
+    from stream_osr_connectors.survey import Survey
 
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 
@@ -42,6 +43,17 @@ def fit(
     time: options.Time = None,
     features: options.Features = None,
     categorical: options.Categorical = None,
+    numeric: Annotated[
+        str | None,
+        typer.Option("--numeric", help="Comma-separated columns that are numbers, whatever some values look like."),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option("--missing", help="Comma-separated values that stand for a missing one, beside NA, ?, ..."),
+    ] = None,
+    label_type: Annotated[
+        str, typer.Option("--label-type", help="str or int; auto: whole numbers if all labels are.")
+    ] = "auto",
     format: options.Format = None,
     errors: options.Errors = None,
     csv_safe: options.CsvSafe = None,
@@ -88,6 +100,8 @@ def fit(
         on_missing=cast(Any, on_missing),
         absent=cast(Any, absent),
         categorical=tuple(named) if (named := options.feature_list(categorical)) else None,
+        numeric=tuple(named) if (named := options.feature_list(numeric)) else None,
+        missing=tuple(named) if (named := options.feature_list(missing)) else None,
         seed=seed,
         **options.given(
             decision_delay=decision_delay, min_probability=min_probability, half_life=half_life, chains=chains
@@ -98,7 +112,10 @@ def fit(
     with ExitStack() as stack:
         stack.enter_context(sole_writer(output))
         reading = {"key": key, "time": time, "label": label, "features": names}
-        source = _source(stack, file, format, model.categorical or (), keys=yes, **reading)
+        source, found = _source(stack, file, format, model, label_type, keys=yes, **reading)
+        declared: frozenset[str] = getattr(source, "declared", frozenset())
+        if declared := declared - {*(model.categorical or ())}:
+            model = OpenSetRecognizer(**{**model.arguments, "categorical": (*(model.categorical or ()), *declared)})
         if left_out := getattr(source, "left_out", None):
             console.say("left out: " + ", ".join(f"{name!r} ({kind})" for name, kind in left_out.items()))
         dead = None
@@ -110,13 +127,15 @@ def fit(
         for record in source:
             counts["read"] += 1
             bar.advance(task)
-            _refuse_unknown(record, model.unknown)
-            labels.update([getattr(record, "label", None)])
-            take(model, _for_training(record, counts["read"], label), dead, counts, complain)
+            ready = _for_training(record, counts["read"], label, found)
+            _refuse_unknown(ready, model.unknown)
+            labels.update([getattr(ready, "label", None)])
+            take(model, ready, dead, counts, complain)
         bar.remove_task(task)
         if not counts["labelled"]:
             raise ConnectorError(f"{file} holds no usable labelled instance ({counts['set_aside']} set aside)")
         labels.pop(None, None)
+        _refuse_lost_classes(file, found, labels, model)
         if not yes and (question := doubtful(len(labels), labels.total())):
             raise ConnectorError(f"--label {label}: {question} Give another column, or --yes to train all the same")
         task = bar.add_task("training sweeps", total=Parameters.model_fields["training_sweeps"].default)
@@ -130,33 +149,47 @@ def fit(
 
 
 def _source(
-    stack: ExitStack, file: str, format: str | None, categorical: Collection[Any], *, keys: bool, **reading: Any
-) -> Source:
-    """Open the labelled instances; a table is read once to see which columns are categories, and no keys, if not so.
+    stack: ExitStack,
+    file: str,
+    format: str | None,
+    model: OpenSetRecognizer,
+    label_type: str,
+    *,
+    keys: bool,
+    **reading: Any,
+) -> tuple[Source, Survey]:
+    """Open the labelled instances, and look at all of them to see what the columns are, and that none is a key.
 
     What can be read only once (standard input, a pipe) goes to a temporary file first.
     """
+    from stream_osr_connectors.survey import survey
+
     chosen = cast(Any, format)
+    categorical, numeric = [[*map(str, names or ())] for names in (model.categorical, model.numeric)]
+    if label_type not in get_args(LabelType):
+        raise ConnectorError(f"--label-type {label_type}: it is one of {', '.join(get_args(LabelType))}")
     said = "standard input" if is_standard(file) else file
     if not may_be_regular(file) and not is_folder(file) and (not is_standard(file) or chosen is not None):
         file = _kept(stack, file, chosen)
-    source = stack.enter_context(open_source(file, format=chosen, categorical=categorical, **reading))
-    if isinstance(source, CsvSource | FolderSource):
-        source.find_categories()
-    columns = getattr(source, "feature_columns", ())
-    if columns and (unknown := sorted(set(categorical) - set(columns))):
-        raise ConnectorError(f"--categorical {unknown[0]}: it is none of the features {list(columns)}")
+    source = stack.enter_context(
+        open_source(file, format=chosen, categorical=categorical, label_type="str", **reading)
+    )
+    found = survey(
+        source,
+        numeric=numeric,
+        categorical=[*categorical, *getattr(source, "declared", ())],
+        missing=model.value.parameters.markers,
+        label_type=cast(LabelType, label_type),
+        minus_one=model.unknown is not None,
+    )
+    columns = getattr(source, "feature_columns", None) or list(found.columns)
+    for option, names in (("categorical", categorical), ("numeric", numeric)):
+        if columns and (strange := sorted({*names} - {*columns})):
+            raise ConnectorError(f"--{option} {strange[0]}: it is none of the features {list(columns)}")
     if not keys and reading["features"] is None:
-        _refuse_key(
-            file,
-            said,
-            chosen,
-            categorical=categorical,
-            key=reading["key"],
-            time=reading["time"],
-            label=reading["label"],
-        )
-    return source
+        known = {name: reading[name] for name in ("key", "time", "label")}
+        _refuse_key(file, said, chosen, categorical=[*categorical, *found.indexes, *numeric], **known)
+    return source, found
 
 
 def _kept(stack: ExitStack, file: str, format: str | None) -> str:
@@ -169,6 +202,27 @@ def _kept(stack: ExitStack, file: str, format: str | None) -> str:
     except OSError as error:
         raise ConnectorError(f"cannot read {file}: {why(error)}; check the path") from None
     return str(path)
+
+
+def _refuse_lost_classes(file: str, found: Survey, labels: Counter[Any], model: OpenSetRecognizer) -> None:
+    """Refuse to train without a class all of whose rows were set aside.
+
+    Raises
+    ------
+    ConnectorError
+        Naming the class.
+    """
+    from stream_osr.reading import spelled_label
+
+    learnt = {spelled_label(label) for label in model.value.labels}
+    lost = {label: count for label, count in found.labels.items() if label not in learnt}
+    if lost:
+        label, count = next(iter(lost.items()))
+        more = f", and so were all rows of {len(lost) - 1} more classes" if len(lost) > 1 else ""
+        raise ConnectorError(
+            f"all {count} rows of class {label!r} of {file} were set aside{more}: the model would not know it. "
+            "The reasons are above; --errors FILE keeps the rows. Correct the table, or leave the class out"
+        )
 
 
 def _refuse_key(file: str, said: str, format: Any, **known: Any) -> None:
@@ -195,10 +249,14 @@ def _refuse_unknown(record: Record | BadRecord, unknown: Any) -> None:
         raise ConnectorError(f"--unknown {unknown} is a class of the table; give unknown instances another name")
 
 
-def _for_training(record: Record | BadRecord, number: int, label: str) -> Record | BadRecord:
-    """Refuse a record without a label; of the others neither key nor time is of use."""
+def _for_training(record: Record | BadRecord, number: int, label: str, found: Survey) -> Record | BadRecord:
+    """Refuse a record without a label, or with a wrong value; of the others neither key nor time is of use."""
     if isinstance(record, BadRecord):
-        return record
+        return found.refused(record)
+    try:
+        record = found.ready(record)
+    except DecodeError as error:
+        return BadRecord(record.position, row_of(record, number), raw_of(record), str(error))
     if record.label is None:
         reason = f"it has no label; give column {label!r} a value"
         return BadRecord(record.position, row_of(record, number), raw_of(record), reason)

@@ -73,6 +73,7 @@ def run(
     """
     from stream_osr.cli import settings  # slow to import, and --help does without
     from stream_osr_connectors import loop
+    from stream_osr_connectors.survey import read_as_text
 
     console = Terminal(stderr=True)
     if checkpoint is None and output != "-" and input != "-":
@@ -104,7 +105,7 @@ def run(
     reasons = Counter(() if started is None else started.reasons)
     halted = _until_told_to_stop()
     with ExitStack() as stack:
-        categories = [str(name) for name in recognizer.trained.values]
+        categories = [str(name) for name in read_as_text(recognizer.trained)]
         waits: dict[str, Any] = {"follow": follow or is_piped(input)}
         source = open_source(input, format=cast(Any, format), categorical=categories, **reading, **waits)
         stack.enter_context(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,11 @@ from stream_osr.absent import absent_as_zero
 from stream_osr.config import Label
 from stream_osr.engine.value import Value
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidLabel, NotTrained
-from stream_osr.features import Features, Row, check_mapping, column_values, frame_rows
+from stream_osr.features import Features, Row, categorical_columns, check_mapping, column_values, frame_rows
+from stream_osr.kinds import Name
 from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
-from stream_osr.limits import check_names, check_room
+from stream_osr.limits import check_names, check_room, check_storable
 from stream_osr.stamps import key_of, time_of
 from stream_osr.unlike import difference, least_features
 
@@ -42,6 +43,7 @@ def read(
     number: int | None = None,
     earlier: Sequence[Label] = (),
     before: Features | None = None,
+    declared: Collection[Name] = (),
 ) -> Read:
     """Check an instance; one with a value that cannot be used is counted.
 
@@ -55,6 +57,8 @@ def read(
         Its row in a data frame.
     earlier, before
         Labels of earlier rows, which will have been learnt, and the features with those of the last of them.
+    declared
+        Features that are categories whatever their values look like, beside those that parameters name.
     """
     x = check_mapping(x)
     labels = [*value.labels, *earlier]
@@ -66,7 +70,7 @@ def read(
     elif not labels:
         raise NotTrained("an unlabelled instance came before any labelled one; learn labelled instances first")
     try:
-        features = _features(value, x, before, joined=label is not None or bool(earlier))
+        features = _features(value, x, before, declared, joined=label is not None or bool(earlier))
         row: Row | None = row_of(value, features, x, number)
     except InvalidFeature:
         value.counters["bad_rows"] += 1
@@ -79,13 +83,14 @@ def read(
 def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
     """Check the rows of a data frame or array; an error names the row."""
     _, records = frame_rows(X, value.features)
+    declared = categorical_columns(X) if value.training is not None else ()
     columns = [column_values(v, len(records), name) for v, name in ((y, "y"), (t, "t"), (key, "key"))]
     out: list[Read] = []
     earlier: list[Label] = []
     before: Features | None = None
     for number, (record, label, time, name) in enumerate(zip(records, *columns, strict=True)):
         try:
-            instance = read(value, record, label, time, name, number, earlier, before)
+            instance = read(value, record, label, time, name, number, earlier, before, declared)
         except InvalidFeature:  # it names the row
             raise
         except (InvalidInstance, InvalidLabel, NotTrained) as error:
@@ -131,17 +136,20 @@ def row_of(value: Value, features: Features, x: Mapping[Any, Any], number: int |
     return row
 
 
-def _features(value: Value, x: Mapping[Any, Any], before: Features | None, *, joined: bool) -> Features:
+def _features(
+    value: Value, x: Mapping[Any, Any], before: Features | None, declared: Collection[Name], *, joined: bool
+) -> Features:
     """Choose the features to be read: the model's, or those of training, with what an instance adds to them."""
     if value.training is None:
         return value.running[0].features
     before = features = value.training.features if before is None else before
     if joined:
-        features = before.joined_by(x, value.parameters.categorical or ())
+        features = before.joined_by(x, {*(value.parameters.categorical or ()), *declared})
         if value.limited and features is not before:
             there = frozenset(before.names)
             check_names((name for name in features.names if name not in there), len(features.names))
-    if not features.names:
+        check_storable(name for name in features.names if name not in frozenset(before.names))
+    if not features.names and not joined:
         raise InvalidInstance("the instance has no features; give it one at least")
     return features
 

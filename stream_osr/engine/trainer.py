@@ -13,12 +13,13 @@ import numpy as np
 from stream_osr.config import FeatureName, Label, Parameters
 from stream_osr.engine import Evidence, expect_known, open_stream
 from stream_osr.engine.value import Value
-from stream_osr.errors import InvalidParameter, NotTrained
+from stream_osr.errors import InvalidInstance, InvalidParameter, NotTrained
 from stream_osr.features import Features
 from stream_osr.kinds import Name
 from stream_osr.labels import check_label
 from stream_osr.model.space import whiten
 from stream_osr.trained import TrainedModel, train_model
+from stream_osr.training_report import understood
 from stream_osr.training_set import TrainingSet
 from stream_osr.trust.conformal import check_references
 
@@ -57,7 +58,10 @@ def learn(
 
 def _provisional(training: TrainingSet, parameters: Parameters) -> TrainedModel | None:
     """Train in passing; ``None`` while the instances do not span the components of a PCA."""
-    features, X, group, _ = training.matrix(parameters.absent)
+    decided, features, group, _ = training.decided(parameters.numeric or (), parameters.absent)
+    X = decided.X
+    if not features.names or np.isnan(X).all():
+        return None
     sweeps = min(PROVISIONAL_SWEEPS, parameters.training_sweeps)
     try:
         return train_model(features, X, group, tuple(training.labels), parameters, sweeps=sweeps, draws=1)
@@ -75,13 +79,20 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     NotTrained
         If there are none.
     InvalidParameter
-        If a feature that is named as a category was never among theirs.
+        If a feature that is named as a category, or as a number, was never among theirs, or no feature is left.
     """
     training, chosen = value.training, value.parameters
     if training is None or not len(training):
         raise NotTrained("freeze() needs labelled instances; learn some first")
-    _check_categories(chosen.categorical or (), training.features.names)
-    features, X, group, arrived = training.matrix(chosen.absent)
+    for option in ("categorical", "numeric"):
+        _check_named(option, getattr(chosen, option) or (), training.features.names)
+    decided, features, group, arrived = training.decided(chosen.numeric or (), chosen.absent)
+    X = decided.X
+    if not features.names:
+        why = "; ".join(f"{name!r} is {why}" for name, why in decided.kinds.left_out.items())
+        raise InvalidInstance(
+            f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
+        )
     if chosen.select == "validation":
         from stream_osr.engine.selection import select_by_validation  # with metrics, which are slow to import
 
@@ -90,16 +101,17 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
     cells, rows = training.count_absent(trained.absent_zero)
     value.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
-    return over(value, trained)
+    report = replace(trained.report, **understood(decided, trained.values))
+    return over(value, replace(trained, report=report))
 
 
-def _check_categories(declared: Collection[FeatureName], names: Collection[Name]) -> None:
+def _check_named(option: str, declared: Collection[FeatureName], names: Collection[Name]) -> None:
     strange = [name for name in declared if name not in names]
     if strange:
         near = get_close_matches(str(strange[0]), [str(name) for name in names], 1)
         meant = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(map(repr, [*names][:12]))}"
         raise InvalidParameter(
-            f"categorical has {strange[0]!r}, which is none of the features of the training instances; {meant}"
+            f"{option} has {strange[0]!r}, which is none of the features of the training instances; {meant}"
         )
 
 

@@ -148,7 +148,7 @@ class Holder(Arguments):
 
     def __post_init__(self) -> None:
         checked = parameters(**self.arguments)
-        self.value = Value(checked, TrainingSet(checked.max_training, checked.seed))
+        self.value = Value(checked, TrainingSet(checked.max_training, checked.seed, checked.markers))
 
     @property
     def integrates(self) -> bool:

@@ -163,7 +163,7 @@ def test_arrays_are_the_same_bits_in_the_new_format(tmp_path: Path) -> None:
     assert now == spelled_out(before.manifest["content"], {})
 
 
-LATER = (["categorical", None], ["order", "arrival"], ["absent", "auto"])
+LATER = (["categorical", None], ["numeric", None], ["missing", None], ["order", "arrival"], ["absent", "auto"])
 
 
 def without_later(tree: typing.Any) -> typing.Any:

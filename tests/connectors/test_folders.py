@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_osr.errors import ConnectorError
-from stream_osr_connectors import BadRecord, FolderSource, Record, open_source
+from stream_osr_connectors import BadRecord, Record, open_source
 from stream_osr_connectors.likely_key import find_key, key_among
+from stream_osr_connectors.survey import survey
 
 SUFFIXES = (".csv", ".csv.gz", ".jsonl", ".parquet")
 
@@ -124,8 +125,7 @@ def test_what_a_column_is_all_files_say_together(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 30)
     (tmp_path / "b.csv").write_text("a,b\n" + "1,hot\n" * 30 + "2,2\n")
     with open_source(tmp_path) as source:
-        assert isinstance(source, FolderSource)
-        source.find_categories()
+        survey(source)
         records = list(source)
     assert records[0][0] == {"a": 1.0, "b": "2"}, "the first file alone would have it a number"
     assert records[-2][0] == {"a": 1.0, "b": "hot"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream_osr_connectors import BadRecord, Record, Source, open_sink, open_source
@@ -83,6 +83,12 @@ JSONL = broken(
 )
 
 
+def assume_lines(content: bytes) -> None:
+    """Leave out what is refused as a whole: files of another kind, by their first bytes, and JSON arrays."""
+    assume(not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"PK\x03\x04", b"PAR1")))
+    assume(not content.lstrip().startswith(b"[") or content.startswith(b"[]"))
+
+
 def open_any(path: Path) -> Source:
     return open_source(path, max_record_bytes=40)
 
@@ -92,6 +98,7 @@ def open_any(path: Path) -> Source:
 @given(st.data())
 def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject) -> None:
     content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
+    assume_lines(content)
     with file(name, content) as path:
         with open_any(path) as source:
             records = list(source)
@@ -108,6 +115,7 @@ def test_resuming_anywhere_gives_exactly_the_rest(name: str, data: st.DataObject
 @given(st.data())
 def test_every_byte_is_accounted_for(name: str, data: st.DataObject) -> None:
     content = b"a,b\n" + data.draw(CSV) if "csv" in name else data.draw(JSONL)
+    assume_lines(content)
     with file(name, content) as path, open_any(path) as source:
         end = 4 if "csv" in name else 3 if content.startswith(b"\xef\xbb\xbf") else 0
         for record in source:

@@ -15,6 +15,7 @@ import orjson
 from stream_osr import OpenSetRecognizer
 from stream_osr.config import Label
 from stream_osr.errors import InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo
+from stream_osr.labels import as_known
 from stream_osr.limits import MOST_BY_BYTES, MOST_DIGITS, MOST_REASON_BYTES, trouble_with
 from stream_osr.showing import shown
 from stream_osr_connectors.values import DecodeError, key_of, label_of_json
@@ -142,9 +143,9 @@ def apply(command: Command, model: OpenSetRecognizer, topic: str, partition: int
             model.mute(subclass)
         elif command.label is not None:
             if command.action == "promote":
-                model.promote(subclass, command.label)
+                model.promote(subclass, as_known(command.label, model.value.labels))
             else:
-                model.learn_label(command.key, command.label)
+                model.learn_label(command.key, as_known(command.label, model.value.labels))
     except MemoryError:
         raise
     except (InvalidInstance, InvalidLabel, InvalidSubclass, NothingToUndo) as error:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from stream_osr import OpenSetRecognizer
+from stream_osr.labels import as_known
 from stream_osr.limits import MOST_KEY_BYTES
 from stream_osr.showing import shown
 from stream_osr.unlike import NONE, check_features
@@ -153,7 +154,8 @@ def _take_one(model: OpenSetRecognizer, received: Received, decode: Decoder, rul
         _check_writable(record)
         if rules >= 2:
             check_features(model.trained, record.features, record.found, None if rules >= 3 else NONE)
-        model.learn_one(record.features, record.label, t=record.time, key=record.key)
+        label = as_known(record.label, model.value.labels)
+        model.learn_one(record.features, label, t=record.time, key=record.key)
     except MemoryError:
         raise
     except Exception as error:  # whatever it is, the stream goes on without the record

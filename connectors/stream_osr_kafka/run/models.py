@@ -28,6 +28,8 @@ _CAME_LATER = {
     "order": "arrival",
     "absent": "auto",
     "categorical": None,
+    "numeric": None,
+    "missing": None,
 }
 """Arguments that earlier releases did not have, and the value at which they change nothing of what those did."""
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
+from stream_osr.entries import LARGEST
 from stream_osr.errors import ConnectorError
-from stream_osr.features import LARGEST, plain_rows
+from stream_osr.features import plain_rows
 from stream_osr.kinds import Name
 from stream_osr.limits import MOST_KEY_BYTES, fits_as_key
 from stream_osr.showing import shown
@@ -156,6 +157,11 @@ class JsonDecoder:
         try:
             parsed = orjson.loads(value)
         except orjson.JSONDecodeError as error:
+            if value[:1] == b"\0" and len(value) > 5:
+                raise DecodeError(
+                    "the value begins with the five bytes by which a schema registry frames its records; "
+                    "write plain JSON, or name a decoder of your own (setting decoder)"
+                ) from None
             reason = error.msg[:1].lower() + error.msg[1:].split(": line")[0]
             raise DecodeError(f"not JSON: {reason} at character {error.pos + 1}") from None
         if not isinstance(parsed, dict):

@@ -1,0 +1,85 @@
+"""Training whose neighbouring instances depend on each other: densities by blocks of arrival, tempered statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_osr.config import Parameters
+from stream_osr.model.dependence import Order, effective_share, refit
+from stream_osr.model.known import Known
+from stream_osr.model.ordered import training_in_order
+from stream_osr.model.training import Training, summarize
+from stream_osr.trust.recall import promise
+from stream_osr.trust.references import own_density
+
+FEWER_RIGHT = 0.005
+"""Share of the training instances, in blocks of arrival, that tempered statistics may label wrong in addition."""
+
+
+class Dependent(NamedTuple):
+    """What training says of n dependent instances.
+
+    Attributes
+    ----------
+    order
+        Dependence of neighbours.
+    draws
+        The known classes in each model.
+    log_density
+        Log class densities of the instances, by the other blocks of arrival, in each model, shape (n, J).
+    gain
+        By how much more likely each was given those before it, shape (n,).
+    effective
+        Number of independent instances that say as much, as a share of the instances.
+    tempered
+        Statistics of the classes count as so many.
+    """
+
+    order: Order
+    draws: list[Known]
+    log_density: list[np.ndarray]
+    gain: np.ndarray
+    effective: float
+    tempered: bool
+
+
+def judge_in_order(
+    found: Order,
+    group: np.ndarray,
+    order: np.ndarray,
+    trainings: Sequence[Training],
+    draws: list[Known],
+    seen: Callable[..., list[np.ndarray]],
+    p: Parameters,
+) -> Dependent:
+    """Judge the instances by the other blocks of arrival, and temper the statistics of the classes if that is likelier.
+
+    Parameters
+    ----------
+    found
+        Dependence of neighbours; it has a process.
+    group, order
+        Class of each instance, and its position in the order of arrival, both of shape (n,).
+    trainings, draws
+        The models as training left them, and the known classes in each.
+    seen
+        :func:`stream_osr.trust.references.unseen_densities` of the order and of the effective number of instances.
+    p
+        Hyperparameters.
+    """
+    process = found.process
+    assert process is not None
+    share, whole = effective_share(found.pairs, process), seen(order)
+    fewer = seen(order, share)
+    denser = own_density(fewer, group) > own_density(whole, group)
+    tempered = denser and promise(fewer, group).recall >= promise(whole, group).recall - FEWER_RIGHT
+    if tempered:
+        draws = [summarize(training, p.epsilon, p.broad, share)[0] for training in trainings]
+        whole, process = fewer, refit(found, group, order)
+        found, share = found._replace(process=process), effective_share(found.pairs, process)
+    rows, mean = trainings[0].seating.guests.rows, np.mean(whole, axis=0)
+    gain = training_in_order(process, found.residuals, rows, order, mean, draws[0])
+    return Dependent(found, draws, whole, gain, share, tempered)

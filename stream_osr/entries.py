@@ -1,0 +1,104 @@
+"""One value of an instance, as callers hand it over: a number, a missing value, a place in an index."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Hashable
+from datetime import date, time, timedelta
+
+import numpy as np
+
+from stream_osr.errors import InvalidFeature
+from stream_osr.missing import is_missing
+from stream_osr.reading import Comma, Unreadable, number, spelled
+
+TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
+"""Types of moments and of spans of time."""
+
+LARGEST = 1e100
+"""Values beyond this magnitude are refused: their squares overflow."""
+
+_NOT_NUMBERS = (bytes, complex, np.ndarray, *TIMES)
+"""Some of them turn into floats; none of them is meant as one."""
+_EXPECTED = "expected a finite number (None or NaN if missing)"
+_REMEDY = (
+    "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
+    "categories, or leave it out"
+)
+_TRUTH = {"true": 1.0, "false": 0.0}
+_INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|index|")
+
+
+def number_of(name: Hashable, value: object, row: int | None = None, comma: Comma = "") -> float:
+    """Read one value; NaN if it is missing.
+
+    Raises
+    ------
+    InvalidFeature
+        If it is no number, infinite or beyond ``LARGEST``.
+    """
+    if is_missing(value):
+        return math.nan
+    if isinstance(value, str):
+        return _number_in(name, value, row, comma)
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
+        value = value.item()
+    if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row) from None
+    except OverflowError:
+        result = math.inf
+    if abs(result) > LARGEST:
+        raise InvalidFeature(
+            name, value, f"{_EXPECTED} of magnitude at most {LARGEST:g}; scale the feature, or leave it out", row
+        )
+    return result
+
+
+def _number_in(name: Hashable, text: str, row: int | None, comma: Comma) -> float:
+    """Read a number that stands in a text; a number was a boolean if it is true or false now."""
+    try:
+        found = number(text, comma)
+    except Unreadable as error:
+        truth = _TRUTH.get(text.strip().lower())
+        if truth is None:
+            why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
+            raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None
+        return truth
+    return math.nan if found is None else number_of(name, found, row)
+
+
+def is_marked(value: object, markers: Collection[str]) -> bool:
+    """Say whether a value is one of the markers that a person has named as missing, or is missing anyhow.
+
+    >>> is_marked(-999.0, {"-999"}), is_marked("-999", {"-999"}), is_marked(None, {"-999"}), is_marked(1, {"-999"})
+    (True, True, True, False)
+    """
+    if is_missing(value):
+        return True
+    plain = isinstance(value, str | int | float | np.generic)
+    return bool(markers) and plain and spelled(value) in markers
+
+
+def is_blank(value: object) -> bool:
+    """Say whether a value is missing in a category: empty text is, ``NA`` may be a value."""
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
+def is_index(name: object, values: np.ndarray) -> bool:
+    """Say whether a column is the index of a data frame, by its name and its values in the order of arrival.
+
+    >>> is_index("Unnamed: 0", np.array([2.0, 0.0, 1.0])), is_index("level_0", np.array([0.0, 0.0, 1.0]))
+    (True, True)
+    >>> is_index("index", np.array([0.7, 0.2])), is_index("width", np.array([0.0, 1.0]))
+    (False, False)
+    """
+    if not isinstance(name, str) or not _INDEX.fullmatch(name) or len(values) < 2:
+        return False
+    if not np.isfinite(values).all() or (values != np.floor(values)).any() or (values[0] == values).all():
+        return False
+    return len(np.unique(values)) == len(values) or bool((np.diff(values) >= 0).all())

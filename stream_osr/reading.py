@@ -1,0 +1,257 @@
+"""How values are read: numbers, categories, labels and moments, by the same rules at every door.
+
+``docs/files.md`` has the rules in one table.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from stream_osr.limits import LEAST_WHOLE, MOST_WHOLE
+
+Comma: TypeAlias = Literal["", "decimal", "thousands"]
+"""What a comma is in the numbers of a column; empty: its values in training had none."""
+
+LabelKind: TypeAlias = Literal["str", "int", "bool"]
+
+_MISSING = (
+    " na n/a n.a. nan -nan null none nil <na> #na #n/a ? - -- . (null) \\n nat missing "
+    "1.#ind -1.#ind 1.#qnan -1.#qnan #div/0! #value! #num! #ref! #null! #name?"
+)
+MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
+"""What stands for a missing number, in any case of letters: the markers of pandas, UCI, ARFF, databases and Excel."""
+
+FEW, FEW_WHOLE = 0.05, 0.01
+"""Share of the values of a numeric column that may be no numbers; the second where all numbers are whole: codes."""
+
+LEAST = 9
+"""In a column of fewer values each of them has to be a number."""
+
+_MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
+_SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+_LEADING_ZERO = re.compile(r"[+-]?0\d+")
+_WHOLE_FLOAT = re.compile(r"([+-]?(?:0|[1-9]\d*))\.0*")
+_WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
+
+
+class Unreadable(ValueError):
+    """Why a text is no number, in words that follow "it"."""
+
+
+def number(text: str, comma: Comma = "") -> float | None:
+    r"""Read a number; ``None`` if it is missing.
+
+    Raises
+    ------
+    Unreadable
+        If it is no finite number, or its comma may be a decimal one or one between thousands.
+
+    Examples
+    --------
+    >>> number("1e3"), number(" \u22122.5 "), number("12%"), number("5,1"), number("1.234,5"), number("1,234.5")
+    (1000.0, -2.5, 12.0, 5.1, 1234.5, 1234.5)
+    >>> number("?"), number("#N/A"), number(""), number("1,234", "decimal"), number("1,234", "thousands")
+    (None, None, None, 1.234, 1234.0)
+    >>> number("1,234")
+    Traceback (most recent call last):
+        ...
+    stream_osr.reading.Unreadable: may be 1.234 or 1234
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        plain = text.strip()
+        if plain.lower() in MISSING_NUMBERS:
+            return None
+        plain = _SPACES.sub("", plain.translate(_MINUS)).removesuffix("%").rstrip()
+        try:
+            value = float(_with_point(plain, comma))
+        except Unreadable:
+            raise
+        except ValueError:
+            raise Unreadable("is not a finite number") from None
+    if math.isnan(value):
+        return None
+    if math.isinf(value) or "_" in text:  # Python reads 1_000 as a number; nothing that writes tables does
+        raise Unreadable("is not a finite number")
+    return value
+
+
+def _with_point(text: str, comma: Comma) -> str:
+    """Write a number without commas."""
+    if "," not in text:
+        return text
+    if "." in text:
+        first, last = (",", ".") if text.rfind(",") < text.rfind(".") else (".", ",")
+        whole, _, rest = text.rpartition(last)
+        if not _THOUSANDS.fullmatch(whole.replace(first, ",")) or first in rest:
+            raise Unreadable("is not a finite number")
+        return f"{whole.replace(first, '')}.{rest}"
+    if _THOUSANDS.fullmatch(text):
+        if comma == "thousands" or text.count(",") > 1:
+            return text.replace(",", "")
+        if not comma:
+            raise Unreadable(f"may be {text.replace(',', '.')} or {text.replace(',', '')}")
+    elif comma == "thousands":
+        raise Unreadable("is not a finite number")
+    return text.replace(",", ".", 1)
+
+
+def canonical(text: str) -> str:
+    """Spell a value of a category, or a label, as every door does.
+
+    >>> canonical(" tcp"), canonical("True"), canonical("80.0"), canonical("007"), canonical("5.10")
+    ('tcp', 'true', '80', '007', '5.10')
+    """
+    text = text.strip()
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", text)
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    whole = _WHOLE_FLOAT.fullmatch(text)
+    return text if whole is None else whole[1]
+
+
+def spelled(value: object) -> str:
+    """Spell a text, a number or a boolean; whole floats are whole numbers.
+
+    >>> spelled(80.0), spelled(3), spelled(True), spelled(0.5), spelled(" a")
+    ('80', '3', 'true', '0.5', 'a')
+    """
+    plain: Any = value.item() if hasattr(value, "item") else value  # of numpy, which takes long to import
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, float) and plain.is_integer() and abs(plain) < 1e15:
+        plain = int(plain)
+    return canonical(str(plain))
+
+
+def spelled_label(value: object) -> str:
+    """Spell a label as it is compared: as :func:`spelled`, without a plus sign.
+
+    >>> spelled_label("+1"), spelled_label(1.0), spelled_label("007"), spelled_label("idle ")
+    ('1', '1', '007', 'idle')
+    """
+    text = spelled(value)
+    return text[1:] if text[:1] == "+" and _WHOLE.fullmatch(text[1:]) else text
+
+
+def kind_of_labels(texts: Iterable[str], *, minus_one: bool = False) -> LabelKind:
+    """Say what the labels of a column are: whole numbers, true and false, or text, all of them alike.
+
+    Parameters
+    ----------
+    texts
+        All of them, as :func:`spelled_label` has them.
+    minus_one
+        Whether -1 may be the name of a class; else whole numbers with it are text, because -1 means *unknown*.
+
+    Examples
+    --------
+    >>> kind_of_labels(["1", "2"]), kind_of_labels(["007", "7"]), kind_of_labels(["200", "timeout"])
+    ('int', 'str', 'str')
+    >>> kind_of_labels(["true", "false"]), kind_of_labels(["1", "-1"])
+    ('bool', 'str')
+    """
+    seen = set(texts)
+    if seen and seen <= {"true", "false"}:
+        return "bool"
+    whole = all(_WHOLE.fullmatch(each) and LEAST_WHOLE <= int(each) <= MOST_WHOLE for each in seen if len(each) < 21)
+    if not seen or not whole or any(len(each) > 20 for each in seen) or ("-1" in seen and not minus_one):
+        return "str"
+    return "int"
+
+
+def label_as(text: str, kind: LabelKind) -> str | int | bool:
+    """Make a label of its spelling."""
+    return text == "true" if kind == "bool" else int(text) if kind == "int" else text
+
+
+def moment(text: str) -> datetime | None:
+    """Read an ISO 8601 timestamp, UTC unless it says otherwise; ``None``: it is none.
+
+    >>> moment("2026-01-01 10:00:00 UTC") == moment("2026-01-01T10:00Z"), moment("tcp")
+    (True, None)
+    """
+    text = text.strip()
+    if text[-4:].upper() in (" UTC", " GMT"):
+        text = text[:-4]
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+class Tally:
+    """How the values of a column look, to decide what the column is.
+
+    Examples
+    --------
+    >>> tally = Tally()
+    >>> for text in ["5,1", "?", "1,234", "0,5"] + ["2,5"] * 9:
+    ...     tally.take(text)
+    >>> tally.kind, tally.comma, tally.missing
+    ('number', 'decimal', 1)
+    >>> tally = Tally()
+    >>> for text in ("200", "404", "timeout"):
+    ...     tally.take(text)
+    >>> tally.kind
+    'category'
+    """
+
+    def __init__(self) -> None:
+        self.numbers = self.broken = self.odd = self.missing = self.zeros = self.moments = 0
+        self._sure = self._maybe = 0
+
+    def take(self, text: str, count: int = 1) -> None:
+        """Take a value as text, so many times."""
+        try:
+            value = number(text, "decimal")
+        except Unreadable:
+            infinite = text.strip().lower().lstrip("+-") in ("inf", "infinity")
+            self.numbers += count * infinite  # it says what the column is, and cannot be used
+            self.odd += count * (not infinite)
+            self.moments += count * (not infinite and moment(text) is not None)
+            return
+        if value is None:
+            self.missing += count
+            return
+        self.numbers += count
+        self.broken += count * (not value.is_integer())
+        self.zeros += count * (text[:2].strip("+-")[:1] == "0" and _LEADING_ZERO.fullmatch(text.strip()) is not None)
+        if "," in text:
+            plain = text.strip().translate(_MINUS).removesuffix("%").rstrip()
+            unclear = _THOUSANDS.fullmatch(plain) is not None
+            self._maybe += count * unclear
+            self._sure += count * (not unclear and "." not in plain)
+
+    @property
+    def kind(self) -> Literal["number", "category", "time"]:
+        """What the column is."""
+        total = self.numbers + self.odd
+        few = 0 if total < LEAST else max(1, int((FEW if self.broken else FEW_WHOLE) * total))
+        if (self.numbers or not self.odd) and self.odd <= few and self.zeros <= few:
+            return "number"
+        return "time" if self.odd and self.moments >= (1.0 - FEW) * total else "category"
+
+    @property
+    def comma(self) -> Comma:
+        """What a comma is in its numbers."""
+        return "decimal" if self._sure else "thousands" if self._maybe else ""
+
+    @property
+    def looks_numeric(self) -> bool:
+        """Whether most values read as numbers."""
+        return 2 * self.numbers > self.numbers + self.odd
+
+
+def told_comma(comma: Comma, name: Any) -> str:
+    """Say what a comma was taken for in a column."""
+    return f"{name!r}: a comma is {'the decimal sign' if comma == 'decimal' else 'between thousands'}"

@@ -1,0 +1,404 @@
+"""Values as people write them: markers of missing numbers, commas, codes, booleans, labels, indexes, wrong files."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
+from stream_osr_connectors.json_fields import JsonFields
+from stream_osr_kafka.wire.decoding import JsonDecoder
+from stream_osr_kafka.wire.messages import Message
+from tests.habits.command import command
+
+Row = dict[str, Any]
+
+
+def rows(n: int = 60, labels: Sequence[Any] = ("idle", "running"), seed: int = 0) -> list[Row]:
+    """Two classes in turn, far apart."""
+    rng = random.Random(seed)
+    centre = (0.0, 12.0)
+    return [
+        {
+            "flow": round(rng.gauss(centre[i % 2], 1), 2),
+            "heat": round(rng.gauss(0, 1), 2),
+            "y": labels[i % len(labels)],
+        }
+        for i in range(n)
+    ]
+
+
+def write(path: Path, table: list[Row], header: int | None = None, units: Sequence[str] = ()) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        lines = [list(row.values()) for row in table]
+        if header is not None:
+            lines.insert(header, list(table[0]))
+        out.writerows([list(table[0]), *([units] if units else []), *lines])
+
+
+def write_json(path: Path, table: list[Row]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in table))
+
+
+def fit(path: Path, *options: Any) -> tuple[int, str]:
+    return command("fit", path, "--label", "y", "-o", path.parent / "m.osr", "--chains", 1, *options)
+
+
+def trained(path: Path, *options: Any) -> tuple[OpenSetRecognizer, str]:
+    code, said = fit(path, *options)
+    assert code == 0, said
+    return OpenSetRecognizer.load(path.parent / "m.osr"), said
+
+
+def right(model: OpenSetRecognizer, **more: Any) -> int:
+    """How many of 20 plain instances get their label."""
+    table = rows(20, seed=9)
+    return sum(model.predict_one({"flow": x["flow"], "heat": x["heat"], **more}) == x["y"] for x in table)
+
+
+def some(value: str, every: int) -> Callable[[int, float], Any]:
+    return lambda i, flow: value if i % every == 3 else flow
+
+
+WRITTEN: dict[str, Callable[[int, float], Any]] = {
+    **{marker: some(marker, 15) for marker in ("?", "#N/A", "<NA>", "n/a", "-", "#DIV/0!", "\\N")},
+    "infinity": some("Infinity", 20),
+    "typo": some("1.2.3", 100),
+    "comma": lambda i, flow: str(flow).replace(".", ","),
+    "percent": lambda i, flow: f"{flow}%",
+    "minus": lambda i, flow: str(flow).replace("-", "\u2212"),
+    "spaces": lambda i, flow: f" {flow} ",
+}
+
+
+@pytest.mark.parametrize("how", WRITTEN)
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_a_column_of_numbers_is_numeric_however_they_are_written(tmp_path: Path, how: str, door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    table = [{**row, "flow": WRITTEN[how](i, row["flow"])} for i, row in enumerate(rows())]
+    (write if door == "csv" else write_json)(path, table)
+    model, said = trained(path)
+    assert model.trained.values == {}
+    assert "numeric features: 'flow', 'heat'" in said
+    assert right(model) == 20
+    aside = sum(model.trained.report.instances.values())
+    assert aside == 60 - (3 if how == "infinity" else how == "typo"), "what is no finite number is set aside"
+
+
+def test_a_first_value_that_is_missing_decides_nothing(tmp_path: Path) -> None:
+    table = rows()
+    table[0]["flow"] = "n/a"
+    write_json(tmp_path / "in.jsonl", table)
+    model, _ = trained(tmp_path / "in.jsonl")
+    assert (model.trained.values, right(model)) == ({}, 20)
+
+
+def test_text_of_numbers_is_numeric_in_dictionaries_and_odd_values_are_listed() -> None:
+    model = OpenSetRecognizer(chains=1)
+    for i, row in enumerate(rows()):
+        model.learn_one({"flow": "oops" if i == 7 else str(row["flow"]), "heat": str(row["heat"])}, row["y"])
+    said = str(model.freeze())
+    assert right(model) == 20
+    assert "'flow' is numeric; values that are no numbers count as missing: 'oops'" in said
+    assert model.predict_one({"flow": "12,1", "heat": "0"}) == "running"
+    with pytest.raises(InvalidFeature, match=r"'1,234' \(str\): it may be 1\.234 or 1234"):
+        model.learn_one({"flow": "1,234", "heat": 0})
+
+
+def test_the_first_instance_of_the_stream_is_read_by_what_training_decided() -> None:
+    models = []
+    for form in (str, float):
+        model = OpenSetRecognizer(chains=1, batch_size=1)
+        for row in rows():
+            model.learn_one({"flow": form(row["flow"]), "heat": row["heat"]}, row["y"])
+        model.learn_one({"flow": form(11.987), "heat": 0.1})
+        models.append([(each.label, each.p_unknown) for each in model.drain()])
+    assert models[0] == models[1]
+
+
+@pytest.mark.parametrize(("texts", "expected"), [(("1,5", "1,234"), 1.234), (("1,500", "1,234"), 1234.0)])
+def test_a_comma_is_what_the_column_of_training_says(texts: Sequence[str], expected: float) -> None:
+    model = OpenSetRecognizer(chains=1)
+    for i in range(30):
+        model.learn_one({"a": texts[i % 2], "b": i % 7}, "xy"[i // 15])
+    report = model.freeze()
+    features = model.trained.features
+    assert features.row({"a": "1,234", "b": 0}).values[0] == expected
+    assert "'a': a comma is" in str(report)
+
+
+def test_a_repeated_header_and_a_row_of_units_are_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    write(path, rows(), header=20, units=["m/s", "degrees", "-"])
+    model, said = trained(path)
+    assert "repeats the header" in said
+    assert "row of units" in said
+    assert model.trained.report.instances == {"idle": 30, "running": 30}
+    assert right(model) == 20
+
+
+def test_what_is_named_overrules(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    write(path, [{**row, "flow": ("low", -999, row["flow"])[min(i % 6, 2)]} for i, row in enumerate(rows())])
+    model, said = trained(path)
+    assert set(model.trained.values) == {"flow"}
+    assert "warning: most values of 'flow' read as numbers" in said
+    model, _ = trained(path, "--missing", "-999,low")
+    assert (model.trained.values, right(model)) == ({}, 20)
+    assert np.isnan(model.trained.features.row({"flow": -999, "heat": 0}).values[0])
+    model, _ = trained(path, "--numeric", "flow", "--missing", "-999")
+    assert model.trained.values == {}
+    assert model.trained.report.instances == {"idle": 20, "running": 30}
+    with pytest.raises(InvalidParameter, match="numeric and categorical both have 'a'"):
+        OpenSetRecognizer(numeric=["a"], categorical=["a"])
+
+
+SPELLINGS: list[tuple[Sequence[Any], Sequence[Any]]] = [
+    (("80", "443"), (80.0, 443.0)),
+    (("80", "443"), ("80.0", "443.0")),
+    (("True", "False"), (True, False)),
+    (("True", "False"), (1, 0)),
+    ((1, 0), ("true", "false")),
+    (("tcp", "udp"), (" tcp", "udp ")),
+    (("caf\u00e9", "bar"), ("cafe\u0301", "bar")),
+]
+
+
+@pytest.mark.parametrize(("training", "stream"), SPELLINGS)
+def test_a_category_is_the_same_however_it_is_spelled(training: Sequence[Any], stream: Sequence[Any]) -> None:
+    model = OpenSetRecognizer(chains=1, categorical=["code"])
+    for i, row in enumerate(rows()):
+        model.learn_one({"code": training[i % 2], "heat": row["heat"]}, row["y"])
+    model.freeze()
+    model = pickled(model)
+    for code, again in zip(training, stream, strict=True):
+        x, z = {"code": code, "heat": 0.0}, {"code": again, "heat": 0.0}
+        assert model.predict_proba_one(z) == model.predict_proba_one(x)
+
+
+def pickled(model: OpenSetRecognizer) -> OpenSetRecognizer:
+    import pickle
+
+    again: OpenSetRecognizer = pickle.loads(pickle.dumps(model))
+    return again
+
+
+def test_leading_zeros_are_text(tmp_path: Path) -> None:
+    write(tmp_path / "in.csv", [{**row, "zone": ("01", "02")[i % 2]} for i, row in enumerate(rows())])
+    model, _ = trained(tmp_path / "in.csv")
+    assert model.trained.values == {"zone": ("01", "02")}
+
+
+def test_empty_text_is_a_missing_category_at_every_door() -> None:
+    model = OpenSetRecognizer(chains=1)
+    for i, row in enumerate(rows()):
+        model.learn_one({"kind": ("a", "b")[i % 2], "heat": row["heat"]}, row["y"])
+    model.freeze()
+    x = {"heat": 0.1}
+    assert model.predict_proba_one({**x, "kind": " "}) == model.predict_proba_one({**x, "kind": None})
+
+
+def test_a_training_set_that_is_saved_half_way_decides_alike(tmp_path: Path) -> None:
+    def learn(model: OpenSetRecognizer, part: slice) -> None:
+        for i, row in enumerate(rows()[part]):
+            model.learn_one({"flow": f"{row['flow']}%", "code": str(i % 3), "when": pd.Timestamp(i)}, row["y"])
+
+    model, whole = (OpenSetRecognizer(chains=1, categorical=["code"], missing=["9"]) for _ in range(2))
+    learn(model, slice(0, 30))
+    model.save(tmp_path / "half.osr")
+    model = OpenSetRecognizer.load(tmp_path / "half.osr")
+    learn(model, slice(30, 60))
+    learn(whole, slice(0, 30))
+    learn(whole, slice(30, 60))
+    assert str(model.freeze()) == str(whole.freeze())
+    assert model.trained.fingerprint == whole.trained.fingerprint
+    assert model.trained.report.left_out == {"when": "a date or time"}
+
+
+@pytest.mark.parametrize("name", ["Unnamed: 0", "Unnamed: 0.1", "level_0", "index"])
+@pytest.mark.parametrize("door", ["csv", "json", "frame"])
+def test_the_index_of_a_data_frame_is_no_feature(tmp_path: Path, name: str, door: str) -> None:
+    order = list(range(60))
+    random.Random(1).shuffle(order)
+    table = [{name: n, **row} for n, row in zip(order, rows(), strict=True)]
+    if door == "frame":
+        model = OpenSetRecognizer(chains=1)
+        frame = pd.DataFrame(table)
+        model.learn_many(frame.drop(columns="y"), frame["y"])
+        said = str(model.freeze())
+    else:
+        path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+        (write if door == "csv" else write_json)(path, table)
+        model, said = trained(path)
+    assert model.trained.names == ("flow", "heat")
+    assert f"left out: '{name}' (the index of a data frame)" in said
+
+
+@pytest.mark.parametrize("index", ["shuffled", "named", "two levels"])
+def test_parquet_says_itself_what_the_index_is(tmp_path: Path, index: str) -> None:
+    frame = pd.DataFrame(rows())
+    if index == "shuffled":
+        frame = frame.sample(frac=1, random_state=1)
+    elif index == "named":
+        frame.index = pd.Index(np.arange(60.0) * 7 % 60, name="place")
+    else:
+        frame.index = pd.MultiIndex.from_arrays([frame.index // 7, frame.index * 37 % 60])
+    frame.to_parquet(tmp_path / "in.parquet")
+    model, said = trained(tmp_path / "in.parquet")
+    assert model.trained.names == ("flow", "heat")
+    assert "the index of a data frame" in said
+
+
+def test_a_number_that_is_called_index_and_is_none_is_a_feature() -> None:
+    model = OpenSetRecognizer(chains=1)
+    for row in rows():
+        model.learn_one({"index": row["flow"], "heat": row["heat"]}, row["y"])
+    model.freeze()
+    assert model.trained.names == ("heat", "index")
+
+
+LABELS: list[tuple[Sequence[Any], set[Any]]] = [
+    (("007", "7"), {"007", "7"}),
+    (("200", "404", "timeout"), {"200", "404", "timeout"}),
+    (("timeout", "404", "200"), {"200", "404", "timeout"}),
+    (("+1", "-1"), {"1", "-1"}),
+    (("idle", "idle ", "running"), {"idle", "running"}),
+    (("1.0", "2.0"), {1, 2}),
+    (("True", "FALSE"), {True, False}),
+]
+
+
+@pytest.mark.parametrize(("labels", "classes"), LABELS)
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_labels_have_one_type_in_a_table(tmp_path: Path, labels: Sequence[Any], classes: set[Any], door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    (write if door == "csv" else write_json)(path, rows(60, labels))
+    model, _ = trained(path)
+    assert set(model.trained.labels) == classes
+    assert {type(label) for label in model.trained.labels} == {type(label) for label in classes}
+    assert sum(model.trained.report.instances.values()) == 60
+
+
+def test_minus_one_is_a_class_if_unknown_has_another_name(tmp_path: Path) -> None:
+    write(tmp_path / "in.csv", rows(60, ("+1", "-1")))
+    model, _ = trained(tmp_path / "in.csv", "--unknown", "0")
+    assert set(model.trained.labels) == {1, -1}
+
+
+@pytest.mark.parametrize("labels", [(1.0, 2.0), ("1", "2.0"), (1, 2)])
+def test_labels_of_a_stream_are_compared_as_they_are_spelled(tmp_path: Path, labels: Sequence[Any]) -> None:
+    write(tmp_path / "in.csv", rows(60, ("1", "2")))
+    trained(tmp_path / "in.csv")
+    write_json(tmp_path / "stream.jsonl", rows(10, labels))
+    write(tmp_path / "stream.csv", rows(10, labels))
+    for name in ("stream.jsonl", "stream.csv"):
+        code, said = command(
+            "run", "-m", tmp_path / "m.osr", "-i", tmp_path / name, "-o", tmp_path / "out.jsonl", "--label", "y"
+        )
+        assert code == 0
+        assert "10 with a label: learnt" in said
+
+
+def test_labels_and_keys_of_pandas_are_whole_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame(rows(60, (1, 2)))
+    frame.loc[7, "y"] = np.nan
+    frame["id"] = 1001.0 + frame.index
+    frame.loc[3, "id"] = np.nan
+    frame.to_parquet(tmp_path / "in.parquet")
+    frame.to_json(tmp_path / "in.jsonl", orient="records", lines=True)
+    for name in ("in.parquet", "in.jsonl"):
+        model, said = trained(tmp_path / name, "--key", "id")
+        assert set(model.trained.labels) == {1, 2}
+        assert "1 set aside" in said
+        out = tmp_path / "out.jsonl"
+        code, said = command("run", "-m", tmp_path / "m.osr", "-i", tmp_path / name, "-o", out, "--key", "id")
+        keys = [json.loads(line)["key"] for line in out.read_text().splitlines()]
+        assert (code, keys[:5]) == (0, [1001, 1002, 1003, None, 1005])
+
+
+@pytest.mark.parametrize("n", [6, 30, 90])
+def test_a_wrong_column_of_labels_is_refused(tmp_path: Path, n: int) -> None:
+    write(tmp_path / "in.csv", rows(n, [f"name {i}" for i in range(n)]))
+    code, said = fit(tmp_path / "in.csv")
+    assert code == 1
+    assert f"there are {n} classes with 1.0 instances each" in said
+    assert fit(tmp_path / "in.csv", "--yes")[0] == 0
+
+
+def test_a_class_that_is_lost_is_an_error(tmp_path: Path) -> None:
+    table = rows()
+    for row in table[:2]:
+        row |= {"y": "rare", "flow": "wrong"}
+    write(tmp_path / "in.csv", table)
+    code, said = fit(tmp_path / "in.csv")
+    assert code == 1
+    assert "all 2 rows of class 'rare'" in said
+
+
+def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
+    table = rows()
+    write(tmp_path / "plain.csv", table)
+    (tmp_path / "a.csv").write_bytes(gzip.compress((tmp_path / "plain.csv").read_bytes()))
+    (tmp_path / "b.jsonl").write_text(json.dumps(table, indent=1))
+    (tmp_path / "c.jsonl").write_text(json.dumps(table))
+    pd.DataFrame(table).to_parquet(tmp_path / "d.csv")
+    (tmp_path / "e.csv").write_bytes((tmp_path / "plain.csv").read_text().encode("utf-16"))
+    said = {"a.csv": "gzip", "b.jsonl": "JSON array", "c.jsonl": "JSON array", "d.csv": "Parquet", "e.csv": "UTF-16"}
+    for name, phrase in said.items():
+        code, told = fit(tmp_path / name)
+        assert (code, phrase in told) == (1, True), told
+
+
+def test_the_line_sep_of_excel(tmp_path: Path) -> None:
+    write(tmp_path / "plain.csv", rows())
+    text = (tmp_path / "plain.csv").read_text()
+    for sep in (",", ";"):
+        (tmp_path / "in.csv").write_text(f"sep={sep}\n" + text.replace(",", sep))
+        model, _ = trained(tmp_path / "in.csv")
+        assert right(model) == 20
+
+
+def test_dates_are_left_out_of_training() -> None:
+    makes: list[Callable[[int], Any]] = [
+        lambda i: pd.Timestamp(i, unit="D"),
+        lambda i: f"2026-01-{i % 28 + 1:02d}",
+        lambda i: np.datetime64(i, "D"),
+    ]
+    for make in makes:
+        model = OpenSetRecognizer(chains=1)
+        for i, row in enumerate(rows()):
+            model.learn_one({"flow": row["flow"], "heat": row["heat"], "when": make(i)}, row["y"])
+        assert model.freeze().left_out == {"when": "a date or time"}
+        assert right(model, when=make(3)) == 20
+
+
+def test_names_that_cannot_be_saved_are_refused_before_training() -> None:
+    frame = pd.DataFrame([[1.0, 2.0]] * 4, columns=pd.to_datetime(["2026-01-01", "2026-01-02"]))
+    with pytest.raises(InvalidInstance, match="the name of a feature is Timestamp"):
+        OpenSetRecognizer().learn_many(frame, ["a", "b"] * 2)
+
+
+def test_an_instance_of_which_everything_is_missing_comes_first() -> None:
+    model = OpenSetRecognizer(chains=1)
+    model.learn_one({}, "idle")
+    for row in rows():
+        model.learn_one({"flow": row["flow"], "heat": row["heat"]}, row["y"])
+    model.freeze()
+    assert right(model) == 20
+
+
+def test_the_framing_of_a_schema_registry_is_named() -> None:
+    decode = JsonDecoder(JsonFields(features=["flow"]), max_bytes=1000)
+    with pytest.raises(ValueError, match="schema registry"):
+        decode(Message("t", 0, 7, 1500, None, b"\0\0\0\0\5" + b'{"flow": 1.0}', []))
