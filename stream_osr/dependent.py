@@ -55,7 +55,7 @@ def judge_in_order(
     seen: Callable[..., list[np.ndarray]],
     p: Parameters,
 ) -> Dependent:
-    """Judge the instances by the other blocks of arrival, and temper the statistics of the classes if that is likelier.
+    """Judge the instances by the other blocks of arrival; temper the statistics of the classes if that is likelier.
 
     Parameters
     ----------
