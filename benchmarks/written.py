@@ -63,7 +63,8 @@ def how() -> str:
     """Say what measured: command, commit, versions."""
     module = sys.modules["__main__"].__spec__
     name = f"-m {module.name.removesuffix('.__main__')}" if module is not None else Path(sys.argv[0]).name
-    command = shlex.join(each for each in sys.argv[1:] if each != "--write")
+    given = (each for each in sys.argv[1:] if each != "--write")
+    command = shlex.join(os.path.relpath(each, ROOT) if Path(each).is_absolute() else each for each in given)
     return (
         f"(`{f'python {name} {command}'.strip()}` at {commit()}; {platform.machine()}, {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, numpy {np.__version__}, numba {numba.__version__})"
