@@ -68,6 +68,7 @@ def find_key(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "in.csv")
     ...     _ = path.write_text("name,x\n" + "".join(f"n{i},{i % 7}\n" for i in range(30)))

@@ -9,6 +9,7 @@ from stream_osr.archive import rules
 from stream_osr.archive.checking import REMEDY, check_content
 from stream_osr.archive.derived import prior_of
 from stream_osr.archive.form import Form
+from stream_osr.archive.model_checks import check_counts
 from stream_osr.archive.needs import need
 from stream_osr.archive.records import EVENTS, ROWS
 from stream_osr.config import Parameters
@@ -108,6 +109,7 @@ def _check_stream(stream: Form, trained: Form, parameters: Parameters, *, frozen
         check_label(each, labels[:at] or labels, parameters.unknown)
     prior = trained["draws"][0]["prior"]
     for number, chain in enumerate(chains):
+        check_counts(chain["known"], trained["references"], f"Stream.chains[{number}].known")
         for name in ("covariance", "n_features"):
             found, where = chain["known"]["prior"][name], f"Stream.chains[{number}].known.prior.{name}"
             need(found == prior[name], where, found, f"{prior[name]}, as in training")

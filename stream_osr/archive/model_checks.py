@@ -66,7 +66,8 @@ def _terms(form: Form) -> None:
 def _known(form: Form) -> None:
     prior, seated, size, broad = prior_of(form["prior"]), form["seated"], form["size"], form["broad"]
     check_dishes(form["dishes"], prior, "Known.dishes")
-    check_same(form["dishes"]["size"].astype(float), seated.sum(axis=0), "Known.dishes.size", "by Known.seated", 0.0)
+    in_dishes = form["dishes"]["size"]
+    each(in_dishes <= seated.sum(axis=0), in_dishes, "Known.dishes.size", "at most as many as are seated")
     each(size >= seated.sum(axis=1), size, "Known.size", "as many as are seated, or more")
     served = (seated == 0.0) | (form["tables"].sum(axis=0) > 0.0)
     each(served, form["tables"], "Known.tables", "a table for who is seated")
@@ -122,8 +123,17 @@ def _report(form: Form) -> None:
     need(set(form["instances"]) == set(form["subclasses"]), "TrainingReport.subclasses", "of others", "the classes")
 
 
+def check_counts(known: Form, references: Form | None, where: str) -> None:
+    """Check that all who are seated count, but where statistics are tempered."""
+    if references is None or not references["tempered"]:
+        size, seated = known["dishes"]["size"].astype(float), known["seated"].sum(axis=0)
+        check_same(size, seated, f"{where}.dishes.size", "by Known.seated", 0.0)
+
+
 def _trained(form: Form) -> None:
     draws, references, report = form["draws"], form["references"], form["report"]
+    for number, known in enumerate(draws):
+        check_counts(known, references, f"TrainedModel.draws[{number}]")
     for number, known in enumerate(draws):
         same = known["prior"]["covariance"] == draws[0]["prior"]["covariance"]
         need(same, f"TrainedModel.draws[{number}].prior.covariance", "another", "that of the first")

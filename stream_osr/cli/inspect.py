@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from stream_osr.cli import account
-from stream_osr.discovery.unmet import ALL_MET
 from stream_osr.showing import counted
 from stream_osr.terminal import Terminal
 
@@ -20,7 +19,8 @@ def inspect(model: Annotated[Path, typer.Argument(help="A model, or a checkpoint
 
     Example: stream-osr inspect decisions.jsonl.checkpoint
     """
-    from stream_osr_connectors.checkpoint import load_model_and_run  # slow to import, and --help does without
+    from stream_osr.discovery.unmet import ALL_MET  # slow to import, and --help does without
+    from stream_osr_connectors.checkpoint import load_model_and_run
 
     (recognizer, run), out = load_model_and_run(model), Terminal()
     out.say(*str(replace(recognizer.summary(), unmet=ALL_MET)).split("\n"))

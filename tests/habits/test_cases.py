@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,18 @@ RUN = "import runpy, sys; runpy.run_path(sys.argv[1], {'CHAINS': sys.argv[2]}, '
 """Run a script whole. One of them (65) uses ``CHAINS`` without defining it."""
 
 
-@pytest.mark.parametrize("case", sorted(CASES.glob("*.py")), ids=lambda path: path.stem)
+SHORT = {"61_river_wrappers": "river's BaggingClassifier: 71 of 79 right; instances that are drawn twice count twice"}
+"""What does not hold, and why."""
+
+
+def marked(case: Path) -> Any:
+    reason = SHORT.get(case.stem)
+    return pytest.param(
+        case, id=case.stem, marks=[] if reason is None else pytest.mark.xfail(reason=reason, strict=True)
+    )
+
+
+@pytest.mark.parametrize("case", map(marked, sorted(CASES.glob("*.py"))))
 def test_case(case: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CASES_CHAINS": CHAINS, "TMPDIR": str(tmp_path)}
     done = processes.run("-W", "default", "-c", RUN, case, CHAINS, cwd=tmp_path, env=environment)

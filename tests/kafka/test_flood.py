@@ -109,7 +109,7 @@ class Feed:
             b'{"a":' * (1 + depth) + b"1" + b"}" * (1 + depth),
             b'{"a": 1, "b": ' + b"9" * (100 + depth) + b"}",
             b'{"a": 1, "b": -1e%d}' % self.rng.integers(101, 9999),
-            b'{"a": "1", "b": 2}',
+            b'{"a": "one", "b": 2}',
             b'{"a": {"a": 1}, "b": [2]}',
             b'{"features": [1, 2]}',
             b'{"features": {"a": "=cmd()", "b": "\\ud800"}}',

@@ -16,7 +16,7 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 POISON = {
     "broken JSON": (Sent(b"p", b'{"a": 1.0, "b"'), "DECODE", "not JSON"),
-    "no JSON at all": (Sent(b"p", b"\x00\x00\x00\x00\x07\x02\x04"), "DECODE", "not JSON"),
+    "no JSON at all": (Sent(b"p", b"\x00\x00\x00\x00\x07\x02\x04"), "DECODE", "schema registry"),
     "empty": (Sent(b"p", b""), "DECODE", "not JSON"),
     "a list": (Sent(b"p", b"[1.0, 2.0]"), "DECODE", "not a JSON object"),
     "text for a number": (Sent(b"p", b'{"a": "high", "b": 2.0}'), "VALIDATE", "feature 'a' is 'high'"),

@@ -775,8 +775,8 @@ MUTATIONS = [
     Mutation(
         "blocks replaced by random folds",
         "trust/references.py",
-        "    fold = _folds(group, p.seed) if order is None else _blocks(group, order)\n",
-        "    fold = _folds(group, p.seed)\n",
+        "    return _folds(group, p.seed) if order is None else _blocks(group, order)\n",
+        "    return _folds(group, p.seed)\n",
     ),
     Mutation(
         "the collective step never yields",
