@@ -200,3 +200,27 @@ def test_named_fields_of_an_array() -> None:
     array = np.zeros(5, dtype=[("a", float), ("b", float)])
     with pytest.raises(InvalidInstance, match="named fields; give a data frame"):
         OpenSetRecognizer().learn_many(array, [1] * 5)
+
+
+# Columns without a value in training
+
+
+@pytest.mark.parametrize("empty", [np.nan, None, "", "n/a"])
+def test_column_without_a_value_in_training_is_left_out(empty: Any) -> None:
+    X, y = table()
+    model = trained(X.assign(e=empty), y)
+    if empty != "n/a":  # a value of a category
+        assert model.freeze().left_out == {"e": "no value in training"}
+    for value in (empty, 1.0, 1e6, "text"):
+        assert right(model, X.assign(e=value), y) == len(y)
+        assert not np.isnan(model.predict_proba_many(X.assign(e=value)).to_numpy()).any()
+
+
+def test_such_columns_alone_train_nothing() -> None:
+    with pytest.raises(InvalidInstance, match="no feature that can be used: 'e': no value in training"):
+        trained(pd.DataFrame({"e": [None] * 4}), [1, 2, 1, 2])
+
+
+def test_report_lists_the_first_of_many_small_classes() -> None:
+    X, _ = table()
+    assert "'k11' (1) and 48 more; more instances" in str(trained(X, [f"k{i}" for i in range(60)]).freeze())
