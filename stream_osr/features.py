@@ -169,7 +169,8 @@ class Features:
             beyond = np.abs(values) > LARGEST
         for at in np.flatnonzero(beyond):
             number_of(self.names[at], found[at], number, kinds.commas.get(self.names[at], ""))
-        return Row(values, int(np.isnan(values).sum()), extra)
+        out = sum(name in kinds.left_out for name in self.names) if kinds.left_out else 0
+        return Row(values, int(np.isnan(values).sum()) - out, extra)
 
 
 def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:

@@ -224,3 +224,16 @@ def test_such_columns_alone_train_nothing() -> None:
 def test_report_lists_the_first_of_many_small_classes() -> None:
     X, _ = table()
     assert "'k11' (1) and 48 more; more instances" in str(trained(X, [f"k{i}" for i in range(60)]).freeze())
+
+
+@pytest.mark.parametrize("value", [pd.Timestamp("2026-01-01"), pd.Timedelta(1, "s"), np.datetime64("2026-01-01")])
+@pytest.mark.parametrize("on_missing", ["impute", "skip"])
+def test_times_that_begin_late_are_left_out_and_no_missing_values(value: Any, on_missing: Any) -> None:
+    X, y = table()
+    model = OpenSetRecognizer(chains=1, on_missing=on_missing)
+    for number, (x, label) in enumerate(zip(X.to_dict("records"), y, strict=True)):
+        model.learn_one({**x, "at": None if number == 0 else value}, label)
+    report = model.freeze()
+    assert report.left_out == {"at": "a date or time"}
+    assert sum(report.instances.values()) == 60 - (on_missing == "skip")
+    assert model.counters["bad_rows"] == 1
