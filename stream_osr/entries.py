@@ -26,6 +26,7 @@ _REMEDY = (
     "the feature is numeric, by its values in training; name it in categorical=[...] and train if its values are "
     "categories, or leave it out"
 )
+_NO_FEATURE = "features are numbers, text or booleans: convert the value, or leave the feature out"
 _TRUTH = {"true": 1.0, "false": 0.0}
 _INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|index|")
 
@@ -45,7 +46,7 @@ def number_of(name: Hashable, value: object, row: int | None = None, comma: Comm
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0 and not isinstance(value, TIMES):
         value = value.item()
     if isinstance(value, _NOT_NUMBERS) or not hasattr(value, "__float__"):
-        raise InvalidFeature(name, value, f"{_EXPECTED}; {_REMEDY}", row)
+        raise InvalidFeature(name, value, f"{_EXPECTED}; {_NO_FEATURE}", row)
     try:
         result = float(value)
     except (TypeError, ValueError):

@@ -169,7 +169,8 @@ class Features:
             beyond = np.abs(values) > LARGEST
         for at in np.flatnonzero(beyond):
             number_of(self.names[at], found[at], number, kinds.commas.get(self.names[at], ""))
-        return Row(values, int(np.isnan(values).sum()), extra)
+        out = sum(name in kinds.left_out for name in self.names) if kinds.left_out else 0
+        return Row(values, int(np.isnan(values).sum()) - out, extra)
 
 
 def _in_order(names: Iterable[Name]) -> tuple[Name, ...]:
@@ -246,6 +247,8 @@ def array_names(X: np.ndarray, expected: Sequence[Name] = ()) -> list[Name]:
         ...
     stream_osr.errors.InvalidInstance: the columns of an array are the features 0 to 1, and training had 'width', ...
     """
+    if X.dtype.names:
+        raise InvalidInstance("the array has named fields; give a data frame: pandas.DataFrame(X)")
     if X.ndim != 2:
         raise InvalidInstance(
             f"the array has the shape {X.shape}; expected two dimensions, rows and features. "
@@ -270,7 +273,9 @@ def _column_list(name: Name, column: Any) -> list[Any]:
     """Read a column of a data frame; all values are text if some are, or if it is of a categorical type."""
     values: list[Any] = column.to_list()
     kinds = {str if isinstance(value, str) else type(value) for value in values if not is_missing(value)}
-    if isinstance(column.dtype, Categorical | Enum) or (str in kinds and len(kinds) > 1):
+    if isinstance(column.dtype, Categorical | Enum):
+        return [None if is_missing(value) else spelled(value) for value in values]
+    if str in kinds and len(kinds) > 1:
         return [None if is_missing(value) else _as_text(value) for value in values]
     return values
 
@@ -375,6 +380,11 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """
     if values is None:
         return [None] * n
+    shape = getattr(values, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 1:
+        raise InvalidInstance(
+            f"{name} has the shape {shape}; expected one entry for each of the {n} rows: give one column"
+        )
     methods = ("to_list", "to_pylist", "tolist")  # pandas and polars, pyarrow, numpy
     out = next((getattr(values, name)() for name in methods if hasattr(values, name)), values)
     if isinstance(out, str | bytes | Mapping | Set) or not isinstance(out, Iterable):

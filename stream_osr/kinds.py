@@ -310,7 +310,9 @@ def decide(
                 left_out[name] = "a date or time"
             elif tally.looks_numeric:
                 looks.append(name)
-        if name not in values and name not in numeric and is_index(name, out[order, at]):
+        if np.isnan(out[:, at]).all():
+            left_out.setdefault(name, "no value in training")
+        elif name not in values and name not in numeric and is_index(name, out[order, at]):
             left_out[name] = "the index of a data frame"
     kept = [at for at, name in enumerate(names) if name not in left_out]
     if len(kept) < len(names):

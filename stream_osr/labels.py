@@ -30,10 +30,12 @@ def clean_label(y: object) -> Label:
     """
     scalar = hasattr(y, "item") and getattr(y, "ndim", 1) == 0 and y is not np.ma.masked  # which would give 0
     value: object = y.item() if scalar else y  # type: ignore[attr-defined]
-    if isinstance(value, bool | int):
+    if isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, str):
-        return str(value)
+        return str.__str__(value)  # of a member of an enumeration its value
     if isinstance(value, float) and value.is_integer():
         return int(value)
     raise InvalidLabel(f"label is {typed(value)}; expected str, int or bool, or None for an instance without a label")

@@ -127,9 +127,9 @@ def spelled(value: object) -> str:
     plain: Any = value.item() if hasattr(value, "item") else value  # of numpy, which takes long to import
     if isinstance(plain, bool):
         return "true" if plain else "false"
-    if isinstance(plain, float) and plain.is_integer() and abs(plain) < 1e15:
+    if isinstance(plain, int) or (isinstance(plain, float) and plain.is_integer() and abs(plain) < 1e15):
         plain = int(plain)
-    return canonical(str(plain))
+    return canonical(str.__str__(plain) if isinstance(plain, str) else str(plain))
 
 
 def spelled_label(value: object) -> str:

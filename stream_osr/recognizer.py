@@ -263,7 +263,7 @@ class OpenSetRecognizer(Batches, Requests, Results, Saved, MiniBatchClassifier):
             if value.training is not None:
                 value, self._measured = trainer.freeze(value), None
             trained = value.running[0]
-            if features.kinds.values and features is not trained.features:  # text may be a number now
+            if features is not trained.features and (features.kinds.values or trained.features.zero):
                 row = row_of(value, trained.features, x)
                 values = row.values
             else:

@@ -218,6 +218,8 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
                 "this estimator requires y to be passed, but the target y is None; rows go to decide()"
             )
         rows = self._read(X, reset=reset)
+        if str(getattr(y, "dtype", "")) in ("boolean", "bool[pyarrow]"):  # scikit-learn would make numbers of them
+            y = np.array(y.tolist())
         y = column_or_1d(without_mask(y) if isinstance(y, np.ndarray) else y, warn=True)
         if any(is_missing(label) for label in y):
             raise InvalidLabel("y has missing labels; rows without a label go to decide(), which streams them")
@@ -230,7 +232,7 @@ class OpenSetClassifier(ClassifierMixin, BaseEstimator, Arguments):
             check_is_fitted(self, "recognizer_")
         if hasattr(X, "columns"):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if reset or {*into_frame(X).columns} == {*self.recognizer_.value.features}:
+            if reset or {*into_frame(X).columns} >= {*self.recognizer_.value.features}:
                 return X
         if isinstance(X, np.ndarray):
             X = without_mask(X)  # scikit-learn would take the hidden numbers

@@ -171,7 +171,9 @@ class TrainingReport:
         else:
             lines.append("no reference instances were kept: nothing guards the known classes")
         if self.small_classes:
-            listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes)
+            more = len(self.small_classes) - MOST_LISTED
+            listed = ", ".join(f"{c!r} ({self.instances[c]})" for c in self.small_classes[:MOST_LISTED])
+            listed += f" and {more} more" if more > 0 else ""
             lines.append(f"fewer instances than dimensions: {listed}; more instances, or a PCA, would help")
         if self.told_apart is not None:
             kept, whole = self.told_apart

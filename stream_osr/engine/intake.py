@@ -18,6 +18,7 @@ from stream_osr.labels import check_label, spelled_alike
 from stream_osr.limits import check_label as check_length
 from stream_osr.limits import check_names, check_room, check_storable
 from stream_osr.stamps import key_of, time_of
+from stream_osr.trained import TrainedModel
 from stream_osr.unlike import difference, least_features
 
 logger = logging.getLogger("stream_osr")
@@ -99,7 +100,22 @@ def read_frame(value: Value, X: Any, y: Any, t: Any, key: Any) -> list[Read]:
         before = instance.features
         if instance.row is not None and instance.label is not None and instance.label not in earlier:
             earlier.append(instance.label)
+    if value.training is not None:
+        _warn_of_late_labels(columns[0])
     return out
+
+
+def _warn_of_late_labels(labels: Sequence[Any]) -> None:
+    """Say so if a row without a label ends training before labelled ones."""
+    first = next((number for number, label in enumerate(labels) if label is None), len(labels))
+    late = sum(label is not None for label in labels[first:])
+    if late:
+        logger.warning(
+            "row %d has no label, which ended training: the %d labelled rows after it do not train the classes, "
+            "and are evidence beside the stream; give the labelled rows first",
+            first,
+            late,
+        )
 
 
 def label_of(value: Value, y: object, known: Sequence[Label]) -> Label:
@@ -167,13 +183,21 @@ def count(value: Value, row: Row | None) -> None:
 
 def count_unlike(value: Value, values: np.ndarray, x: Mapping[Any, Any]) -> None:
     """Count a row that is imputed altogether, or for the most part though training had nearly all; warn once."""
-    trained, missing = value.running[0], np.isnan(values)
-    if len(values) - np.count_nonzero(missing) >= least_features(trained):
+    unlike = unlike_training(value.running[0], values, x)
+    if unlike is None:
         return
     value.counters["unlike"] += 1
     if value.counters["unlike"] == 1:
-        logger.warning(
-            "an instance is unlike those of training: %s. Its missing values are imputed, and it looks more "
-            'usual than it may be; counters["unlike"] counts such instances, this is said once',
-            difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x)),
-        )
+        logger.warning('%s; counters["unlike"] counts such instances, this is said once', unlike)
+
+
+def unlike_training(trained: TrainedModel, values: np.ndarray, x: Mapping[Any, Any]) -> str | None:
+    """Say what a row lacks that is imputed altogether, or for the most part though training had nearly all."""
+    missing = np.isnan(values)
+    if len(values) - np.count_nonzero(missing) >= least_features(trained):
+        return None
+    lacks = difference(trained, [trained.names[at] for at in np.flatnonzero(missing)], list(x))
+    return (
+        f"an instance is unlike those of training: {lacks}. Its missing values are imputed, and it looks more "
+        "usual than it may be"
+    )

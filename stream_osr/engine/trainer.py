@@ -89,7 +89,7 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     decided, features, group, arrived = training.decided(chosen.numeric or (), chosen.absent)
     X = decided.X
     if not features.names:
-        why = "; ".join(f"{name!r} is {why}" for name, why in decided.kinds.left_out.items())
+        why = "; ".join(f"{name!r}: {why}" for name, why in decided.kinds.left_out.items())
         raise InvalidInstance(
             f"the training instances have no feature{why and f' that can be used: {why}'}; give one"
         )

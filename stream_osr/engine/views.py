@@ -13,7 +13,7 @@ from stream_osr.discovery.summaries import Group, Signals, Summary
 from stream_osr.discovery.unmet import ALL_MET
 from stream_osr.engine import Glance, Menu, Stream, expected_recall, new_classes, references_of
 from stream_osr.engine.faults import faulty_columns
-from stream_osr.engine.intake import row_of
+from stream_osr.engine.intake import logger, row_of, unlike_training
 from stream_osr.engine.order import dependence
 from stream_osr.engine.summaries import emerged_statistics
 from stream_osr.engine.value import Holder
@@ -22,6 +22,7 @@ from stream_osr.errors import NotTrained
 from stream_osr.features import check_mapping, frame_matrix, frame_rows
 from stream_osr.labels import label_array, unknown_label
 from stream_osr.model.marginal import Statistics
+from stream_osr.trained import TrainedModel
 from stream_osr.trust.recall import ExpectedRecall
 
 
@@ -31,9 +32,11 @@ class Views(Holder):
     _glance: Glance | None = None
     _names: tuple[Label, ...] = ()
     _measured: tuple[Measured, ...] | None = None
+    _warned = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: part for name, part in vars(self).items() if name not in ("_glance", "_names", "_measured")}
+        seen = ("_glance", "_names", "_measured", "_warned")
+        return {name: part for name, part in vars(self).items() if name not in seen}
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Label, float]:
         """Predict from the present state alone, without waiting for a batch; nothing changes.
@@ -45,8 +48,10 @@ class Views(Holder):
         value = self.value
         if value.trained is None:
             return {}
-        plain = value.trained.features.plain(x)
-        row = row_of(value, value.trained.features, check_mapping(x)).values if plain is None else plain
+        row: Any = value.trained.features.plain(x)
+        if row is None:
+            row = row_of(value, value.trained.features, check_mapping(x)).values
+            self._warn_once(value.trained, row, x)
         names, probabilities = self._predict(np.array([row], dtype=float))
         return dict(zip(names, probabilities[0].tolist(), strict=True))
 
@@ -97,7 +102,17 @@ class Views(Holder):
         if value.trained is None:
             return (), np.empty((len(records), 0))
         rows = [row_of(value, value.trained.features, record, i).values for i, record in enumerate(records)]
+        for row, record in zip(rows, records, strict=True):
+            self._warn_once(value.trained, row, record)
         return self._predict(np.array(rows).reshape(len(rows), len(value.trained.names)))
+
+    def _warn_once(self, trained: TrainedModel, row: np.ndarray, x: Mapping[Any, Any]) -> None:
+        """Say once that instances to be predicted are unlike those of training."""
+        told = self._warned or self.value.counters["unlike"]
+        unlike = None if told else unlike_training(trained, row, x)
+        if unlike is not None:
+            self._warned = True
+            logger.warning("%s; this is said once", unlike)
 
     def _most_probable(self, probabilities: dict[Label, float]) -> Label | None:
         if not probabilities:

@@ -1,0 +1,239 @@
+"""Instances, labels and frames as people hand them over in Python: river loops, scikit-learn, enumerations."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import random
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import feature_extraction
+
+from stream_osr import OpenSetRecognizer
+from stream_osr.errors import InvalidFeature, InvalidInstance
+from stream_osr.sklearn import OpenSetClassifier
+
+NAMES = ["flow", "heat", "noise"]
+
+
+class Protocol(str, enum.Enum):  # noqa: UP042  (not a StrEnum: its text is not its value)
+    TCP = "tcp"
+    UDP = "udp"
+
+
+class State(enum.IntEnum):
+    IDLE = 1
+    RUNNING = 2
+
+
+def table(n: int = 60, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.array(["idle", "running"] * (n // 2))
+    X = rng.normal(size=(n, 3)) + 12.0 * (y == "running")[:, None]
+    return pd.DataFrame(X, columns=NAMES), y
+
+
+def trained(X: Any, y: Any, **arguments: Any) -> OpenSetRecognizer:
+    model = OpenSetRecognizer(chains=1, **arguments)
+    model.learn_many(X, y)
+    model.freeze()
+    return model
+
+
+def right(model: Any, X: Any, y: Any) -> int:
+    predict = model.predict if isinstance(model, OpenSetClassifier) else model.predict_many
+    return int((np.asarray(predict(X)) == np.asarray(y)).sum())
+
+
+# Members of enumerations
+
+
+def test_text_members_are_their_values_as_labels_and_as_categories() -> None:
+    rng = random.Random(0)
+    model = OpenSetRecognizer(chains=1)
+    for member in [Protocol.TCP, Protocol.UDP] * 30:
+        model.learn_one({"p": member, "size": rng.gauss(0, 1)}, member)
+    report = model.freeze()
+    assert report.instances == {"tcp": 30, "udp": 30}
+    assert [model.predict_one({"p": text, "size": 0.1}) for text in ("tcp", "udp", Protocol.UDP)] == [
+        "tcp",
+        "udp",
+        "udp",
+    ]
+
+
+def test_whole_number_members_are_plain_numbers() -> None:
+    X, y = table()
+    model = trained(X, [State.IDLE if label == "idle" else State.RUNNING for label in y])
+    assert {type(label) for label in model.freeze().instances} == {int}
+    assert model.predict_many(X).dtype.kind == "i"
+
+
+def test_whole_number_members_as_categories() -> None:
+    X, y = table()
+    members = [State.IDLE if label == "idle" else State.RUNNING for label in y]
+    model = trained(X.assign(s=members), y, categorical=["s"])
+    assert set(model.trained.values["s"]) == {"1", "2"}
+    assert right(model, X.assign(s=[int(member) for member in members]), y) == len(y)
+
+
+# Categorical columns
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        lambda X, y: pd.cut(X["flow"], 3),
+        lambda X, y: pd.Categorical(pd.to_datetime(np.where(y == "idle", "2026-01-01", "2026-01-02"))),
+        lambda X, y: pd.Categorical([pd.Timedelta(seconds=int(label == "idle")) for label in y]),
+    ],
+    ids=["intervals", "days", "durations"],
+)
+def test_categories_of_any_type_are_text(values: Any) -> None:
+    X, y = table()
+    frame = X.assign(c=values(X, y))
+    model = trained(frame, y)
+    assert "c" in model.trained.values
+    assert right(model, frame, y) == len(y)
+
+
+# Frames for scikit-learn
+
+
+@pytest.mark.parametrize("door", ["datetime", "timedelta", "index"])
+def test_columns_that_training_leaves_out_do_not_disturb_predict(door: str) -> None:
+    X, y = table()
+    column: Any = {
+        "datetime": pd.date_range("2026", periods=60),
+        "timedelta": pd.to_timedelta(range(60), unit="s"),
+        "index": range(60),
+    }[door]
+    frame = X.assign(**{"level_0" if door == "index" else "at": column})
+    classifier = OpenSetClassifier(chains=1).fit(frame, y)
+    assert right(classifier, frame, y) == len(y)
+    assert len(classifier.decide(frame)) == len(y)
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "bool", "bool[pyarrow]"])
+def test_booleans_of_any_type_are_boolean_classes(dtype: str) -> None:
+    X, y = table()
+    truth = pd.Series(y == "idle", dtype=dtype)
+    classifier = OpenSetClassifier(chains=1).fit(X, truth)
+    assert classifier.classes_.dtype == bool
+    assert classifier.unknown_ == "unknown"
+    assert classifier.score(X, truth) == 1.0
+
+
+# Labels of a frame
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_labelled_rows_after_one_without_a_label_are_named(caplog: Any, missing: Any) -> None:
+    X, y = table()
+    labels = y.astype(object)
+    labels[30] = missing
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        OpenSetRecognizer(chains=1).learn_many(X, labels)
+    assert "row 30 has no label, which ended training: the 29 labelled rows after it" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        OpenSetRecognizer(chains=1).learn_many(X, [*y[:50], *[None] * 10])
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    "labels", [lambda y: pd.DataFrame({"y": y}), lambda y: y[:, None], lambda y: pd.get_dummies(pd.Series(y))]
+)
+def test_labels_in_several_columns_are_refused_as_such(labels: Any) -> None:
+    X, y = table()
+    with pytest.raises(InvalidInstance, match=r"y has the shape \(60, [12]\).* give one column"):
+        OpenSetRecognizer(chains=1).learn_many(X, labels(y))
+
+
+# Predictions of instances that are unlike those of training
+
+
+def test_predictions_without_the_features_are_warned_of_once(caplog: Any) -> None:
+    X, y = table()
+    model = trained(X, y)
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        model.predict_many(X)
+        model.predict_many(X.drop(columns="noise"))
+        model.predict_one({"flow": 0.1, "heat": 0.2, "noise": None})
+    assert not caplog.text
+    with caplog.at_level(logging.WARNING, "stream_osr"):
+        model.predict_many(X.rename(columns=str.upper))
+        model.predict_one({"FLOW": 0.1})
+    assert caplog.text.count("unlike those of training") == 1
+    assert "expected 'flow', 'heat', 'noise', found 'FLOW', 'HEAT', 'NOISE'" in caplog.text
+    assert model.counters["unlike"] == 0
+
+
+# The first instance of the stream behind a sparse extractor
+
+
+@pytest.mark.parametrize("step", [feature_extraction.BagOfWords, feature_extraction.TFIDF])
+def test_first_instance_of_the_stream_lacks_nothing(step: Any) -> None:
+    words = {"pets": ["cat", "dog", "pet", "vet"], "money": ["stock", "bond", "bank", "rate"]}
+    rng, model = random.Random(0), step() | OpenSetRecognizer(chains=1)
+    for label in ["pets", "money"] * 40:
+        model.learn_one(" ".join(rng.choices(words[label], k=5)), label)
+    model.learn_one("cat dog cat vet")  # ends training
+    model.learn_one("cat dog cat vet")
+    assert model[-1].counters["missing"] == model[-1].counters["bad_rows"] == 0
+
+
+# Values that are no features
+
+
+@pytest.mark.parametrize("value", [[1, 2], b"tcp", 1 + 2j, pd.Period("2026-01-01")])
+def test_values_that_are_no_features_do_not_speak_of_training(value: Any) -> None:
+    with pytest.raises(InvalidFeature, match="features are numbers, text or booleans: convert the value") as caught:
+        OpenSetRecognizer().learn_one({"flow": 1.0, "v": value}, "idle")
+    assert "in training" not in str(caught.value)
+
+
+def test_named_fields_of_an_array() -> None:
+    array = np.zeros(5, dtype=[("a", float), ("b", float)])
+    with pytest.raises(InvalidInstance, match="named fields; give a data frame"):
+        OpenSetRecognizer().learn_many(array, [1] * 5)
+
+
+# Columns without a value in training
+
+
+@pytest.mark.parametrize("empty", [np.nan, None, "", "n/a"])
+def test_column_without_a_value_in_training_is_left_out(empty: Any) -> None:
+    X, y = table()
+    model = trained(X.assign(e=empty), y)
+    if empty != "n/a":  # a value of a category
+        assert model.freeze().left_out == {"e": "no value in training"}
+    for value in (empty, 1.0, 1e6, "text"):
+        assert right(model, X.assign(e=value), y) == len(y)
+        assert not np.isnan(model.predict_proba_many(X.assign(e=value)).to_numpy()).any()
+
+
+def test_such_columns_alone_train_nothing() -> None:
+    with pytest.raises(InvalidInstance, match="no feature that can be used: 'e': no value in training"):
+        trained(pd.DataFrame({"e": [None] * 4}), [1, 2, 1, 2])
+
+
+def test_report_lists_the_first_of_many_small_classes() -> None:
+    X, _ = table()
+    assert "'k11' (1) and 48 more; more instances" in str(trained(X, [f"k{i}" for i in range(60)]).freeze())
+
+
+@pytest.mark.parametrize("value", [pd.Timestamp("2026-01-01"), pd.Timedelta(1, "s"), np.datetime64("2026-01-01")])
+@pytest.mark.parametrize("on_missing", ["impute", "skip"])
+def test_times_that_begin_late_are_left_out_and_no_missing_values(value: Any, on_missing: Any) -> None:
+    X, y = table()
+    model = OpenSetRecognizer(chains=1, on_missing=on_missing)
+    for number, (x, label) in enumerate(zip(X.to_dict("records"), y, strict=True)):
+        model.learn_one({**x, "at": None if number == 0 else value}, label)
+    report = model.freeze()
+    assert report.left_out == {"at": "a date or time"}
+    assert sum(report.instances.values()) == 60 - (on_missing == "skip")
+    assert model.counters["bad_rows"] == 1
