@@ -28,7 +28,7 @@ def marked(case: Path) -> Any:
     )
 
 
-@pytest.mark.parametrize("case", map(marked, sorted(CASES.glob("*.py"))))
+@pytest.mark.parametrize("case", [marked(path) for path in sorted(CASES.glob("*.py"))])
 def test_case(case: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "CASES_CHAINS": CHAINS, "TMPDIR": str(tmp_path)}
     done = processes.run("-W", "default", "-c", RUN, case, CHAINS, cwd=tmp_path, env=environment)
