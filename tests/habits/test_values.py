@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, reading
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.wire.decoding import JsonDecoder
@@ -79,6 +79,11 @@ WRITTEN: dict[str, Callable[[int, float], Any]] = {
     "percent": lambda i, flow: f"{flow}%",
     "minus": lambda i, flow: str(flow).replace("-", "\u2212"),
     "spaces": lambda i, flow: f" {flow} ",
+    **{marker: some(marker, 8) for marker in ("..", ":", "n.d.", "\u2013", "\u2014")},
+    "dollars": lambda i, flow: f"-${-flow}" if flow < 0 else f"${flow}",
+    "euros": lambda i, flow: f"{flow} \u20ac".replace(".", ","),
+    "brackets": lambda i, flow: f"({-flow})" if flow < 0 else flow,
+    "minus behind": lambda i, flow: f"{-flow}-" if flow < 0 else flow,
 }
 
 
@@ -136,6 +141,20 @@ def test_a_comma_is_what_the_column_of_training_says(texts: Sequence[str], expec
     features = model.trained.features
     assert features.row({"a": "1,234", "b": 0}).values[0] == expected
     assert "'a': a comma is" in str(report)
+
+
+@pytest.mark.parametrize(
+    "text", ["1'234.5", "1\u2019234.5", "1\u2009234,5", "$1,234.5", "1.234,5 \u20ac", "1 234,50"]
+)
+def test_thousands_may_be_parted(text: str) -> None:
+    assert reading.number(text) == 1234.5
+    assert reading.number(f"({text})") == reading.number(f"{text}-") == -1234.5
+
+
+@pytest.mark.parametrize("text", ["$", "()", "(null)x", "5--", "1'23", "$5$5", "--5", "(-5)"])
+def test_what_is_no_number_stays_none(text: str) -> None:
+    with pytest.raises(reading.Unreadable):
+        reading.number(text)
 
 
 def test_a_repeated_header_and_a_row_of_units_are_set_aside(tmp_path: Path) -> None:
