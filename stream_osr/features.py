@@ -105,6 +105,10 @@ class Features:
         """Return the names in an instance that are none of these features, in their order there."""
         return [name for name in x if name not in self._expected]
 
+    def knows(self, name: Name, value: object) -> bool:
+        """Say whether training had a value of a category."""
+        return self._coder.knows(name, value)
+
     @property
     def places(self) -> np.ndarray:
         """Places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""

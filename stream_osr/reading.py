@@ -25,7 +25,14 @@ _MISSING = (
     ".. ... : * n.d. undefined"
 )
 MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
-"""What stands for a missing number, in any case of letters: the markers of pandas, UCI, ARFF, databases, offices of statistics and Excel."""
+"""What stands for a missing number, in any case of letters: markers of pandas, UCI, ARFF, Eurostat, databases, Excel."""
+
+TRUTHS: Final = {
+    word: truth
+    for words, truth in (("true 1 yes y t on", "true"), ("false 0 no n f off", "false"))
+    for word in words.split()
+}
+"""What a category of two values says if both of them are here, and they differ."""
 
 FEW, FEW_WHOLE = 0.05, 0.01
 """Share of the values of a numeric column that may be no numbers; the second where all numbers are whole: codes."""

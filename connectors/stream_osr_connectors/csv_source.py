@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TypeVar, Unpack
 
+from stream_osr.entries import TRUTH
 from stream_osr.errors import ConnectorError
 from stream_osr.reading import Comma
 from stream_osr.showing import counted
@@ -145,7 +146,15 @@ class CsvSource(LineSource):
         )
 
     def _value(self, row: list[str], name: str) -> object:
-        return self._read(row, name, category if name in self.categorical else lambda text: number(text, self._comma))
+        return self._read(row, name, category if name in self.categorical else self._number)
+
+    def _number(self, text: str) -> float | None:
+        try:
+            return number(text, self._comma)
+        except DecodeError:
+            if (truth := TRUTH.get(text.strip().lower())) is None:
+                raise
+            return truth
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""

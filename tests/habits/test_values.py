@@ -16,6 +16,7 @@ import pytest
 
 from stream_osr import OpenSetRecognizer, reading
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
+from stream_osr.kinds import codes_of
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message
@@ -189,6 +190,9 @@ SPELLINGS: list[tuple[Sequence[Any], Sequence[Any]]] = [
     (("True", "False"), (True, False)),
     (("True", "False"), (1, 0)),
     ((1, 0), ("true", "false")),
+    (("yes", "no"), (True, False)),
+    (("T", "F"), ("1.0", "0.0")),
+    (("Y", "N"), ("yes", "NO")),
     (("tcp", "udp"), (" tcp", "udp ")),
     (("caf\u00e9", "bar"), ("cafe\u0301", "bar")),
 ]
@@ -211,6 +215,33 @@ def pickled(model: OpenSetRecognizer) -> OpenSetRecognizer:
 
     again: OpenSetRecognizer = pickle.loads(pickle.dumps(model))
     return again
+
+
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_numbers_of_training_may_be_booleans_in_the_stream(tmp_path: Path, door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"on": i % 2, **row} for i, row in enumerate(rows())])
+    trained(path)
+    put(path, [{"on": i % 2 == 1, **row} for i, row in enumerate(rows(20, seed=9))])
+    code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
+    assert (code, "20 decided in all: 20 known" in said.replace("instances ", "")) == (0, True), said
+
+
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_two_ways_of_writing_booleans_are_one_category(tmp_path: Path, door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"on": (True, 0, 1, False)[i // 2 % 4], **row} for i, row in enumerate(rows())])
+    model, _ = trained(path)
+    assert {*model.trained.values["on"]} == {"true", "false"}
+    assert right(model, on=1) == right(model, on="True") == 20
+    assert model.trained.features.knows("on", 0), "the account of a run says so, too"
+
+
+def test_words_of_another_meaning_are_no_booleans() -> None:
+    for values in (("f", "m"), ("yes", "on"), ("yes", "no", "maybe")):
+        assert codes_of(values)("true") is None
 
 
 def test_leading_zeros_are_text(tmp_path: Path) -> None:
