@@ -25,7 +25,7 @@ _MISSING = (
     ".. ... : * n.d. undefined"
 )
 MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
-"""What stands for a missing number, in any case of letters: markers of pandas, UCI, ARFF, Eurostat, databases, Excel."""
+"""What stands for a missing number, in any case of letters: of pandas, UCI, ARFF, Eurostat, databases and Excel."""
 
 TRUTHS: Final = {
     word: truth
@@ -47,6 +47,15 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _LEADING_ZERO = re.compile(r"[+-]?0\d+")
 _WHOLE_FLOAT = re.compile(r"([+-]?(?:0|[1-9]\d*))\.0*")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
+
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+_DATE = re.compile(
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? +)?"
+    r"(?:\d{4}[./]\d\d?[./]\d\d?|\d\d?([./-])\d\d?\1\d{4}|\d\d?/\d\d?/\d\d"
+    rf"|\d\d?[ ./-]{_MONTH}[ ./-]\d{{2,4}}|{_MONTH} \d\d?(?:,? \d{{4}})?)"
+    r"(?:[t ,:]+\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?:[ap][.]?m[.]?)?)?(?: ?(?:z|[a-z]{3,4}|[+-]\d\d:?\d\d))?",
+    re.IGNORECASE,
+)
 
 
 class Unreadable(ValueError):
@@ -210,6 +219,17 @@ def moment(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def is_dated(text: str) -> bool:
+    """Say whether a text is a date that is written otherwise than by ISO 8601; which day it is may be unclear.
+
+    >>> is_dated("31.01.2026 10:00"), is_dated("1/31/26"), is_dated("31-Jan-2026"), is_dated("Jan 31, 2026 9:15 PM")
+    (True, True, True, True)
+    >>> is_dated("1.2.3"), is_dated("06:00"), is_dated("10.0.0.1"), is_dated("mar 5x")
+    (False, False, False, False)
+    """
+    return _DATE.fullmatch(text.strip()) is not None
+
+
 class Tally:
     """How the values of a column look, to decide what the column is.
 
@@ -239,7 +259,7 @@ class Tally:
             infinite = text.strip().lower().lstrip("+-") in ("inf", "infinity")
             self.numbers += count * infinite  # it says what the column is, and cannot be used
             self.odd += count * (not infinite)
-            self.moments += count * (not infinite and moment(text) is not None)
+            self.moments += count * (not infinite and (moment(text) is not None or is_dated(text)))
             return
         if value is None:
             self.missing += count

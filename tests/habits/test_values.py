@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -431,6 +432,28 @@ def test_dates_are_left_out_of_training() -> None:
             model.learn_one({"flow": row["flow"], "heat": row["heat"], "when": make(i)}, row["y"])
         assert model.freeze().left_out == {"when": "a date or time"}
         assert right(model, when=make(3)) == 20
+
+
+@pytest.mark.parametrize(
+    "form", ["%d.%m.%Y %H:%M", "%m/%d/%y", "%d-%b-%Y", "%a, %d %b %Y %H:%M:%S GMT", "%d/%b/%Y:%H:%M:%S +0000"]
+)
+@pytest.mark.parametrize("each", [1, 2], ids=["all differ", "some are the same"])
+def test_dates_are_left_out_however_they_are_written(tmp_path: Path, form: str, each: int) -> None:
+    path, first = tmp_path / "in.csv", datetime(2026, 1, 1)
+    days = [(first + timedelta(days=i // each, minutes=i)).strftime(form) for i in range(60)]
+    write(path, [{"seen": days[i], **row} for i, row in enumerate(rows())])
+    model, said = trained(path)
+    assert model.trained.names == ("flow", "heat")
+    assert "left out: 'seen' (a date or time)" in said
+
+
+@pytest.mark.parametrize(
+    "values", [("06:00", "14:00"), ("1.2.3", "1.2.4"), ("10.0.0.1", "10.0.0.2"), ("may", "june")]
+)
+def test_what_is_no_date_stays_a_category(tmp_path: Path, values: Sequence[str]) -> None:
+    path = tmp_path / "in.csv"
+    write(path, [{"code": values[i % 2], **row} for i, row in enumerate(rows())])
+    assert {*trained(path)[0].trained.values} == {"code"}
 
 
 def test_names_that_cannot_be_saved_are_refused_before_training() -> None:
