@@ -111,6 +111,26 @@ def test_a_first_value_that_is_missing_decides_nothing(tmp_path: Path) -> None:
     assert (model.trained.values, right(model)) == ({}, 20)
 
 
+@pytest.mark.parametrize("value", ["abc", 5, "7,5"])
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_a_column_without_a_value_in_training_is_left_out(tmp_path: Path, door: str, value: Any) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"empty": "NA" if door == "csv" else None, **row} for row in rows()])
+    model, said = trained(path)
+    assert model.trained.names == ("flow", "heat")
+    assert door == "json" or "left out: 'empty' (training has no value of it)" in said
+    put(path, [{"empty": value, **row} for row in rows(20, seed=9)])
+    code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
+    assert code == 0 and "20 instances decided in all: 20 known" in said and "does not use: empty" in said, said
+
+
+def test_a_table_without_any_value_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in.csv", [{"flow": "", "heat": "NA", "y": row["y"]} for row in rows()])
+    code, said = fit(tmp_path / "in.csv")
+    assert (code, "no feature" in said) == (1, True), said
+
+
 def test_text_of_numbers_is_numeric_in_dictionaries_and_odd_values_are_listed() -> None:
     model = OpenSetRecognizer(chains=1)
     for i, row in enumerate(rows()):
