@@ -274,7 +274,7 @@ class Decided(NamedTuple):
     names, X, kinds
         Features that are used, their columns, and their kinds.
     looks_numeric
-        Categories most of whose values read as numbers, and which nobody has named.
+        Categories most of whose values read as numbers, and which nobody has named, with their commonest other value.
     odd
         Values of numeric features that are no numbers, and are missing.
     """
@@ -282,7 +282,7 @@ class Decided(NamedTuple):
     names: tuple[Name, ...]
     X: np.ndarray
     kinds: Kinds
-    looks_numeric: tuple[Name, ...]
+    looks_numeric: Mapping[Name, str]
     odd: Mapping[Name, tuple[str, ...]]
 
 
@@ -304,7 +304,7 @@ def decide(
     """
     X, kinds = _merged(X, names, kinds)
     values, commas, left_out = dict(kinds.values), dict(kinds.commas), dict(kinds.left_out)
-    looks, odd, out = list[Name](), dict[Name, tuple[str, ...]](), X.copy() if values else X
+    looks, odd, out = dict[Name, str](), dict[Name, tuple[str, ...]](), X.copy() if values else X
     for at, name in enumerate(names):
         known = values.get(name)
         if known is not None and name not in kinds.fixed:
@@ -319,17 +319,18 @@ def decide(
             elif tally.kind == "time":
                 left_out[name] = "a date or time"
             elif tally.looks_numeric:
-                looks.append(name)
+                _, strange = numbers_of(code, known, tally.comma)
+                looks[name] = max(strange, key=lambda text: counts[known.index(text)], default="")
         if name not in values and name not in numeric and is_index(name, out[order, at]):
             left_out[name] = "the index of a data frame"
         elif len(X) and name not in left_out and np.isnan(out[:, at]).all():
-            left_out[name] = "training has no value of it"
+            left_out[name] = "without a value in training"
     kept = [at for at, name in enumerate(names) if name not in left_out]
     if len(kept) < len(names):
         names, out = tuple(names[at] for at in kept), out[:, kept]
         values = {name: its for name, its in values.items() if name not in left_out}
     decided = Kinds(values, frozenset(), kinds.fixed, commas, kinds.missing, left_out)
-    return Decided(names, out, decided, tuple(looks), odd)
+    return Decided(names, out, decided, looks, odd)
 
 
 def _merged(X: np.ndarray, names: tuple[Name, ...], kinds: Kinds) -> tuple[np.ndarray, Kinds]:

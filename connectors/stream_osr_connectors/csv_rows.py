@@ -57,6 +57,8 @@ class RowReader(Iterator[list[str]]):
         del self.taken[1:]
         self._lines.give_back(others)
         reason = f"not CSV: {error}" if isinstance(error, csv.Error) else str(error)
+        if str(error).startswith("new-line character"):
+            return DecodeError("it has a carriage return without a line feed; save the file with line feeds")
         if others or str(error) == "unexpected end of data":
             reason = f"a quoted field begins here and is not closed properly ({reason}); check the quotes"
         return DecodeError(reason)

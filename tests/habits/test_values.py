@@ -119,7 +119,7 @@ def test_a_column_without_a_value_in_training_is_left_out(tmp_path: Path, door: 
     put(path, [{"empty": "NA" if door == "csv" else None, **row} for row in rows()])
     model, said = trained(path)
     assert model.trained.names == ("flow", "heat")
-    assert door == "json" or "left out: 'empty' (training has no value of it)" in said
+    assert door == "json" or "left out: 'empty' (without a value in training)" in said
     put(path, [{"empty": value, **row} for row in rows(20, seed=9)])
     code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
     assert code == 0 and "20 instances decided in all: 20 known" in said and "does not use: empty" in said, said
@@ -429,6 +429,35 @@ def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
     for name, phrase in said.items():
         code, told = fit(tmp_path / name)
         assert (code, phrase in told) == (1, True), told
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("idle", "Idle"), "the classes 'idle' and 'Idle' differ by the case of letters alone"),
+        (("idle", "NA"), "'NA' is a class; leave the label empty"),
+        (("idle", "?"), "'?' is a class; leave the label empty"),
+    ],
+)
+def test_classes_that_may_be_one_or_none_are_named(tmp_path: Path, labels: Sequence[str], said: str) -> None:
+    write(tmp_path / "in.csv", rows(labels=labels))
+    assert f"warning: {said}" in trained(tmp_path / "in.csv")[1]
+
+
+def test_a_warning_names_the_value_that_is_no_number(tmp_path: Path) -> None:
+    write(
+        tmp_path / "in.csv", [{**row, "flow": "TBD" if i % 6 == 1 else row["flow"]} for i, row in enumerate(rows())]
+    )
+    assert "most values of 'flow' read as numbers, and others such as 'TBD' do not" in trained(tmp_path / "in.csv")[1]
+
+
+def test_an_object_over_several_lines_and_lines_without_line_feeds_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps(rows(1)[0], indent=2))
+    assert "holds an object over several lines" in fit(path)[1]
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"flow,y\r1,a\r2,b\r")
+    assert "has a carriage return without a line feed" in fit(path)[1]
 
 
 def test_the_line_sep_of_excel(tmp_path: Path) -> None:
