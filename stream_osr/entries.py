@@ -27,7 +27,8 @@ _REMEDY = (
     "categories, or leave it out"
 )
 _NO_FEATURE = "features are numbers, text or booleans: convert the value, or leave the feature out"
-_TRUTH = {"true": 1.0, "false": 0.0}
+TRUTH = {"true": 1.0, "false": 0.0}
+"""What a boolean is in a column of numbers."""
 _INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|index|")
 
 
@@ -65,7 +66,7 @@ def _number_in(name: Hashable, text: str, row: int | None, comma: Comma) -> floa
     try:
         found = number(text, comma)
     except Unreadable as error:
-        truth = _TRUTH.get(text.strip().lower())
+        truth = TRUTH.get(text.strip().lower())
         if truth is None:
             why = f"it {error}; write it without commas" if "may be" in str(error) else _EXPECTED
             raise InvalidFeature(name, text, f"{why}; {_REMEDY}", row) from None

@@ -105,6 +105,10 @@ class Features:
         """Return the names in an instance that are none of these features, in their order there."""
         return [name for name in x if name not in self._expected]
 
+    def knows(self, name: Name, value: object) -> bool:
+        """Say whether training had a value of a category."""
+        return self._coder.knows(name, value)
+
     @property
     def places(self) -> np.ndarray:
         """Places of each feature: 0 for a number, two more than its values for a category, shape (p,)."""
@@ -380,8 +384,7 @@ def column_values(values: Any, n: int, name: str) -> Sequence[Any]:
     """
     if values is None:
         return [None] * n
-    shape = getattr(values, "shape", None)
-    if isinstance(shape, tuple) and len(shape) > 1:
+    if isinstance(shape := getattr(values, "shape", None), tuple) and len(shape) > 1:
         raise InvalidInstance(
             f"{name} has the shape {shape}; expected one entry for each of the {n} rows: give one column"
         )

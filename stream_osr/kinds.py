@@ -17,7 +17,7 @@ from stream_osr.entries import TIMES, is_blank, is_index, is_marked
 from stream_osr.errors import InvalidFeature
 from stream_osr.limits import MOST_CATEGORY_BYTES, MOST_VALUES, trouble_with
 from stream_osr.missing import is_missing
-from stream_osr.reading import Comma, Tally, Unreadable, canonical, number, spelled
+from stream_osr.reading import TRUTHS, Comma, Tally, Unreadable, canonical, number, spelled
 
 Name = Hashable
 
@@ -190,6 +190,11 @@ class Coder:
     def __bool__(self) -> bool:
         return bool(self._codes)
 
+    def knows(self, name: Name, value: object) -> bool:
+        """Say whether training had a value of a category."""
+        codes = next(codes for _, its, codes in self._codes if its == name)
+        return not self._lacks(value) and codes(category_of(name, value)) is not None
+
     def plain(self, found: tuple[Any, ...]) -> tuple[Any, ...]:
         """Put numbers in the place of values that are plain text and were there in training, ``None`` of others."""
         row = list(found)
@@ -211,23 +216,27 @@ class Coder:
         return tuple(row)
 
 
-_AS_NUMBERS = {"true": "1", "false": "0", "1": "true", "0": "false"}
-
-
 def codes_of(values: tuple[str, ...]) -> Callable[[str], float | None]:
     """Return what finds the number of a value; models of earlier releases have values that are spelled otherwise.
 
     >>> find = codes_of(("true", "false"))
-    >>> find("true"), find("0"), find("maybe")
-    (0.0, 1.0, None)
+    >>> find("true"), find("0"), find("No"), find("maybe")
+    (0.0, 1.0, 1.0, None)
     """
     if isinstance(values, Texts):
         return values.code
     codes = {canonical(text): float(code) for code, text in enumerate(values)}
-    if values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"}):
-        codes |= {_AS_NUMBERS[text]: code for text, code in codes.items()}
+    truths = {TRUTHS.get(text.lower()): code for text, code in codes.items()}
+    two = len(codes) == 2 and truths.keys() == {"true", "false"}
+    if two or (values and (codes.keys() <= {"true", "false"} or codes.keys() <= {"1", "0"})):
+        words = [(each, truths[truth]) for word, truth in TRUTHS.items() if truth in truths for each in _cases(word)]
+        codes = dict(words) | codes
     codes |= {text: float(code) for code, text in enumerate(values)}
     return codes.get
+
+
+def _cases(word: str) -> tuple[str, ...]:
+    return word, word.capitalize(), word.upper()
 
 
 def tally_of(values: tuple[str, ...], counts: Iterable[int] | None = None) -> Tally:
@@ -265,7 +274,7 @@ class Decided(NamedTuple):
     names, X, kinds
         Features that are used, their columns, and their kinds.
     looks_numeric
-        Categories most of whose values read as numbers, and which nobody has named.
+        Categories most of whose values read as numbers, and which nobody has named, with their commonest other value.
     odd
         Values of numeric features that are no numbers, and are missing.
     """
@@ -273,7 +282,7 @@ class Decided(NamedTuple):
     names: tuple[Name, ...]
     X: np.ndarray
     kinds: Kinds
-    looks_numeric: tuple[Name, ...]
+    looks_numeric: Mapping[Name, str]
     odd: Mapping[Name, tuple[str, ...]]
 
 
@@ -293,8 +302,9 @@ def decide(
     numeric
         Features that are numbers, as a caller says.
     """
+    X, kinds = _merged(X, names, kinds)
     values, commas, left_out = dict(kinds.values), dict(kinds.commas), dict(kinds.left_out)
-    looks, odd, out = list[Name](), dict[Name, tuple[str, ...]](), X.copy() if values else X
+    looks, odd, out = dict[Name, str](), dict[Name, tuple[str, ...]](), X.copy() if values else X
     for at, name in enumerate(names):
         known = values.get(name)
         if known is not None and name not in kinds.fixed:
@@ -309,17 +319,30 @@ def decide(
             elif tally.kind == "time":
                 left_out[name] = "a date or time"
             elif tally.looks_numeric:
-                looks.append(name)
-        if np.isnan(out[:, at]).all():
-            left_out.setdefault(name, "no value in training")
-        elif name not in values and name not in numeric and is_index(name, out[order, at]):
+                _, strange = numbers_of(code, known, tally.comma)
+                looks[name] = max(strange, key=lambda text: counts[known.index(text)], default="")
+        if name not in values and name not in numeric and is_index(name, out[order, at]):
             left_out[name] = "the index of a data frame"
+        elif len(X) and name not in left_out and np.isnan(out[:, at]).all():
+            left_out[name] = "no value in training"
     kept = [at for at, name in enumerate(names) if name not in left_out]
     if len(kept) < len(names):
         names, out = tuple(names[at] for at in kept), out[:, kept]
         values = {name: its for name, its in values.items() if name not in left_out}
     decided = Kinds(values, frozenset(), kinds.fixed, commas, kinds.missing, left_out)
-    return Decided(names, out, decided, tuple(looks), odd)
+    return Decided(names, out, decided, looks, odd)
+
+
+def _merged(X: np.ndarray, names: tuple[Name, ...], kinds: Kinds) -> tuple[np.ndarray, Kinds]:
+    """Make 1 and 0 true and false where a category has both ways of writing."""
+    values, out = dict(kinds.values), X
+    for at, name in enumerate(names):
+        known = {*values.get(name, ())}
+        if known & {"true", "false"} and known & {"1", "0"} and known <= {"true", "false", "1", "0"}:
+            out = out.copy() if out is X else out
+            out[:, at] = recoded(X[:, at], tuple(TRUTHS[text] for text in values[name]), ("false", "true"))
+            values[name] = ("false", "true")
+    return out, kinds._replace(values=values)
 
 
 def recoded(code: np.ndarray, values: tuple[str, ...], now: tuple[str, ...]) -> np.ndarray:

@@ -21,10 +21,18 @@ LabelKind: TypeAlias = Literal["str", "int", "bool"]
 
 _MISSING = (
     " na n/a n.a. nan -nan null none nil <na> #na #n/a ? - -- . (null) \\n nat missing "
-    "1.#ind -1.#ind 1.#qnan -1.#qnan #div/0! #value! #num! #ref! #null! #name?"
+    "1.#ind -1.#ind 1.#qnan -1.#qnan #div/0! #value! #num! #ref! #null! #name? "
+    ".. ... : * n.d. undefined"
 )
 MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
-"""What stands for a missing number, in any case of letters: the markers of pandas, UCI, ARFF, databases and Excel."""
+"""What stands for a missing number, in any case of letters: of pandas, UCI, ARFF, Eurostat, databases and Excel."""
+
+TRUTHS: Final = {
+    word: truth
+    for words, truth in (("true 1 yes y t on", "true"), ("false 0 no n f off", "false"))
+    for word in words.split()
+}
+"""What a category of two values says if both of them are here, and they differ."""
 
 FEW, FEW_WHOLE = 0.05, 0.01
 """Share of the values of a numeric column that may be no numbers; the second where all numbers are whole: codes."""
@@ -32,12 +40,22 @@ FEW, FEW_WHOLE = 0.05, 0.01
 LEAST = 9
 """In a column of fewer values each of them has to be a number."""
 
-_MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
-_SPACES = re.compile(r"(?<=\d)[ \u00a0\u202f](?=\d{3}(?!\d))")
+_MINUS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\u2014\ufe63\uff0d", "-"))
+_SPACES = re.compile(r"(?<=\d)[ '\u2019\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_CURRENCY = re.compile(r"^([+-]?)\s*[$\u20ac\u00a3\u00a5]\s*|\s*[$\u20ac\u00a3\u00a5]$")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
 _LEADING_ZERO = re.compile(r"[+-]?0\d+")
 _WHOLE_FLOAT = re.compile(r"([+-]?(?:0|[1-9]\d*))\.0*")
 _WHOLE = re.compile(r"-?(?:0|[1-9]\d*)")
+
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+_DATE = re.compile(
+    r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*,? +)?"
+    r"(?:\d{4}[./]\d\d?[./]\d\d?|\d\d?([./-])\d\d?\1\d{4}|\d\d?/\d\d?/\d\d"
+    rf"|\d\d?[ ./-]{_MONTH}[ ./-]\d{{2,4}}|{_MONTH} \d\d?(?:,? \d{{4}})?)"
+    r"(?:[t ,:]+\d\d?:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?:[ap][.]?m[.]?)?)?(?: ?(?:z|[a-z]{3,4}|[+-]\d\d:?\d\d))?",
+    re.IGNORECASE,
+)
 
 
 class Unreadable(ValueError):
@@ -66,12 +84,10 @@ def number(text: str, comma: Comma = "") -> float | None:
     try:
         value = float(text)
     except ValueError:
-        plain = text.strip()
-        if plain.lower() in MISSING_NUMBERS:
+        if text.strip().translate(_MINUS).lower() in MISSING_NUMBERS:
             return None
-        plain = _SPACES.sub("", plain.translate(_MINUS)).removesuffix("%").rstrip()
         try:
-            value = float(_with_point(plain, comma))
+            value = float(_with_point(_undressed(text), comma))
         except Unreadable:
             raise
         except ValueError:
@@ -81,6 +97,20 @@ def number(text: str, comma: Comma = "") -> float | None:
     if math.isinf(value) or "_" in text:  # Python reads 1_000 as a number; nothing that writes tables does
         raise Unreadable("is not a finite number")
     return value
+
+
+def _undressed(text: str) -> str:
+    """Take away what stands around a number and between its thousands; brackets and a minus after it are its sign.
+
+    >>> _undressed(" 12 %"), _undressed("-$ 5.1"), _undressed("1'234.5"), _undressed("(5.1)"), _undressed("7-")
+    ('12', '-5.1', '1234.5', '-5.1', '-7')
+    """
+    plain = text.strip().translate(_MINUS)
+    if plain[:1] == "(" and plain[-1:] == ")":
+        plain = f"-{plain[1:-1].strip()}"
+    elif plain[-1:] == "-":
+        plain = f"-{plain[:-1].strip()}"
+    return _SPACES.sub("", _CURRENCY.sub(r"\1", plain.removesuffix("%").rstrip()))
 
 
 def _with_point(text: str, comma: Comma) -> str:
@@ -189,6 +219,17 @@ def moment(text: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def is_dated(text: str) -> bool:
+    """Say whether a text is a date that is written otherwise than by ISO 8601; which day it is may be unclear.
+
+    >>> is_dated("31.01.2026 10:00"), is_dated("1/31/26"), is_dated("31-Jan-2026"), is_dated("Jan 31, 2026 9:15 PM")
+    (True, True, True, True)
+    >>> is_dated("1.2.3"), is_dated("06:00"), is_dated("10.0.0.1"), is_dated("mar 5x")
+    (False, False, False, False)
+    """
+    return _DATE.fullmatch(text.strip()) is not None
+
+
 class Tally:
     """How the values of a column look, to decide what the column is.
 
@@ -218,7 +259,7 @@ class Tally:
             infinite = text.strip().lower().lstrip("+-") in ("inf", "infinity")
             self.numbers += count * infinite  # it says what the column is, and cannot be used
             self.odd += count * (not infinite)
-            self.moments += count * (not infinite and moment(text) is not None)
+            self.moments += count * (not infinite and (moment(text) is not None or is_dated(text)))
             return
         if value is None:
             self.missing += count
@@ -227,7 +268,7 @@ class Tally:
         self.broken += count * (not value.is_integer())
         self.zeros += count * (text[:2].strip("+-")[:1] == "0" and _LEADING_ZERO.fullmatch(text.strip()) is not None)
         if "," in text:
-            plain = text.strip().translate(_MINUS).removesuffix("%").rstrip()
+            plain = _undressed(text)
             unclear = _THOUSANDS.fullmatch(plain) is not None
             self._maybe += count * unclear
             self._sure += count * (not unclear and "." not in plain)

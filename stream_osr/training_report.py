@@ -12,8 +12,8 @@ from stream_osr.config import Label
 from stream_osr.kinds import Decided, Name
 from stream_osr.model.flags import Flags, each_flag
 from stream_osr.model.subspace import Plan
-from stream_osr.reading import told_comma
-from stream_osr.showing import counted
+from stream_osr.reading import MISSING_NUMBERS, told_comma
+from stream_osr.showing import counted, shown
 from stream_osr.trust.recall import ENOUGH, instances_that_would_do
 
 MOST_LISTED = 12
@@ -220,7 +220,9 @@ class TrainingReport:
         return "\n".join([*lines, *self._understood()])
 
 
-def understood(decided: Decided, values: Mapping[Name, Collection[str]]) -> dict[str, Any]:
+def understood(
+    decided: Decided, values: Mapping[Name, Collection[str]], labels: Collection[Label] = ()
+) -> dict[str, Any]:
     """Say what the report tells of how values were read, by the values that categories have in the model."""
     rows = len(decided.X)
     share = np.isnan(decided.X).sum(axis=0) / rows if rows else np.zeros(len(decided.names))
@@ -229,10 +231,12 @@ def understood(decided: Decided, values: Mapping[Name, Collection[str]]) -> dict
         listed = ", ".join(map(repr, texts[:3])) + (", ..." if len(texts) > 3 else "")
         remarks.append(f"{name!r} is numeric; values that are no numbers count as missing: {listed}")
     remarks += [
-        f"warning: most values of {name!r} read as numbers, and others do not, so that it is a category; "
-        "numeric (--numeric) makes it a number, categorical (--categorical) a category without this warning"
-        for name in decided.looks_numeric
+        f"warning: most values of {name!r} read as numbers, and others such as {shown(text)} do not, so that it is a "
+        "category; missing (--missing) names what stands for a missing value, numeric (--numeric) makes it a number, "
+        "categorical (--categorical) a category without this warning"
+        for name, text in decided.looks_numeric.items()
     ]
+    remarks += _doubts([label for label in labels if isinstance(label, str)])
     return {
         "numeric_features": tuple(name for name in decided.names if name not in values),
         "categories": {name: len(its) for name, its in values.items()},
@@ -240,6 +244,28 @@ def understood(decided: Decided, values: Mapping[Name, Collection[str]]) -> dict
         "missing_share": {name: float(its) for name, its in zip(decided.names, share, strict=True) if its},
         "remarks": tuple(remarks),
     }
+
+
+def _doubts(labels: Sequence[str]) -> list[str]:
+    """Say which classes may be one, or none.
+
+    >>> _doubts(["idle", "Idle", "running"])
+    ["warning: the classes 'idle' and 'Idle' differ by the case of letters alone; spell them alike if they are one"]
+    >>> _doubts(["idle", "?"])
+    ["warning: '?' is a class; leave the label empty if it stands for instances without a label"]
+    """
+    first = dict[str, str]()
+    out = [
+        f"warning: the classes {first[label.casefold()]!r} and {label!r} differ by the case of letters alone; "
+        "spell them alike if they are one"
+        for label in labels
+        if first.setdefault(label.casefold(), label) != label
+    ]
+    return out + [
+        f"warning: {label!r} is a class; leave the label empty if it stands for instances without a label"
+        for label in labels
+        if label.lower() in MISSING_NUMBERS
+    ]
 
 
 def told_of_flags(flags: Flags, names: Sequence[Name]) -> dict[str, Any]:

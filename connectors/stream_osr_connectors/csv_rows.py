@@ -28,13 +28,14 @@ class RowReader(Iterator[list[str]]):
 
     A row that is not CSV raises `DecodeError`, and reading goes on with the line after the one it began
     on: a stray quote makes a row take in the lines that follow, and they are not to be lost with it.
+    ``padded``: spaces may stand before a field, also before its quotes.
     """
 
-    def __init__(self, lines: LineReader, delimiter: str, max_bytes: int) -> None:
+    def __init__(self, lines: LineReader, delimiter: str, max_bytes: int, *, padded: bool = False) -> None:
         self._lines = lines
         self._row_lines = _RowLines(lines, max_bytes)
         # strict, because otherwise a quote that is never closed swallows the rest without an error
-        self._rows = csv.reader(self._row_lines, delimiter=delimiter, strict=True)
+        self._rows = csv.reader(self._row_lines, delimiter=delimiter, strict=True, skipinitialspace=padded)
 
     @property
     def taken(self) -> list[Line]:
@@ -56,6 +57,8 @@ class RowReader(Iterator[list[str]]):
         del self.taken[1:]
         self._lines.give_back(others)
         reason = f"not CSV: {error}" if isinstance(error, csv.Error) else str(error)
+        if str(error).startswith("new-line character"):
+            return DecodeError("it has a carriage return without a line feed; save the file with line feeds")
         if others or str(error) == "unexpected end of data":
             reason = f"a quoted field begins here and is not closed properly ({reason}); check the quotes"
         return DecodeError(reason)
@@ -82,6 +85,16 @@ class _RowLines(Iterator[str]):
         if len(self.taken) > _MAX_LINES or self._size > self._max_bytes:
             raise DecodeError(f"still open after {len(self.taken)} lines")
         return line.text()
+
+
+def divides(line: str, delimiter: str) -> str:
+    """Say what divides the fields of a header: another character where the one that is expected is not in it.
+
+    >>> divides("a,b;c", ","), divides("a;b;c", ","), divides("a", ","), divides("a,b", chr(9))
+    (',', ';', ',', ',')
+    """
+    other = max(";\t|,", key=line.count)
+    return delimiter if delimiter in line or other not in line else other
 
 
 def check_delimiter(delimiter: str) -> None:

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TypeVar, Unpack
 
+from stream_osr.entries import TRUTH
 from stream_osr.errors import ConnectorError
 from stream_osr.reading import Comma
+from stream_osr.showing import counted
 
 from .base import BadRecord, Position, Record
-from .csv_rows import RowReader, check_delimiter, restored
+from .csv_rows import RowReader, check_delimiter, divides, restored
 from .line_source import LineSource, Reading, what_there_is
 from .lines import raw_text
 from .values import DecodeError, category, label_of_text, number, seconds
@@ -22,6 +24,11 @@ _T = TypeVar("_T")
 _SEPARATOR = re.compile(r"sep=(.)", re.IGNORECASE)
 """What Excel writes into the first line."""
 
+_DIVIDED = re.compile("[,;\t|]")
+
+_INDEX = "Unnamed: 0"
+"""What pandas calls a first column without a name: it has written the index of a data frame there."""
+
 
 class CsvSource(LineSource):
     r"""Records from a CSV file with a header row.
@@ -29,7 +36,8 @@ class CsvSource(LineSource):
     Every column that is not the key, the time or the label is a feature, numeric unless it is named among the
     categories, whose values are text. An empty field is a missing value (``None``), and so are the usual markers
     (``NA``, ``?``, ...) in a numeric column. A row that cannot be used, or repeats the header, becomes a `BadRecord`
-    and reading goes on with the next one; blank lines and Excel's ``sep=;`` before the header are skipped.
+    and reading goes on with the next one; blank lines, and comments and Excel's ``sep=;`` before the header, are
+    skipped. Names of columns have no spaces around them, and empty fields after the last column do not count.
 
     Delivery: every row once and in order, replayable from a file, not from standard input. Positions are
     ``{"offset": bytes before, "row": lines before, "hashed": n, "sha256": hash of the first n bytes}``,
@@ -51,7 +59,8 @@ class CsvSource(LineSource):
         text; ``"str"`` leaves all text; ``"int"`` demands whole numbers. Only an empty field is a missing
         label: ``NA`` is a label like any other.
     delimiter
-        The character between fields.
+        The character between fields. If the header is without it, a semicolon, a tab, a vertical bar or a comma that
+        is there.
     safe
         Whether the file was written by `CsvSink` with ``safe``: the apostrophes that it put before text that
         begins like a formula are taken away.
@@ -95,9 +104,8 @@ class CsvSource(LineSource):
         check_delimiter(delimiter)
         super().__init__(path, **reading)
         self.categorical = frozenset(categorical)
-        self._rows = RowReader(self._lines, delimiter, self._max_bytes)
+        self._delimiter = delimiter
         self._safe = safe
-        self._comma: Comma = "decimal" if delimiter == ";" else ""
         try:
             self._place_columns(self._read_header())
         except BaseException:
@@ -119,13 +127,14 @@ class CsvSource(LineSource):
 
     def _is_header(self, row: list[str]) -> bool:
         """Tell whether at least half of the names of the columns stand in a row."""
-        return 2 * len({*row} & {*self._places}) >= len(self._places)
+        return 2 * len({cell.strip() for cell in row} & {*self._places}) >= len(self._places)
 
     def _record(self, row: list[str], position: Position) -> Record:
-        if row == self._header:
+        if len(row) < self._width or any(cell.strip() for cell in row[self._width :]):
+            fields = counted(len(row), "field")
+            raise DecodeError(f"the row has {fields}, the header {self._width}; check delimiters and quotes")
+        if row[0].strip() == self._header[0] and [cell.strip() for cell in row[: self._width]] == self._header:
             raise DecodeError("the row repeats the header: the file was put together from several")
-        if len(row) != self._width:
-            raise DecodeError(f"the row has {len(row)} fields, the header {self._width}; check delimiters and quotes")
         return Record(
             features={name: self._value(row, name) for name in self.feature_columns},
             key=self._read(row, self._fields.key, lambda text: text or None),
@@ -137,7 +146,15 @@ class CsvSource(LineSource):
         )
 
     def _value(self, row: list[str], name: str) -> object:
-        return self._read(row, name, category if name in self.categorical else lambda text: number(text, self._comma))
+        return self._read(row, name, category if name in self.categorical else self._number)
+
+    def _number(self, text: str) -> float | None:
+        try:
+            return number(text, self._comma)
+        except DecodeError:
+            if (truth := TRUTH.get(text.strip().lower())) is None:
+                raise
+            return truth
 
     def _read(self, row: list[str], name: str | None, convert: Callable[[str], _T]) -> _T | None:
         """Convert one field of a row; the reason of a failure names the column."""
@@ -154,12 +171,20 @@ class CsvSource(LineSource):
     def _read_header(self) -> list[str]:
         name = self._lines.name
         try:
-            row = next(self._rows)
-            if found := _SEPARATOR.fullmatch(raw_text(self._rows.taken).lstrip("\ufeff").strip()):
-                self._rows = RowReader(self._lines, found[1], self._max_bytes)
-                self._comma = "decimal" if found[1] == ";" else ""
-                row = next(self._rows)
-            return self._plain(row)
+            line, named = next(self._lines), self._named()
+            while line.is_blank() or self._is_comment(raw_text([line])):
+                line = next(self._lines)
+            if found := _SEPARATOR.fullmatch(raw_text([line]).strip()):
+                self._delimiter = found[1]
+                line = next(self._lines)
+            text = raw_text([line])
+            if text.strip() not in named:
+                self._delimiter = divides(text, self._delimiter)
+            self._comma: Comma = "decimal" if self._delimiter == ";" else ""
+            padded = re.search(rf'{re.escape(self._delimiter)} +"', text) is not None
+            self._lines.give_back([line])
+            self._rows = RowReader(self._lines, self._delimiter, self._max_bytes, padded=padded)
+            return self._plain(next(self._rows))
         except StopIteration:
             raise ConnectorError(f"{name} is empty; a CSV file begins with a row of column names") from None
         except DecodeError as error:
@@ -167,24 +192,46 @@ class CsvSource(LineSource):
                 f"{name}: the header cannot be read: {error}; a CSV file begins with column names in UTF-8"
             ) from None
 
-    def _place_columns(self, header: list[str]) -> None:
+    def _named(self) -> set[str]:
+        """Name the columns that a caller has named."""
+        *special, features, _ = self._fields
+        return {name for name in (*special, *(features or ())) if name is not None}
+
+    def _is_comment(self, text: str) -> bool:
+        """Say whether a line above the header is a comment: it begins with ``#``, and no named column is in it."""
+        named = self._named()
+        return text.startswith("#") and bool(named) and named.isdisjoint(map(_bare, _DIVIDED.split(text)))
+
+    def _place_columns(self, row: list[str]) -> None:
         """Find the place of every column that is used, and refuse names that are doubtful."""
-        source = self._lines.name
+        source, header = self._lines.name, [name.strip() for name in row]
+        if len(set(header)) < len(set(row)):
+            header = row  # spaces alone tell two columns apart
+        *special, features, _ = self._fields
+        while features is None and header and not header[-1]:
+            header.pop()  # each row ends with a delimiter
+        if header and not header[0] and _INDEX not in header:
+            header[0] = _INDEX
         repeated = [repr(name) for name, times in Counter(header).items() if name and times > 1]
         if repeated:
             raise ConnectorError(f"{source}: the header has {', '.join(repeated)} more than once; rename the columns")
-        *special, features, _ = self._fields
         if "" in header and features is None:
             raise ConnectorError(
-                f"{source}: column {header.index('') + 1} has no name (the index of a data frame?); "
+                f"{source}: column {header.index('') + 1} has no name; "
                 "name it, leave it out of the file, or say which columns are the features"
             )
-        self._header = header
+        self._header = [name.strip() for name in row[: len(header)]]
         self._width, self._places = len(header), {name: place for place, name in enumerate(header) if name}
         named = [name for name in special if name is not None]
         self.feature_columns = [name for name in header if name not in named] if features is None else features
-        used = {*named, *self.feature_columns}
-        self._ignored = tuple(name for name in self._places if name not in used)
         for name in (*named, *self.feature_columns):
+            if name not in self._places and name.strip() in self._places:
+                self._places[name] = self._places.pop(name.strip())
             if name not in self._places:
                 raise ConnectorError(f"{source} has no column {name!r}; {what_there_is(name, list(self._places))}")
+        used = {*named, *self.feature_columns}
+        self._ignored = tuple(name for name in self._places if name not in used)
+
+
+def _bare(text: str) -> str:
+    return text.strip(' "\r\n')

@@ -81,6 +81,11 @@ class JsonLinesSource(LineSource):
                 f"{self._lines.name} holds a JSON array; JSON Lines has one object on each line, without brackets "
                 "around all of them and commas between (`jq -c .[]` writes it so)"
             )
+        if line.row == 1 and line.data.strip() == b"{":
+            raise ConnectorError(
+                f"{self._lines.name} holds an object over several lines; JSON Lines has one object on each line "
+                "(`jq -c .` writes it so)"
+            )
         try:
             text = line.text()
             return self._fields.record(_parse(text.rstrip()), position, without_break(text))

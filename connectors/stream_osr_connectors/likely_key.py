@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple
 
-from stream_osr.reading import Unreadable, number
+from stream_osr.reading import Unreadable, is_dated, number
 
 from .base import Record
 from .csv_source import CsvSource
@@ -145,7 +145,7 @@ def _why(name: str, column: _Column) -> str:
             return f"its name says so, and its {len(values)} values only {'rise' if min(steps) > 0 else 'fall'}"
         if _NAMED.fullmatch(name):
             return f"its name says so, and {some} {len(values)} values are the same"
-    elif all(isinstance(value, str) and not _is_number(value) for value in values):
+    elif all(isinstance(value, str) and not _is_number(value) and not is_dated(value) for value in values):
         return f"it is text, and {some} {len(values)} values are the same"
     return ""
 

@@ -56,10 +56,6 @@ def checked_fields(**named: Unpack[Fields]) -> JsonFields:
 
 def what_there_is(name: str, columns: Sequence[str]) -> str:
     """List the columns of a table that lacks one, with the one that was probably meant."""
-    if len(columns) == 1 and (other := next((c for c in ";\t|" if c in columns[0]), None)):
-        return (
-            f"its only column is {columns[0]!r}; fields look divided by {other!r}: divide them by commas (tabs: .tsv)"
-        )
     listed = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
     spellings = {column.casefold(): column for column in columns}
     near = get_close_matches(name.casefold(), spellings, n=1)

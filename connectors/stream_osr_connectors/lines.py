@@ -65,7 +65,7 @@ class Line(NamedTuple):
         if b"\0" in self.data:
             raise DecodeError("the line contains NUL bytes; was the file damaged, or is it not UTF-8?")
         try:
-            return self.data.decode()
+            return self.data.decode().removeprefix("\ufeff")  # of the second of two files that were put together
         except UnicodeDecodeError as error:
             byte = self.data[error.start]
             raise DecodeError(

@@ -92,7 +92,10 @@ def seconds(value: object) -> float | None:
 
 
 def _no_time(value: object) -> DecodeError:
-    return DecodeError(f"holds {shown(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp")
+    return DecodeError(
+        f"holds {shown(value)}, which is neither seconds since 1970 nor an ISO 8601 timestamp "
+        "such as 2026-01-31T10:00:00Z; write it so"
+    )
 
 
 def _timestamp(text: str) -> float:

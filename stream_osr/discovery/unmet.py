@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from stream_osr.features import Features
-from stream_osr.kinds import Name, category_of
+from stream_osr.kinds import Name
 from stream_osr.missing import is_missing
 from stream_osr.showing import printable
 
@@ -48,7 +48,7 @@ class Unmet(NamedTuple):
     def met_by(self, x: Mapping[Any, Any], features: Features) -> Unmet:
         """Take in a record that could be read; itself if nothing changes."""
         came = {name for name in self.features & x.keys() if not is_missing(x[name])}
-        read = {name for name in self.categories & x.keys() if _is_known(name, x[name], features)}
+        read = {name for name in self.categories & x.keys() if features.knows(name, x[name])}
         met = self if not came and not read else Unmet(self.features - came, self.categories - read, self.ignored)
         return met.besides(features.unexpected(x)) if len(met.ignored) < MOST_IGNORED else met
 
@@ -87,10 +87,6 @@ ALL_MET = Unmet()
 def begin(features: Features) -> Unmet:
     """Begin a stream: nothing has been met."""
     return Unmet(frozenset(features.names), frozenset(features.kinds.values))
-
-
-def _is_known(name: Name, value: object, features: Features) -> bool:
-    return not is_missing(value) and category_of(name, value) in features.kinds.values[name]
 
 
 def _listed(names: Collection[Name]) -> str:

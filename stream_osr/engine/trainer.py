@@ -101,7 +101,7 @@ def freeze(value: Value, progress: Callable[[int], None] | None = None) -> Value
     trained = train_model(features, X, group, tuple(training.labels), chosen, order=order, progress=progress)
     cells, rows = training.count_absent(trained.absent_zero)
     value.counters.subtract({name: n for name, n in (("missing", cells), ("bad_rows", rows)) if n})
-    report = replace(trained.report, **understood(decided, trained.values))
+    report = replace(trained.report, **understood(decided, trained.values, trained.report.instances))
     return over(value, replace(trained, report=report))
 
 

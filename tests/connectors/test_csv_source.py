@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ def test_missing_values(read: Any, text: str) -> None:
     assert features(read(f"a,b\n{text},1\n")) == [{"a": None, "b": 1.0}]
 
 
-@pytest.mark.parametrize("text", ["warm", "inf", "-Infinity", "1e999", "1_000", "1;2", "0x10", "1+2j", "true"])
+@pytest.mark.parametrize("text", ["warm", "inf", "-Infinity", "1e999", "1_000", "1;2", "0x10", "1+2j", "yes"])
 def test_values_that_are_no_finite_numbers(read: Any, text: str) -> None:
     good, bad = read(f"a,b\n1,2\n1,{text}\n")
     assert isinstance(good, Record)
@@ -72,10 +71,12 @@ def test_values_that_are_no_finite_numbers(read: Any, text: str) -> None:
     assert "leave it empty" in bad.reason
 
 
-@pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3", 3), ("1,2,", 3), ("   ", 1)])
+@pytest.mark.parametrize(("row", "count"), [("1", 1), ("1,2,3", 3), ("1,,2", 3), ("   ", 1)])
 def test_rows_of_another_length(read: Any, row: str, count: int) -> None:
     records = read(f"a,b\n{row}\n3,4\n")
-    assert reasons(records) == {2: f"the row has {count} fields, the header 2; check delimiters and quotes"}
+    assert reasons(records) == {
+        2: f"the row has {count} field{'s' * (count > 1)}, the header 2; check delimiters and quotes"
+    }
     assert features(records) == [{"a": 3.0, "b": 4.0}]
 
 
@@ -139,9 +140,6 @@ def test_an_empty_key_is_none(read: Any) -> None:
 
 @pytest.mark.parametrize("content", ["", "\n\n", "\ufeff", " "])
 def test_no_header(read: Any, content: str) -> None:
-    if content == " ":
-        assert read(content) == []  # a column with that name
-        return
     with pytest.raises(ConnectorError, match="is empty; a CSV file begins with a row of column names"):
         read(content)
 
@@ -157,8 +155,8 @@ def test_repeated_columns(read: Any) -> None:
 
 
 def test_nameless_columns_need_the_features_named(read: Any) -> None:
-    with pytest.raises(ConnectorError, match="column 1 has no name"):
-        read(",a,\n0,1,2\n")
+    with pytest.raises(ConnectorError, match="column 2 has no name"):
+        read("a,,b\n0,1,2\n")
     assert features(read(",a,\n0,1,2\n", features=["a"])) == [{"a": 1.0}]
 
 
@@ -169,10 +167,10 @@ def test_named_columns_must_exist(read: Any, option: str) -> None:
 
 
 @pytest.mark.parametrize("other", [";", "\t", "|"])
-def test_fields_that_are_divided_otherwise_are_noticed(read: Any, other: str) -> None:
-    expected = f"fields look divided by {other!r}: divide them by commas"
-    with pytest.raises(ConnectorError, match=re.escape(expected)):
-        read(f"a{other}class\n1{other}2\n", label="class")
+def test_the_header_says_what_divides_the_fields(read: Any, other: str) -> None:
+    assert features(read(f"a{other}class\n1{other}2\n", label="class")) == [{"a": 1.0}]
+    with pytest.raises(ConnectorError, match="its columns are 'a', 'class'; did you mean 'class'"):
+        read(f"a{other}class\n1{other}2\n", label="CLASS")
 
 
 def test_named_features_must_exist(read: Any) -> None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import random
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stream_osr import OpenSetRecognizer
+from stream_osr import OpenSetRecognizer, reading
 from stream_osr.errors import InvalidFeature, InvalidInstance, InvalidParameter
+from stream_osr.kinds import codes_of
 from stream_osr_connectors.json_fields import JsonFields
 from stream_osr_kafka.wire.decoding import JsonDecoder
 from stream_osr_kafka.wire.messages import Message
@@ -79,6 +81,11 @@ WRITTEN: dict[str, Callable[[int, float], Any]] = {
     "percent": lambda i, flow: f"{flow}%",
     "minus": lambda i, flow: str(flow).replace("-", "\u2212"),
     "spaces": lambda i, flow: f" {flow} ",
+    **{marker: some(marker, 8) for marker in ("..", ":", "n.d.", "\u2013", "\u2014")},
+    "dollars": lambda i, flow: f"-${-flow}" if flow < 0 else f"${flow}",
+    "euros": lambda i, flow: f"{flow} \u20ac".replace(".", ","),
+    "brackets": lambda i, flow: f"({-flow})" if flow < 0 else flow,
+    "minus behind": lambda i, flow: f"{-flow}-" if flow < 0 else flow,
 }
 
 
@@ -102,6 +109,28 @@ def test_a_first_value_that_is_missing_decides_nothing(tmp_path: Path) -> None:
     write_json(tmp_path / "in.jsonl", table)
     model, _ = trained(tmp_path / "in.jsonl")
     assert (model.trained.values, right(model)) == ({}, 20)
+
+
+@pytest.mark.parametrize("value", ["abc", 5, "7,5"])
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_a_column_without_a_value_in_training_is_left_out(tmp_path: Path, door: str, value: Any) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"empty": "NA" if door == "csv" else None, **row} for row in rows()])
+    model, said = trained(path)
+    assert model.trained.names == ("flow", "heat")
+    assert door == "json" or "left out: 'empty' (no value in training)" in said
+    put(path, [{"empty": value, **row} for row in rows(20, seed=9)])
+    code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
+    assert code == 0, said
+    assert "20 instances decided in all: 20 known" in said
+    assert "does not use: empty" in said
+
+
+def test_a_table_without_any_value_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in.csv", [{"flow": "", "heat": "NA", "y": row["y"]} for row in rows()])
+    code, said = fit(tmp_path / "in.csv")
+    assert (code, "no feature" in said) == (1, True), said
 
 
 def test_text_of_numbers_is_numeric_in_dictionaries_and_odd_values_are_listed() -> None:
@@ -138,6 +167,20 @@ def test_a_comma_is_what_the_column_of_training_says(texts: Sequence[str], expec
     assert "'a': a comma is" in str(report)
 
 
+@pytest.mark.parametrize(
+    "text", ["1'234.5", "1\u2019234.5", "1\u2009234,5", "$1,234.5", "1.234,5 \u20ac", "1 234,50"]
+)
+def test_thousands_may_be_parted(text: str) -> None:
+    assert reading.number(text) == 1234.5
+    assert reading.number(f"({text})") == reading.number(f"{text}-") == -1234.5
+
+
+@pytest.mark.parametrize("text", ["$", "()", "(null)x", "5--", "1'23", "$5$5", "--5", "(-5)"])
+def test_what_is_no_number_stays_none(text: str) -> None:
+    with pytest.raises(reading.Unreadable):
+        reading.number(text)
+
+
 def test_a_repeated_header_and_a_row_of_units_are_set_aside(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     write(path, rows(), header=20, units=["m/s", "degrees", "-"])
@@ -170,6 +213,9 @@ SPELLINGS: list[tuple[Sequence[Any], Sequence[Any]]] = [
     (("True", "False"), (True, False)),
     (("True", "False"), (1, 0)),
     ((1, 0), ("true", "false")),
+    (("yes", "no"), (True, False)),
+    (("T", "F"), ("1.0", "0.0")),
+    (("Y", "N"), ("yes", "NO")),
     (("tcp", "udp"), (" tcp", "udp ")),
     (("caf\u00e9", "bar"), ("cafe\u0301", "bar")),
 ]
@@ -192,6 +238,33 @@ def pickled(model: OpenSetRecognizer) -> OpenSetRecognizer:
 
     again: OpenSetRecognizer = pickle.loads(pickle.dumps(model))
     return again
+
+
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_numbers_of_training_may_be_booleans_in_the_stream(tmp_path: Path, door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"on": i % 2, **row} for i, row in enumerate(rows())])
+    trained(path)
+    put(path, [{"on": i % 2 == 1, **row} for i, row in enumerate(rows(20, seed=9))])
+    code, said = command("run", "-m", tmp_path / "m.osr", "-i", path, "-o", tmp_path / "out.jsonl")
+    assert (code, "20 decided in all: 20 known" in said.replace("instances ", "")) == (0, True), said
+
+
+@pytest.mark.parametrize("door", ["csv", "json"])
+def test_two_ways_of_writing_booleans_are_one_category(tmp_path: Path, door: str) -> None:
+    path = tmp_path / ("in.csv" if door == "csv" else "in.jsonl")
+    put = write if door == "csv" else write_json
+    put(path, [{"on": (True, 0, 1, False)[i // 2 % 4], **row} for i, row in enumerate(rows())])
+    model, _ = trained(path)
+    assert {*model.trained.values["on"]} == {"true", "false"}
+    assert right(model, on=1) == right(model, on="True") == 20
+    assert model.trained.features.knows("on", 0), "the account of a run says so, too"
+
+
+def test_words_of_another_meaning_are_no_booleans() -> None:
+    for values in (("f", "m"), ("yes", "on"), ("yes", "no", "maybe")):
+        assert codes_of(values)("true") is None
 
 
 def test_leading_zeros_are_text(tmp_path: Path) -> None:
@@ -360,6 +433,35 @@ def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
         assert (code, phrase in told) == (1, True), told
 
 
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (("idle", "Idle"), "the classes 'idle' and 'Idle' differ by the case of letters alone"),
+        (("idle", "NA"), "'NA' is a class; leave the label empty"),
+        (("idle", "?"), "'?' is a class; leave the label empty"),
+    ],
+)
+def test_classes_that_may_be_one_or_none_are_named(tmp_path: Path, labels: Sequence[str], said: str) -> None:
+    write(tmp_path / "in.csv", rows(labels=labels))
+    assert f"warning: {said}" in trained(tmp_path / "in.csv")[1]
+
+
+def test_a_warning_names_the_value_that_is_no_number(tmp_path: Path) -> None:
+    write(
+        tmp_path / "in.csv", [{**row, "flow": "TBD" if i % 6 == 1 else row["flow"]} for i, row in enumerate(rows())]
+    )
+    assert "most values of 'flow' read as numbers, and others such as 'TBD' do not" in trained(tmp_path / "in.csv")[1]
+
+
+def test_an_object_over_several_lines_and_lines_without_line_feeds_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps(rows(1)[0], indent=2))
+    assert "holds an object over several lines" in fit(path)[1]
+    path = tmp_path / "in.csv"
+    path.write_bytes(b"flow,y\r1,a\r2,b\r")
+    assert "has a carriage return without a line feed" in fit(path)[1]
+
+
 def test_the_line_sep_of_excel(tmp_path: Path) -> None:
     write(tmp_path / "plain.csv", rows())
     text = (tmp_path / "plain.csv").read_text()
@@ -381,6 +483,28 @@ def test_dates_are_left_out_of_training() -> None:
             model.learn_one({"flow": row["flow"], "heat": row["heat"], "when": make(i)}, row["y"])
         assert model.freeze().left_out == {"when": "a date or time"}
         assert right(model, when=make(3)) == 20
+
+
+@pytest.mark.parametrize(
+    "form", ["%d.%m.%Y %H:%M", "%m/%d/%y", "%d-%b-%Y", "%a, %d %b %Y %H:%M:%S GMT", "%d/%b/%Y:%H:%M:%S +0000"]
+)
+@pytest.mark.parametrize("each", [1, 2], ids=["all differ", "some are the same"])
+def test_dates_are_left_out_however_they_are_written(tmp_path: Path, form: str, each: int) -> None:
+    path, first = tmp_path / "in.csv", datetime(2026, 1, 1)
+    days = [(first + timedelta(days=i // each, minutes=i)).strftime(form) for i in range(60)]
+    write(path, [{"seen": days[i], **row} for i, row in enumerate(rows())])
+    model, said = trained(path)
+    assert model.trained.names == ("flow", "heat")
+    assert "left out: 'seen' (a date or time)" in said
+
+
+@pytest.mark.parametrize(
+    "values", [("06:00", "14:00"), ("1.2.3", "1.2.4"), ("10.0.0.1", "10.0.0.2"), ("may", "june")]
+)
+def test_what_is_no_date_stays_a_category(tmp_path: Path, values: Sequence[str]) -> None:
+    path = tmp_path / "in.csv"
+    write(path, [{"code": values[i % 2], **row} for i, row in enumerate(rows())])
+    assert {*trained(path)[0].trained.values} == {"code"}
 
 
 def test_names_that_cannot_be_saved_are_refused_before_training() -> None:
