@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_osr.errors import InvalidFeature
 from stream_osr.missing import is_missing
-from stream_osr.reading import Comma, Unreadable, number, spelled
+from stream_osr.reading import TRUTH, Comma, Unreadable, number, spelled
 
 TIMES = (np.datetime64, np.timedelta64, date, time, timedelta)
 """Types of moments and of spans of time."""
@@ -27,8 +27,6 @@ _REMEDY = (
     "categories, or leave it out"
 )
 _NO_FEATURE = "features are numbers, text or booleans: convert the value, or leave the feature out"
-TRUTH = {"true": 1.0, "false": 0.0}
-"""What a boolean is in a column of numbers."""
 _INDEX = re.compile(r"Unnamed: \d+(?:[._]\d+)*|(?:__index_)?level_\d+(?:__)?|index|")
 
 

@@ -27,6 +27,8 @@ _MISSING = (
 MISSING_NUMBERS: Final = frozenset(("", "#n/a n/a", *_MISSING.split()))
 """What stands for a missing number, in any case of letters: of pandas, UCI, ARFF, Eurostat, databases and Excel."""
 
+TRUTH: Final = {"true": 1.0, "false": 0.0}
+"""What a boolean is in a column of numbers."""
 TRUTHS: Final = {
     word: truth
     for words, truth in (("true 1 yes y t on", "true"), ("false 0 no n f off", "false"))

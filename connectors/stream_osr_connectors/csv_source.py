@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TypeVar, Unpack
 
-from stream_osr.entries import TRUTH
 from stream_osr.errors import ConnectorError
-from stream_osr.reading import Comma
+from stream_osr.reading import TRUTH, Comma
 from stream_osr.showing import counted
 
 from .base import BadRecord, Position, Record

@@ -183,11 +183,13 @@ def moves(command: str) -> bool:
 
 def _stopped(process: subprocess.Popen[bytes]) -> bool:
     """Interrupt a process and all that it has begun, and say whether it ended by itself."""
-    os.killpg(process.pid, signal.SIGINT)
-    try:
-        process.wait(PATIENCE)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        return False
-    return True
+    for patience in (0.5 * PATIENCE, 0.5 * PATIENCE):  # Python swallows one that comes while it starts
+        os.killpg(process.pid, signal.SIGINT)
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            continue
+        return True
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return False

@@ -54,6 +54,7 @@ def test_it_shows_what_the_run_has_found(page, folder):
     assert page.locator("#tiles .tile").first.inner_text().split()[0] == str(len(decisions(folder)))
     card = page.locator("article").first
     assert "from" in card.locator(".like").inner_text()
+    card.locator(".side table").nth(2).wait_for()
     assert card.locator(".side table").count() == 3
     card.locator(".side button.open").first.click()
     page.locator("#panel .why").wait_for()
