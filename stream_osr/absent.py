@@ -25,7 +25,7 @@ MOST_ZEROS = 0.05
 FAR_FROM_ZERO = 4.0
 """Mean of a feature, in its standard deviations, from which on zero is none of its values."""
 SURE = 1e-3
-"""Probability of an error where absence is said to depend on the class."""
+"""Significance level of the test whether absence depends on the class."""
 
 
 def zero_features(

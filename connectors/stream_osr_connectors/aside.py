@@ -30,7 +30,7 @@ def reason_of(record: Record | BadRecord, reason: str) -> str:
 
 
 MOST_KINDS, OTHERS = 50, "other reasons"
-"""Kinds of reasons that are told apart, and what all others are called."""
+"""Number of kinds of reasons that are counted separately, and the name of all others."""
 _FILE = re.compile(r"\A.{1,255}?\.(?:csv|tsv|jsonl?|ndjson|parquet|pq)(?:\.gz)?: ")
 _FIGURE = re.compile(r"(?<![\w.])[-+]?\d[\w.,:+-]*")
 _VALUE = re.compile(r"\b(is|holds|has) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?(?:inf|nan))(?: \(\w+\))?")
@@ -49,7 +49,7 @@ def kind_of(reason: str) -> str:
 
 
 def counting(reasons: Counter[str], complain: Callable[[int, str], None]) -> Callable[[int, str], None]:
-    """Count reasons by their kind before somebody is told of them; all beyond ``MOST_KINDS`` are one kind."""
+    """Count reasons by their kind, then pass them on; all kinds beyond ``MOST_KINDS`` are counted as one."""
 
     def told(row: int, reason: str) -> None:
         kind = kind_of(reason)

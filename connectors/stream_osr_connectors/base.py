@@ -39,7 +39,7 @@ class Record(NamedTuple):
         What it was read from, to be kept if it is set aside: the text of its line, without the final line break, or
         the fields of its row; ``None``: nothing but the above is known.
     ignored
-        Names of fields that were asked for by nobody: neither features nor key, time or label.
+        Names of fields that are neither features nor key, time or label.
 
     Examples
     --------
