@@ -10,11 +10,12 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
 
+from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 
 from .kinds import told, translated
 from .options import connection, made
-from .seam import Offset, Place, Topic
+from .seam import Offset, Topic
 
 
 class TopicAdmin:
@@ -61,14 +62,20 @@ class TopicAdmin:
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
-    def committed(self, group: str, topic: str) -> dict[int, Offset]:
-        """Ask for all that a group has committed in a topic."""
+    def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
+        """Return the offset of the first record of each partition at or after a time, or of its end."""
+        asked = {TopicPartition(*place): milliseconds for place in places}
+        ends = self.ends(Place(*place) for place in asked)
+        with translated():
+            found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
+        return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
+
+    def committed(self, group: str) -> dict[Place, Offset]:
+        """Return all offsets that a group has committed."""
         with translated():
             found = self._client.list_group_offsets([group])[group]
         return {
-            place.partition: Offset(its.offset, its.metadata or "")
-            for place, its in found.items()
-            if place.topic == topic and its.offset >= 0
+            Place(*place): Offset(its.offset, its.metadata or "") for place, its in found.items() if its.offset >= 0
         }
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:

@@ -16,12 +16,17 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
+from ..client import Offset
 from ..log import logger
+from ..places import Place
 from ..wire.boundaries import Progress
 from .models import Journal
-from .snapshots import place_of
+from .snapshots import name_of
 
 OLD_SECONDS = 3600.0
+
+NONE = Offset(0, "")
+"""For a partition that is not in question."""
 
 _MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
 _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
@@ -43,7 +48,11 @@ class Orphans(NamedTuple):
 
 
 def find_orphans(
-    folder: Path, topic: str, model: str, committed: Mapping[int, str | None], now: float | None = None
+    folder: Path,
+    topics: Collection[str],
+    model: str,
+    committed: Mapping[Place, Offset | None],
+    now: float | None = None,
 ) -> Orphans:
     """Find the files that nothing refers to.
 
@@ -51,12 +60,12 @@ def find_orphans(
     ----------
     folder
         Of the group.
-    topic
-        The input.
+    topics
+        The inputs.
     model
         Identity of the model that runs.
     committed
-        Metadata of the committed offset of every partition of the topic. None: nothing is committed there, and its
+        What is committed of every partition of the inputs. None: nothing is committed there, and its
         snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
         nothing goes then.
     now
@@ -64,7 +73,7 @@ def find_orphans(
     """
     found = Orphans([], [], [])
     try:
-        progress = [Progress.parse(text) for text in committed.values() if text is not None]
+        progress = [Progress.parse(its.metadata) for its in committed.values() if its is not None]
         given = Journal(folder).read()[-1:]
     except (ConnectorError, PersistenceError):
         return found
@@ -73,13 +82,13 @@ def find_orphans(
     models = {model, *given, *(each.model for each in progress)}
     others = False
     for path in sorted(folder.iterdir()):
-        place = place_of(path)
-        if place is not None and (place.topic != topic or committed.get(place.number, "") is None):
+        name = name_of(path)
+        if name is not None and (name.place.topic not in topics or committed.get(name.place, NONE) is None):
             # another service of this group, whose partitions we do not know; or offsets that were deleted
             others = True
         elif not _is_older(path, before):
             continue
-        elif place is not None and (place.number not in committed or place.lineage not in lineages):
+        elif name is not None and (name.place not in committed or name.lineage not in lineages):
             found.snapshots.append(path)
         elif (kept := _MODEL.fullmatch(path.name)) and kept["identity"] not in models:
             found.models.append(path)
@@ -88,10 +97,12 @@ def find_orphans(
     return found._replace(models=[]) if others else found
 
 
-def remove_orphans(folder: Path, topic: str, model: str, committed: Mapping[int, str | None]) -> int:
+def remove_orphans(
+    folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Offset | None]
+) -> int:
     """Remove the files that nothing refers to, and say in a line how many there were; see :func:`find_orphans`."""
     try:
-        found = find_orphans(folder, topic, model, committed)
+        found = find_orphans(folder, topics, model, committed)
     except OSError as error:
         logger.warning("cannot look for files that nothing refers to in %s: %s", folder, error.strerror)
         return 0
