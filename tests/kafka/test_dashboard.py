@@ -88,7 +88,7 @@ def test_what_a_real_prometheus_makes_of_it(broker: Broker, tmp_path: Path) -> N
     program("prometheus")
     stream = Stream(broker.address, tmp_path, 2, small_model(chains=2), metrics_port=0)
     worker = Worker(stream)
-    hostile = Figures(partitions={0: PartitionFigures(found=FOUND)})
+    hostile = Figures(partitions={Place(stream.topic, 0): PartitionFigures(found=FOUND)})
     monitor = Monitor("127.0.0.1", 0, Overview(lambda: {"h": hostile}, WATCHDOG))
     targets = {"osr": address(worker).removeprefix("http://"), "hostile": monitor.address}
     try:

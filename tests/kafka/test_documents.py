@@ -15,7 +15,17 @@ from stream_osr.discovery.grouping import Estimate
 from stream_osr.discovery.summaries import Signals
 from stream_osr.engine import Menu, Stages
 from stream_osr.trust.recall import ExpectedRecall
-from stream_osr_kafka.figures import DRIFTED, KNOWN_OF, OF_TYPE, SUMMED, Figures, PartitionFigures, Recall
+from stream_osr_kafka.figures import (
+    DRIFTED,
+    KNOWN_OF,
+    LOST,
+    OF_TYPE,
+    REPEATED,
+    SUMMED,
+    Figures,
+    PartitionFigures,
+    Recall,
+)
 from stream_osr_kafka.findings import Findings, OfClass
 from stream_osr_kafka.ops.metrics import Overview
 from stream_osr_kafka.ops.monitor import Monitor
@@ -50,6 +60,8 @@ def exposed() -> dict[str, set[str]]:
         "commands_left",
         "unknown_rate_jumps",
         "data_faults",
+        LOST + "retention",
+        REPEATED + "offsets",
         SUMMED + "SubclassGrew",
         OF_TYPE + "SubclassGrew",
         KNOWN_OF + "sky",
