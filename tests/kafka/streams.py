@@ -63,6 +63,8 @@ class Stream:
         self.model = model
         self.topic = f"in-{uuid.uuid4().hex[:8]}"
         self.sent: list[list[Sent]] = [[] for _ in range(partitions)]
+        self.counted: dict[str, float] | None = None
+        """Lost and repeated records by the metrics of the service, over all processes that ended as they should."""
         self.settings = {
             "model": str(folder / "model.osr"),
             "brokers": address,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream_osr_kafka.client import Offset
+from stream_osr_kafka.client import Committed
 from stream_osr_kafka.places import Place
 from stream_osr_kafka.run.models import Journal
 from stream_osr_kafka.run.orphans import OLD_SECONDS, find_orphans, remove_orphans
@@ -18,9 +18,9 @@ from stream_osr_kafka.wire.boundaries import Boundary, History, Progress
 
 OURS, EARLIER, GIVEN, OLD = ("0" * 15 + last for last in "abcd")
 COMMITTED = {
-    Place("in", 0): Offset(0, Progress(OURS, "aa00", History(Boundary(0), True)).text()),
-    Place("in", 1): Offset(0, Progress(EARLIER, "aa11", History(Boundary(0), True)).text()),
-    Place("in", 2): None,
+    Place("in", 0): Committed(0, Progress(OURS, "aa00", History(Boundary(0), True)).text(), 0, 0),
+    Place("in", 1): Committed(0, Progress(EARLIER, "aa11", History(Boundary(0), True)).text(), 0, 0),
+    Place("in", 2): Committed(None, "", 0, 0),
 }
 STAYS = {
     "in-0-00000000000000000256-0-aa00.osr",
@@ -80,7 +80,7 @@ def test_what_is_young_stays(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "of something else", "9 a b 0+0f 1"])
 def test_what_cannot_be_read_may_refer_to_anything(folder: Path, text: str) -> None:
-    assert remove_orphans(folder, ["in"], OURS, {**COMMITTED, Place("in", 2): Offset(0, text)}) == 0
+    assert remove_orphans(folder, ["in"], OURS, {**COMMITTED, Place("in", 2): Committed(0, text, 0, 0)}) == 0
     assert names(folder) == STAYS | GOES
 
 

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
-from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NoError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from stream_osr_kafka.places import Place
 from stream_osr_kafka.settings import ServiceSettings
 
 from .kinds import told, translated
 from .options import connection, made
-from .seam import Offset, Topic
+from .seam import ClientError, Offset, Topic
+
+COORDINATOR_SECONDS = 15.0
+"""How long the coordinator of a group may take to be there: brokers make its topic when the first group asks."""
+
+COORDINATOR_ERRORS = (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError)
 
 
 class TopicAdmin:
@@ -62,6 +76,13 @@ class TopicAdmin:
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
+    def firsts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Return the offset of the first record of partitions."""
+        asked = {TopicPartition(*place): OffsetSpec.EARLIEST for place in places}
+        with translated():
+            found = self._client.list_partition_offsets(asked, timeout_ms=2000)
+        return {Place(*place): its.offset for place, its in found.items()}
+
     def since(self, places: Iterable[Place], milliseconds: int) -> dict[Place, int]:
         """Return the offset of the first record of each partition at or after a time, or of its end."""
         asked = {TopicPartition(*place): milliseconds for place in places}
@@ -71,9 +92,17 @@ class TopicAdmin:
         return {Place(*place): its.offset if its.offset >= 0 else ends[Place(*place)] for place, its in found.items()}
 
     def committed(self, group: str) -> dict[Place, Offset]:
-        """Return all offsets that a group has committed."""
-        with translated():
-            found = self._client.list_group_offsets([group])[group]
+        """Return all offsets that a group has committed; a coordinator that is just chosen is waited for."""
+        ends = time.monotonic() + COORDINATOR_SECONDS
+        while True:
+            try:
+                with translated():
+                    found = self._client.list_group_offsets([group])[group]
+                break
+            except ClientError as error:
+                if not isinstance(error.__cause__, COORDINATOR_ERRORS) or time.monotonic() > ends:
+                    raise
+                time.sleep(0.2)
         return {
             Place(*place): Offset(its.offset, its.metadata or "") for place, its in found.items() if its.offset >= 0
         }

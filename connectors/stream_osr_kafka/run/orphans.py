@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stream_osr.errors import ConnectorError, PersistenceError
 
-from ..client import Offset
+from ..client import Committed
 from ..log import logger
 from ..places import Place
 from ..wire.boundaries import Progress
@@ -24,9 +24,6 @@ from .models import Journal
 from .snapshots import name_of
 
 OLD_SECONDS = 3600.0
-
-NONE = Offset(0, "")
-"""For a partition that is not in question."""
 
 _MODEL = re.compile(r"(?P<identity>[0-9a-f]{16})\.model")
 _LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.writable")
@@ -51,7 +48,7 @@ def find_orphans(
     folder: Path,
     topics: Collection[str],
     model: str,
-    committed: Mapping[Place, Offset | None],
+    committed: Mapping[Place, Committed],
     now: float | None = None,
 ) -> Orphans:
     """Find the files that nothing refers to.
@@ -65,7 +62,7 @@ def find_orphans(
     model
         Identity of the model that runs.
     committed
-        What is committed of every partition of the inputs. None: nothing is committed there, and its
+        What the brokers say about every partition of the inputs. Where nothing is committed, and its
         snapshots stay, because they are what tells that something was. One that cannot be read may refer to anything:
         nothing goes then.
     now
@@ -73,7 +70,7 @@ def find_orphans(
     """
     found = Orphans([], [], [])
     try:
-        progress = [Progress.parse(its.metadata) for its in committed.values() if its is not None]
+        progress = [Progress.parse(its.metadata) for its in committed.values() if its.offset is not None]
         given = Journal(folder).read()[-1:]
     except (ConnectorError, PersistenceError):
         return found
@@ -83,7 +80,7 @@ def find_orphans(
     others = False
     for path in sorted(folder.iterdir()):
         name = name_of(path)
-        if name is not None and (name.place.topic not in topics or committed.get(name.place, NONE) is None):
+        if name is not None and (name.place.topic not in topics or _is_unknown(committed, name.place)):
             # another service of this group, whose partitions we do not know; or offsets that were deleted
             others = True
         elif not _is_older(path, before):
@@ -97,9 +94,7 @@ def find_orphans(
     return found._replace(models=[]) if others else found
 
 
-def remove_orphans(
-    folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Offset | None]
-) -> int:
+def remove_orphans(folder: Path, topics: Collection[str], model: str, committed: Mapping[Place, Committed]) -> int:
     """Remove the files that nothing refers to, and say in a line how many there were; see :func:`find_orphans`."""
     try:
         found = find_orphans(folder, topics, model, committed)
@@ -121,6 +116,11 @@ def _remove(paths: Collection[Path]) -> int:
             path.unlink()
             gone += 1
     return gone
+
+
+def _is_unknown(committed: Mapping[Place, Committed], place: Place) -> bool:
+    """Whether nothing is committed of a partition that there is."""
+    return place in committed and committed[place].offset is None
 
 
 def _is_older(path: Path, moment: float) -> bool:

@@ -12,7 +12,7 @@ from copy import copy
 
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
-from ..client import Committed, Offset
+from ..client import Committed
 from ..exits import StartAgainError
 from ..log import logger
 from ..places import Place
@@ -98,7 +98,7 @@ class Recovery:
         if partition is not None:
             self._parted[place] = partition
 
-    def check(self, committed: Mapping[Place, Offset | None]) -> None:
+    def check(self, committed: Mapping[Place, Committed]) -> None:
         """Refuse settings, a model or a state that do not fit what the group has committed.
 
         A state that is lost counts only if no partition can be loaded: other partitions go on without one.
@@ -110,17 +110,16 @@ class Recovery:
         """
         misfits: list[ConnectorError] = []
         loadable = not committed
-        for place, offset in committed.items():
+        for place, where in committed.items():
             try:
-                known = Committed(None, "", 0, 0) if offset is None else Committed(*offset, 0, offset.offset)
-                loadable = self._fits(place, known, load=not loadable) or loadable
+                loadable = self._fits(place, where, load=not loadable) or loadable
             except LaterModelError:
                 loadable = True
             except LostError as error:
                 if self._settings.on_lost_state == "cold":
                     loadable = True
                 else:
-                    misfits.append(self._lost(place, known, error))
+                    misfits.append(self._lost(place, where, error))
         if misfits and not loadable:
             raise misfits[0]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..client import ClientError, Offset, Topic, TopicAdmin
+from ..client import ClientError, Committed, Topic, TopicAdmin
 from ..exits import NoRightError, NoTopicError
 from ..figures import Figures
 from ..log import logger
@@ -145,8 +145,8 @@ class Watch:
         """The partitions of all inputs."""
         return [Place(topic, number) for topic in self.inputs for number in range(self.partitions(topic))]
 
-    def committed(self) -> dict[Place, Offset | None]:
-        """Return what the group has committed of each partition of the inputs; None: nothing.
+    def committed(self) -> dict[Place, Committed]:
+        """Return what the brokers say about each partition of the inputs.
 
         Raises
         ------
@@ -154,8 +154,12 @@ class Watch:
             If the brokers do not answer.
         """
         assert self._admin is not None, "open() makes the client"
-        found = self._admin.committed(self._settings.group)
-        return {place: found.get(place) for place in self.places}
+        found, firsts = self._admin.committed(self._settings.group), self._admin.firsts(self.places)
+        out = {}
+        for place in self.places:
+            offset, metadata = found.get(place, (None, ""))
+            out[place] = Committed(offset, metadata, firsts[place], self.seen.ends[place])
+        return out
 
     def stops(self) -> dict[Place, int]:
         """Return the offset before which each partition stops, by the setting `stop`; empty: it does not stop.
