@@ -186,6 +186,8 @@ def _work_watched(settings: ServiceSettings, told: Told, current: CurrentModel, 
 
             _work(settings, figures, told, ended, model, make)
             figures.partitions.clear()
+            if current.model is model:  # it was told to stop, or a bounded run has reached its end
+                break
 
 
 def _work_together(settings: ServiceSettings, told: Told) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 
+from stream_osr import Decision, Event, OpenSetRecognizer
 from stream_osr.errors import ConnectorError, InvalidLabel, InvalidParameter, PersistenceError
 
 from ..client import Committed
@@ -18,7 +19,7 @@ from ..log import logger
 from ..places import Place
 from ..settings import ServiceSettings
 from ..wire.boundaries import Boundary, History, Progress
-from ..wire.messages import Outcome, Taken
+from ..wire.messages import Origin, Outcome, Taken
 from .gaps import Found, Gaps
 from .models import Journal, ModelFile
 from .partition import RULES, Partition, begin
@@ -214,10 +215,7 @@ class Recovery:
             If the snapshot cannot be written.
         """
         at, mark = earlier.history.last, self.lives[place.topic].mark
-        last = copy(earlier.model)
-        last.flush()
-        decisions = list(zip(earlier.waiting, last.drain(), strict=True))
-        events = list(last.drain_events())
+        last, decisions, events = _end(earlier)
         model = self._model.recognizer(place)
         if self._settings.on_model_change == "carry":
             try:
@@ -232,9 +230,24 @@ class Recovery:
             at = at._replace(labels=max(at.labels, labels))
             partition = begin(model, at, mark=mark)
             logger.info("%s begins anew under another model at %d", place, at.offset)
-        timestamp = decisions[-1][0].timestamp if decisions else -1
-        named = f"{at.offset - 1}-{at.labels}-{partition.lineage}"
-        return partition, Outcome(decisions, events, Taken(), named, timestamp)
+        return partition, _outcome(partition, decisions, events)
+
+    def flushed(self, place: Place, partition: Partition) -> tuple[Partition, Outcome]:
+        """Decide what a stream holds back as things stand, and go on from there.
+
+        Returns
+        -------
+        The partition, of which there is a snapshot, and what is to be published with it.
+
+        Raises
+        ------
+        PersistenceError
+            If the snapshot cannot be written.
+        """
+        last, decisions, events = _end(partition)
+        begun = begin(last, partition.history.last, fresh=False, mark=self.lives[place.topic].mark)
+        self._snapshots.write(place, begun)
+        return begun, _outcome(begun, decisions, events)
 
     def _go_on(
         self,
@@ -354,3 +367,20 @@ class Recovery:
     def _anew(self, place: Place, start: Boundary, change: Change | None = None) -> Found:
         model = self._model.recognizer(place)
         return Found(begin(model, start, mark=self.lives[place.topic].mark), new=True, change=change)
+
+
+Decided = list[tuple[Origin, Decision]]
+
+
+def _end(partition: Partition) -> tuple[OpenSetRecognizer, Decided, list[Event]]:
+    """Copy a stream's recognizer and decide what it holds back as things stand."""
+    last = copy(partition.model)
+    last.flush()
+    return last, list(zip(partition.waiting, last.drain(), strict=True)), list(last.drain_events())
+
+
+def _outcome(begun: Partition, decisions: Decided, events: list[Event]) -> Outcome:
+    """Collect what is published with the beginning of a stream."""
+    at = begun.history.last
+    timestamp = decisions[-1][0].timestamp if decisions else -1
+    return Outcome(decisions, events, Taken(), f"{at.offset - 1}-{at.labels}-{begun.lineage}", timestamp)

@@ -182,12 +182,21 @@ class Streams:
     @property
     def finished(self) -> bool:
         """Whether all partitions of this worker have reached the end that the setting `stop` names."""
-        return bool(self._stops) and all(self._is_done(place, owned) for place, owned in self._owned.items())
+        return bool(self._stops) and all(
+            self._is_done(place, owned) and not owned.state.waiting for place, owned in self._owned.items()
+        )
 
     def _is_done(self, place: Place, owned: Owned) -> bool:
         read, stop = self._figures.partitions[place].read, self._stops.get(place)
         waits = owned.buffer or owned.uncommitted or owned.replay
         return stop is not None and read is not None and read >= stop and not waits
+
+    def _flush(self, place: Place, owned: Owned) -> Batch:
+        """Decide what is held back at the end of a bounded run."""
+        before = owned.state
+        owned.state, outcome = self._recovery.flushed(place, before)
+        owned.snapshots = [owned.state.history.last]
+        return Batch(place, before, owned.state, [], outcome)
 
     def _published(self, place: Place) -> int | None:
         return last_published(self._settings, place, self._lives[place.topic].name)
@@ -280,7 +289,7 @@ class Streams:
             return self._next(place, owned, now)
         except StartAgainError:
             raise
-        except ConnectorError as error:
+        except (ConnectorError, PersistenceError) as error:
             self._broken[place] = str(error)
             return False
 
@@ -322,7 +331,7 @@ class Streams:
             return now >= owned.again and self._hand_over(place, owned)
         cut = self._cut(place, owned, now)
         if cut is None:
-            return False
+            return self._flush(place, owned) if owned.state.waiting and self._is_done(place, owned) else False
         if owned.replay:
             self._replay(place, owned, cut)
             return True
