@@ -23,8 +23,8 @@ SIZE = 32
 @pytest.mark.beside
 @pytest.mark.fault("the first micro-batch takes long")
 def test_a_service_is_ready_when_it_has_committed(site: Site) -> None:
-    trial = Trial(site, decoder="tests.kafka.decoders:slow_at_first")
-    trial.feed(60)
+    trial = Trial(site, decoder="tests.kafka.decoders:slow_at_first", max_wait=2.0)
+    trial.feed(40)
     trial.start()
     trial.await_line("assigned")
     early, begun = [], time.monotonic()
