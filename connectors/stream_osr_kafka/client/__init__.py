@@ -6,10 +6,11 @@ All that knows which client it is lies in this folder; :mod:`.seam` is what come
 from __future__ import annotations
 
 from .admin import TopicAdmin
+from .causes import explain
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
-from .producer import BY_KEY, PlainProducer, TransactionalProducer
+from .producer import BY_KEY, PlainProducer, TransactionalProducer, transactional_id
 from .seam import ClientError, Committed, Kind, Offset, Place, Refused, Topic, Unreadable
 
 __all__ = [
@@ -27,10 +28,12 @@ __all__ = [
     "TopicFollower",
     "TransactionalProducer",
     "Unreadable",
+    "explain",
     "explained",
     "quieten",
     "read_all",
     "remedy_of",
     "said_of",
     "start_explained",
+    "transactional_id",
 ]

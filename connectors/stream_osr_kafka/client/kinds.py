@@ -11,6 +11,7 @@ from kafka import errors
 
 from stream_osr.errors import StreamOSRError
 
+from .causes import LATE, explain
 from .seam import ClientError, Kind
 
 _OF_THE_CLIENT = {
@@ -19,8 +20,9 @@ _OF_THE_CLIENT = {
     # A right, or a topic: somebody took it away and may give it back.
     Kind.RIGHT: "AuthorizationError SaslAuthenticationFailedError "
     "UnknownTopicOrPartitionError UnknownTopicIdError InconsistentTopicIdError",
-    # Another process of the same name.
-    Kind.TAKEN: "ProducerFencedError InvalidProducerEpochError FencedInstanceIdError",
+    # Another member of the group with our name; another producer with our transactional id.
+    Kind.TAKEN: "FencedInstanceIdError",
+    Kind.FENCED: "ProducerFencedError InvalidProducerEpochError",
     # No patience helps.
     Kind.FATAL: "InvalidTopicError InvalidGroupIdError InvalidSessionTimeoutError InvalidTransactionTimeoutError "
     "InvalidRequiredAcksError InconsistentGroupProtocolError GroupMaxSizeReachedError OffsetMetadataTooLargeError "
@@ -49,11 +51,18 @@ def kind_of(error: BaseException) -> Kind:
     return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), Kind.AGAIN)
 
 
-def told(error: BaseException) -> ClientError:
+def told(error: BaseException, right: str = "") -> ClientError:
     """Turn an exception of the client into one of ours.
 
     The client wraps what a broker has answered into an exception of no kind, or names it in the text of one; what it
     wraps decides then.
+
+    Parameters
+    ----------
+    error
+        What the client has raised.
+    right
+        The right on a topic that was needed.
     """
     kind, inner = kind_of(error), error
     while type(inner) is errors.KafkaError:
@@ -65,23 +74,44 @@ def told(error: BaseException) -> ClientError:
             break
         inner = wrapped[0]
         kind = kind_of(inner)
-    made = ClientError(kind, _said(inner))
+    made = ClientError(kind, explain(_said(inner, right)) if isinstance(inner, LATE) else _said(inner, right))
     made.__cause__ = inner
     return made
 
 
 @contextmanager
-def translated() -> Iterator[None]:
-    """Let nothing of the client's own exceptions out."""
+def translated(right: str = "") -> Iterator[None]:
+    """Let nothing of the client's own exceptions out; ``right`` is the one on a topic that is needed."""
     try:
         yield
     except (ClientError, MemoryError):
         raise
     except Exception as error:
-        raise told(error) from error
+        raise told(error, right) from error
 
 
-def _said(error: BaseException) -> str:
-    """Name and message, in one line."""
+def _said(error: BaseException, right: str) -> str:
+    """Name and message, in one line; of a right that is missing, which one it is."""
+    if isinstance(error, errors.AuthorizationError):
+        return f"{type(error).__name__}: the user lacks {_lacked(error, right)}, which the brokers' ACLs grant"
     name, text = type(error).__name__, " ".join(str(error).split())
     return text if text.startswith(name) else f"{name}: {text}" if text else name
+
+
+_ON = {
+    errors.GroupAuthorizationFailedError: "READ on the group",
+    errors.TransactionalIdAuthorizationFailedError: "WRITE on the transactional id",
+    errors.ClusterAuthorizationFailedError: "IDEMPOTENT_WRITE on the cluster",
+}
+"""Rights that the service needs beside those on topics, by the error for a lack of them."""
+
+
+def _lacked(error: errors.AuthorizationError, right: str) -> str:
+    """Name the right that an error is about, and what it is a right on."""
+    found = error.args[0] if error.args else ""
+    names = ", ".join(sorted(map(str, found))) if isinstance(found, set | frozenset | list | tuple) else str(found)
+    if isinstance(error, errors.TopicAuthorizationFailedError):
+        on = f"{right or 'READ or WRITE'} on the topic"
+    else:
+        on = next((on for kind, on in _ON.items() if isinstance(error, kind)), "it")
+    return f"the right {on}{names and ' '}{names}"

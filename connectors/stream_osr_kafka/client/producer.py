@@ -28,6 +28,19 @@ BY_KEY = -1
 """The partition of a message that goes where its key puts it."""
 
 
+def transactional_id(settings: ServiceSettings) -> str:
+    """Return the transactional id of a worker: no two pairs of group and instance have the same.
+
+    It is ``GROUP-:INSTANCE``, with ``:`` and ``%`` in the instance as ``%3A`` and ``%25``. So its last colon ends the
+    group, and an ACL for the prefix ``GROUP-:`` (or ``GROUP-``, as for earlier releases) covers it.
+
+    >>> of = ServiceSettings(model="m", brokers="b:1", input="in", group="g", instance="a-b")
+    >>> transactional_id(of), transactional_id(of.model_copy(update={"group": "g-a", "instance": "b"}))
+    ('g-:a-b', 'g-a-:b')
+    """
+    return f"{settings.group}-:{settings.instance.replace('%', '%25').replace(':', '%3A')}"
+
+
 class PlainProducer:
     """A producer without transactions.
 
@@ -49,7 +62,7 @@ class PlainProducer:
         self._counts: dict[str, int] = {}
         self._client: KafkaProducer | None = None
         durable = {"acks": "all", "enable_idempotence": True, "allow_auto_create_topics": False}
-        with translated():
+        with translated("WRITE"):
             block = int(1000 * BLOCK_SHARE * deadline)
             self._client = made(KafkaProducer, **{**durable, "max_block_ms": block, **options})
 
@@ -78,18 +91,18 @@ class PlainProducer:
             try:
                 sent.append((place, self._send(client, message)))
             except Exception as error:
-                refused.append(Refused(place, told(error)))
+                refused.append(Refused(place, told(error, "WRITE")))
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
         # suppressed: a batch was too large and is split, and its messages have other futures
-        with translated(), suppress(UnknownError):
+        with translated("WRITE"), suppress(UnknownError):
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
             try:
                 found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
             except Exception as error:
-                refused.append(Refused(place, told(error)))
+                refused.append(Refused(place, told(error, "WRITE")))
             else:
                 acknowledged[messages[place].topic] += 1
                 offsets.append(found.offset)
@@ -99,7 +112,7 @@ class PlainProducer:
         """Say how many partitions a topic has."""
         count = self._counts.get(topic)
         if count is None:
-            with translated():
+            with translated("WRITE"):
                 count = self._counts[topic] = len(self._own.partitions_for(topic) or (0,))
         return count
 
@@ -149,27 +162,29 @@ class TransactionalProducer(PlainProducer):
         super().__init__(
             settings.transaction_deadline,
             **{**connection(settings), "bootstrap_timeout_ms": bootstrap},
-            transactional_id=f"{settings.group}-{settings.instance}",
+            transactional_id=transactional_id(settings),
             transaction_timeout_ms=int(1000 * settings.transaction_timeout),
             compression_type=None if settings.compression == "none" else settings.compression,
             batch_size=1 << 17,
             max_request_size=1 << 26,  # what the topics take is looked at before
             retry_backoff_ms=10,  # the default stalls 100 ms whenever the last transaction is still being marked
         )
+        # A client that is fenced would open itself anew and fence the other one; when to do that is for the service.
+        self._own._transaction_manager._supports_epoch_bump = lambda: False
 
     def open(self) -> None:
         """End what the producer before has begun; waits for a part of `transaction_deadline`."""
-        with translated():
+        with translated("WRITE"):
             self._own.init_transactions()
 
     def begin(self) -> None:
         """Begin a transaction."""
-        with translated():
+        with translated("WRITE"):
             self._own.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
         """Make offsets part of the transaction."""
-        with translated():
+        with translated("READ"):  # on the input: committing its offsets needs no more
             self._own.send_offsets_to_transaction(
                 {TopicPartition(*place): OffsetAndMetadata(*offset, -1) for place, offset in offsets.items()},
                 membership,
@@ -177,7 +192,7 @@ class TransactionalProducer(PlainProducer):
 
     def commit(self) -> None:
         """End the transaction: all of it counts."""
-        with translated():
+        with translated("WRITE"):
             self._own.commit_transaction()
 
 

@@ -25,7 +25,10 @@ class Kind(Enum):
     """One message cannot be published as it is; all others can."""
 
     TAKEN = "taken"
-    """Another process has our name."""
+    """Another process has our name in the group."""
+
+    FENCED = "fenced"
+    """Another producer has used our transactional id since."""
 
     FATAL = "fatal"
     """A person: no patience will help."""

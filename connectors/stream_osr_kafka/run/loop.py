@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..client import ClientError, Kind, Place, quieten, start_explained
+from ..client import ClientError, Kind, Place, quieten, start_explained, transactional_id
 from ..exits import NoBrokerError, NoRightError, NoTopicError
 from ..figures import STARTING, Figures
 from ..log import logger
@@ -122,7 +122,7 @@ class Loop:
                 if isinstance(cause, ClientError) and cause.kind is Kind.RIGHT:
                     raise NoRightError(
                         f"cannot begin transactions at {self._settings.brokers}: {error}; the user lacks a right "
-                        f"(WRITE on the transactional id {self._settings.group}-{self._settings.instance})"
+                        f"(WRITE on the transactional id {transactional_id(self._settings)})"
                     ) from None
                 logger.warning("no transaction can be begun yet: %s", error)
         self._watch.start()
@@ -218,8 +218,8 @@ class Loop:
         self._backoff.succeed()
         if self._trouble:
             self._trouble = ""
-            self._seldom.forget("failed")
-            logger.info("transactions are committed again")
+            if self._seldom.forget("failed"):
+                logger.info("transactions are committed again")
         self._job.done(group)
 
     def _clear_up(self, group: Group) -> bool:

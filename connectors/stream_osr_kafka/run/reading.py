@@ -14,9 +14,10 @@ from typing import NamedTuple
 from stream_osr.errors import ConnectorError
 
 from ..client import ClientError, GroupConsumer, Kind, remedy_of
+from ..fencing import Strikes
 from ..figures import Figures
 from ..log import logger
-from ..patience import CLOSE_SECONDS, Backoff, Seldom, Strikes, close
+from ..patience import CLOSE_SECONDS, Backoff, Seldom, close
 from ..settings import ServiceSettings
 from ..wire.messages import Received
 
@@ -145,14 +146,15 @@ class Reader:
             return {}
         if self.trouble:
             self.trouble = ""
-            self._seldom.forget("trouble")
             self._backoff.succeed()
-            logger.info("%s is read again", self._topic)
+            if self._seldom.forget("trouble"):
+                logger.info("%s is read again", self._topic)
         for number, records in polled.items():
             held = self._held.get(number)
             if held is not None and records[-1].offset >= held.offset:
                 del self._held[number]
-                logger.info("%s/%d can be read again", self._topic, number)
+                if self._seldom.forget(f"hold {number}"):
+                    logger.info("%s/%d can be read again", self._topic, number)
         return {number: records for number, records in polled.items() if number in self._begun}
 
     def gone(self) -> list[int]:
@@ -240,7 +242,10 @@ class Reader:
         self._held[number] = Held(offset, seconds, time.monotonic() + seconds)
         self._figures.add("unreadable", number)
         told = f"cannot be read from {offset} on: {error}; {remedy}. Tried again in {seconds:.0f} s"
-        logger.error("%s/%d %s; other partitions go on", self._topic, number, told)
+        if not again:
+            self._seldom.forget(f"hold {number}")
+        line = f"{self._topic}/{number} {told}; other partitions go on"
+        self._seldom.say(f"hold {number}", line, logging.ERROR)
 
     def _fetch_held(self) -> None:
         """Fetch again what could not be read, when its time has come."""
