@@ -105,7 +105,7 @@ class Rivalry:
             self.settle()
 
     def judge(self, kind: Kind, seconds: float) -> str:
-        """Take note of a transaction that failed after so many seconds; return what is to be said of another producer.
+        """Take note of a transaction that failed after so many seconds; return what is to be said of a rival.
 
         Raises
         ------

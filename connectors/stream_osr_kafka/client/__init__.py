@@ -6,7 +6,7 @@ All that knows which client it is lies in this folder; :mod:`.seam` is what come
 from __future__ import annotations
 
 from .admin import TopicAdmin
-from .causes import explain
+from .causes import causes, explain, too_few_replicas
 from .explaining import explained, quieten, remedy_of, said_of, start_explained
 from .group import GroupConsumer
 from .plain import TopicFollower, read_all
@@ -28,6 +28,7 @@ __all__ = [
     "TopicFollower",
     "TransactionalProducer",
     "Unreadable",
+    "causes",
     "explain",
     "explained",
     "quieten",
@@ -35,5 +36,6 @@ __all__ = [
     "remedy_of",
     "said_of",
     "start_explained",
+    "too_few_replicas",
     "transactional_id",
 ]

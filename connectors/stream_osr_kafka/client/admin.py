@@ -12,9 +12,11 @@ from kafka.errors import NoError, TopicAuthorizationFailedError, UnknownTopicOrP
 
 from stream_osr_kafka.settings import ServiceSettings
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import connection, made
 from .seam import Offset, Place, Topic
+
+DESCRIBE = Needs("DESCRIBE")
 
 
 class TopicAdmin:
@@ -34,13 +36,13 @@ class TopicAdmin:
     """
 
     def __init__(self, settings: ServiceSettings, patience: float = 30.0) -> None:
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             options = {**connection(settings), "request_timeout_ms": int(1000 * patience)}
             self._client: KafkaAdminClient = made(KafkaAdminClient, **options)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Describe topics; those that are not there are missing."""
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             return {found["name"]: _topic(found) for found in self._client.describe_topics(list(names))}
 
     def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -48,7 +50,7 @@ class TopicAdmin:
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         if not asked:
             return {}
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             found = self._client.describe_configs(asked, config_filter="all").get("topic", {})
         return {name: {key: one["value"] for key, one in configs.items()} for name, configs in found.items()}
 
@@ -57,13 +59,13 @@ class TopicAdmin:
         asked = {TopicPartition(*place): OffsetSpec.LATEST for place in places}
         if not asked:
             return {}
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             found = self._client.list_partition_offsets(asked, isolation_level="read_committed", timeout_ms=2000)
         return {Place(*place): its.offset for place, its in found.items()}
 
     def committed(self, group: str, topic: str) -> dict[int, Offset]:
         """Ask for all that a group has committed in a topic."""
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             found = self._client.list_group_offsets([group])[group]
         return {
             place.partition: Offset(its.offset, its.metadata or "")
@@ -73,7 +75,7 @@ class TopicAdmin:
 
     def create(self, topics: Mapping[str, Mapping[str, Any]]) -> None:
         """Make topics, and wait until they are there."""
-        with translated("DESCRIBE"):
+        with translated(DESCRIBE):
             self._client.create_topics(
                 {name: dict(wanted) for name, wanted in topics.items()}, wait_for_metadata=True
             )
@@ -91,9 +93,10 @@ def _topic(found: Mapping[str, Any]) -> Topic:
     if error is TopicAuthorizationFailedError:
         return Topic(refused=True)
     if error is not NoError:
-        raise told(error(found["name"]), "DESCRIBE")
+        raise told(error(found["name"]), DESCRIBE)
     told_of = found.get("authorized_operations")
     rights = frozenset(told_of) if told_of else None
     partitions = found["partitions"]
     replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=0)
-    return Topic(str(found["topic_id"]), len(partitions), replicas, rights=rights)
+    in_sync = min((len(partition["isr_nodes"]) for partition in partitions), default=0)
+    return Topic(str(found["topic_id"]), len(partitions), replicas, in_sync, rights=rights)

@@ -27,6 +27,9 @@ from kafka.protocol.sasl import SaslAuthenticateRequest
 FRESH_SECONDS = 10.0
 """A cause explains what fails within this time after it was last seen."""
 
+LONGEST_SECONDS = 30.0
+"""How much longer a delay by a quota explains failures: the quota may have been raised meanwhile."""
+
 REFUSALS = (SaslAuthenticationFailedError, UnsupportedSaslMechanismError)
 
 LATE = (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError, TimeoutError, *REFUSALS)
@@ -69,13 +72,13 @@ class Causes(logging.Handler):
         if len(args) == 3 and "throttled by broker" in str(record.msg):
             connection, response, milliseconds = args
             seconds = float(str(milliseconds)) / 1000
-            self._note("quota", _throttled(connection, str(response), seconds), seconds)
+            self.note("quota", _throttled(connection, str(response), seconds), min(seconds, LONGEST_SECONDS))
         elif TOO_FEW & {arg for arg in args if isinstance(arg, str)}:
             for place in args:
                 if isinstance(place, TopicPartition):
-                    self._note(f"replicas of {place.topic}", _too_few(place.topic))
+                    self.note(f"replicas of {place.topic}", too_few_replicas(place.topic))
         elif len(args) == 2 and _config(args[0]).get("sasl_mechanism") is not None and _is_refusal(*args):
-            self._note("login", _refused(_config(args[0])))
+            self.note("login", _refused(_config(args[0])))
 
     def text(self) -> str:
         """Return the causes that hold now, as one text; empty: none is known."""
@@ -88,7 +91,8 @@ class Causes(logging.Handler):
         """Return whether a broker has just refused a login."""
         return bool(self.text()) and "login" in self._found
 
-    def _note(self, kind: str, text: str, lasts: float = 0.0) -> None:
+    def note(self, kind: str, text: str, lasts: float = 0.0) -> None:
+        """Take note of a cause that lasts for so many seconds, as far as is known."""
         with self._guard:
             self._found[kind] = Cause(text, time.monotonic() + lasts + FRESH_SECONDS)
 
@@ -125,9 +129,10 @@ def _throttled(connection: Any, response: str, seconds: float) -> str:
     )
 
 
-def _too_few(topic: str) -> str:
+def too_few_replicas(topic: str) -> str:
+    """Say that a topic takes nothing, and what to do."""
     return (
-        f"topic {topic} has fewer replicas in sync than its min.insync.replicas (NotEnoughReplicas); bring brokers "
+        f"topic {topic} has fewer replicas in sync than its min.insync.replicas, and takes nothing; bring brokers "
         "back, or lower min.insync.replicas of the topic"
     )
 

@@ -13,7 +13,7 @@ from kafka.errors import FencedInstanceIdError, KafkaTimeoutError, UnsupportedCo
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Received
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import closed_on_error, made, reading
 from .seam import Committed, Offset, Unreadable
 from .unpacking import unpack_all
@@ -58,11 +58,11 @@ class GroupConsumer:
     def __init__(self, settings: ServiceSettings, topic: str, most: int, unreadable: Unreadable) -> None:
         self.assigned: set[int] = set()
         self.lost: set[int] = set()
-        self._topic = topic
+        self._topic, self._needs = topic, Needs("READ", topic)
         self._unreadable = unreadable
         self._looked = False
         session = int(1000 * settings.session_timeout)
-        with translated("READ"):
+        with translated(self._needs):
             client = made(
                 KafkaConsumer,
                 **reading(settings),
@@ -83,7 +83,7 @@ class GroupConsumer:
 
     def poll(self, seconds: float) -> dict[int, list[Received]]:
         """Read what is there, by partition."""
-        with translated("READ"):
+        with translated(self._needs):
             if self._client._coordinator.need_rejoin():
                 self._client._coordinator.poll(timeout_ms=int(1000 * JOIN_SECONDS))
             polled: dict[TopicPartition, list[Received]] = self._client.poll(timeout_ms=int(1000 * seconds))
@@ -107,19 +107,19 @@ class GroupConsumer:
 
     def begin(self, number: int, offset: int) -> None:
         """Read a partition from an offset on."""
-        with translated("READ"):
+        with translated(self._needs):
             self._client.seek(self._place(number), offset)
             self._client.resume(self._place(number))
         self.assigned.discard(number)
 
     def hold(self, *numbers: int) -> None:
         """Read no more of some partitions, which stay ours."""
-        with translated("READ"):
+        with translated(self._needs):
             self._client.pause(*(self._place(number) for number in numbers if self.has(number)))
 
     def let_go_on(self, *numbers: int) -> None:
         """Read them again."""
-        with translated("READ"):
+        with translated(self._needs):
             self._client.resume(*(self._place(number) for number in numbers if self.has(number)))
 
     def has(self, number: int) -> bool:
@@ -132,7 +132,7 @@ class GroupConsumer:
         The client's position counts the marks of transactions, which are no records. Asking for it also wakes up a
         client that has lost track of a partition's leader.
         """
-        with translated("READ"):
+        with translated(self._needs):
             position: int | None = self._client.position(self._place(number), timeout_ms=1000)
         return position
 
@@ -140,7 +140,7 @@ class GroupConsumer:
         """Ask where a partition stands."""
         place, milliseconds = self._place(number), int(1000 * ANSWER_SECONDS)
         committed = self.committed(number)
-        with translated("READ"):
+        with translated(self._needs):
             first = self._client.beginning_offsets([place], timeout_ms=milliseconds)[place]
             end = self._client.end_offsets([place], timeout_ms=milliseconds)[place]
         return Committed(None, "", first, end) if committed is None else Committed(*committed, first, end)
@@ -148,7 +148,7 @@ class GroupConsumer:
     def committed(self, number: int) -> Offset | None:
         """Ask what is committed of a partition, whosever it is; None: nothing."""
         place = self._place(number)
-        with translated("READ"):
+        with translated(self._needs):
             try:
                 found = self._client.committed(place, metadata=True, timeout_ms=int(1000 * ANSWER_SECONDS))
             except KafkaTimeoutError:
@@ -166,7 +166,7 @@ class GroupConsumer:
     @property
     def membership(self) -> Any:
         """What a producer needs so that offsets of a stale member are refused."""
-        with translated("READ"):
+        with translated(self._needs):
             return self._client.group_metadata()
 
     @property

@@ -16,7 +16,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from stream_osr_kafka.settings import ServiceSettings
 from stream_osr_kafka.wire.messages import Outgoing
 
-from .kinds import told, translated
+from .kinds import Needs, told, translated
 from .options import BOOTSTRAP_SECONDS, begin_at, connection, made
 from .seam import ClientError, Kind, Offset, Place, Refused, Sent
 
@@ -61,8 +61,9 @@ class PlainProducer:
         self._deadline = deadline
         self._counts: dict[str, int] = {}
         self._client: KafkaProducer | None = None
+        self._needs = Needs("WRITE", transactional_id=options.get("transactional_id", ""))
         durable = {"acks": "all", "enable_idempotence": True, "allow_auto_create_topics": False}
-        with translated("WRITE"):
+        with translated(self._needs):
             block = int(1000 * BLOCK_SHARE * deadline)
             self._client = made(KafkaProducer, **{**durable, "max_block_ms": block, **options})
 
@@ -91,18 +92,18 @@ class PlainProducer:
             try:
                 sent.append((place, self._send(client, message)))
             except Exception as error:
-                refused.append(Refused(place, told(error, "WRITE")))
+                refused.append(Refused(place, told(error, self._needs)))
                 if refused[-1].error.kind is not Kind.RECORD:
                     return Sent(acknowledged, offsets, refused)  # all others would fail alike, each after a wait
         ends = time.monotonic() + FLUSH_SHARE * self._deadline
         # suppressed: a batch was too large and is split, and its messages have other futures
-        with translated("WRITE"), suppress(UnknownError):
+        with translated(self._needs), suppress(UnknownError):
             client.flush(FLUSH_SHARE * self._deadline)
         for place, future in sent:
             try:
                 found = future.value if future.succeeded() else future.get(max(0.0, ends - time.monotonic()))
             except Exception as error:
-                refused.append(Refused(place, told(error, "WRITE")))
+                refused.append(Refused(place, told(error, self._needs)))
             else:
                 acknowledged[messages[place].topic] += 1
                 offsets.append(found.offset)
@@ -112,7 +113,7 @@ class PlainProducer:
         """Say how many partitions a topic has."""
         count = self._counts.get(topic)
         if count is None:
-            with translated("WRITE"):
+            with translated(self._needs):
                 count = self._counts[topic] = len(self._own.partitions_for(topic) or (0,))
         return count
 
@@ -174,17 +175,17 @@ class TransactionalProducer(PlainProducer):
 
     def open(self) -> None:
         """End what the producer before has begun; waits for a part of `transaction_deadline`."""
-        with translated("WRITE"):
+        with translated(self._needs):
             self._own.init_transactions()
 
     def begin(self) -> None:
         """Begin a transaction."""
-        with translated("WRITE"):
+        with translated(self._needs):
             self._own.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, Offset], membership: Any) -> None:
         """Make offsets part of the transaction."""
-        with translated("READ"):  # on the input: committing its offsets needs no more
+        with translated(self._needs._replace(right="READ", topic=", ".join({place.topic for place in offsets}))):
             self._own.send_offsets_to_transaction(
                 {TopicPartition(*place): OffsetAndMetadata(*offset, -1) for place, offset in offsets.items()},
                 membership,
@@ -192,7 +193,7 @@ class TransactionalProducer(PlainProducer):
 
     def commit(self) -> None:
         """End the transaction: all of it counts."""
-        with translated("WRITE"):
+        with translated(self._needs):
             self._own.commit_transaction()
 
 

@@ -81,8 +81,8 @@ class Topic(NamedTuple):
     ----------
     id
         Another one after it was deleted and made again; empty: not known.
-    partitions, replicas
-        How many.
+    partitions, replicas, in_sync
+        How many there are; replicas of the partition that has fewest, and those in sync likewise.
     missing
         There is no such topic.
     refused
@@ -96,6 +96,7 @@ class Topic(NamedTuple):
     id: str = ""
     partitions: int = 0
     replicas: int = 0
+    in_sync: int = 0
     missing: bool = False
     refused: bool = False
     rights: frozenset[str] | None = None
