@@ -158,12 +158,15 @@ class TransactionalProducer(PlainProducer):
         Of the service.
     """
 
+    name = staticmethod(transactional_id)
+    """Makes its transactional id from the settings."""
+
     def __init__(self, settings: ServiceSettings) -> None:
         bootstrap = int(1000 * min(BOOTSTRAP_SECONDS, BLOCK_SHARE * settings.transaction_deadline))
         super().__init__(
             settings.transaction_deadline,
             **{**connection(settings), "bootstrap_timeout_ms": bootstrap},
-            transactional_id=transactional_id(settings),
+            transactional_id=self.name(settings),
             transaction_timeout_ms=int(1000 * settings.transaction_timeout),
             compression_type=None if settings.compression == "none" else settings.compression,
             batch_size=1 << 17,

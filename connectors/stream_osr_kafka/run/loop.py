@@ -114,7 +114,7 @@ class Loop:
             self._watch.open()
             self._job.check(self._watch)
             self._reader.open()
-            self._reader.client.committed(0)  # the right to be of the group
+            self._check_group()
             try:
                 self._transactions.open()
             except InDoubtError as error:
@@ -127,6 +127,15 @@ class Loop:
                 logger.warning("no transaction can be begun yet: %s", error)
         self._watch.start()
         self.figures.opened = True
+
+    def _check_group(self) -> None:
+        """Make sure of the right to be of the group. An open transaction hides what is committed until it ends."""
+        try:
+            self._reader.client.committed(0)
+        except ClientError as error:
+            if error.kind is not Kind.AGAIN:
+                raise
+            logger.warning("%s", error)
 
     def _close(self) -> None:
         self._watch.close()

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from kafka.admin import ACLOperation, ResourceType
 
 from tests.kafka.brokers import Broker, SecondBroker
 from tests.kafka.faults.auditing import audit
 from tests.kafka.faults.doing import Rights, replicate, set_configs, set_quota
-from tests.kafka.faults.trials import Site, Trial
+from tests.kafka.faults.trials import SOON, Site, Trial
 from tests.kafka.security import PASSWORD, REAUTH_SECONDS, add_user
 from tests.kafka.streams import check_exactly_once
+
+
+def login(broker: Broker, user: str) -> dict[str, str]:
+    """Settings of a service that sees a new password while it runs."""
+    return {
+        "brokers": broker.security.address,
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_username": user,
+        "sasl_password": PASSWORD,
+        "tls_ca": str(broker.security.authority),
+    }
 
 
 def goes_on(trial: Trial) -> None:
@@ -66,16 +80,7 @@ def test_too_few_replicas(site: Site) -> None:
 def test_another_password(site: Site) -> None:
     user = "rotated"
     add_user(site.broker.address, user)
-    security = site.broker.security
-    trial = Trial(
-        site,
-        brokers=security.address,
-        security_protocol="SASL_SSL",
-        sasl_mechanism="SCRAM-SHA-256",
-        sasl_username=user,
-        sasl_password=PASSWORD,
-        tls_ca=str(security.authority),
-    )
+    trial = Trial(site, **login(site.broker, user))
     trial.begin()
     trial.mark()
     add_user(site.broker.address, user, "another-horse-battery")
@@ -88,6 +93,31 @@ def test_another_password(site: Site) -> None:
     add_user(site.broker.address, user)
     goes_on(trial)
     assert PASSWORD not in trial.worker.log.read_text()
+
+
+@pytest.mark.beside
+@pytest.mark.fault("the brokers refuse the service for a long time")
+@pytest.mark.parametrize(("seconds", "most"), [(45.0, 5), pytest.param(240.0, 8, marks=pytest.mark.long)])
+def test_a_long_refusal_has_few_lines(site: Site, seconds: float, most: int) -> None:
+    """Attempts are 5 to 10 s apart: a client looks for a broker for 5 s, and the next one waits for up to 5 s."""
+    user = "refused"
+    add_user(site.broker.address, user)
+    trial = Trial(site, **login(site.broker, user))
+    trial.begin()
+    add_user(site.broker.address, user, "another-horse-battery")
+    trial.mark()
+    trial.await_line("the consumer failed", seconds=SOON + REAUTH_SECONDS)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        time.sleep(1)
+        assert trial.worker.process.poll() is None, trial.tail()
+    lines = [*trial.lines("the consumer failed"), *trial.lines("no broker at")]
+    assert 3 <= len(lines) <= most, "\n".join(lines)
+    assert any("times more since it was last said" in line for line in lines)
+    assert len(trial.lines("WARNING")) + len(trial.lines("ERROR")) <= 4 * most, trial.tail()
+    add_user(site.broker.address, user)
+    trial.feed(100)
+    goes_on(trial)
 
 
 RIGHTS = [
