@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from ..client import ClientError, Committed, Offset, Refused
 from ..commands.label_log import LabelLog, Labels, tell_of_gap
 from ..figures import Figures, PartitionFigures
 from ..log import logger
-from ..patience import CLOSE_SECONDS, Grace, close
+from ..patience import CLOSE_SECONDS, Grace, Seldom, close
 from ..settings import ServiceSettings
 from ..wire.boundaries import Progress
 from ..wire.decoding import make_decoder
@@ -74,6 +75,7 @@ class Streams:
         self._decode: Decoder = make_decoder(settings, self._model.features)
         self._batch_size = settings.batch_size or self._model.batch_size
         self._labels = Labels()
+        self._seldom = Seldom(logger)
         self._owned: dict[int, Owned] = {}
         self._left_at: dict[int, int] = {}  # how far partitions had come that were let go
         self._behind = Grace(BEHIND_SECONDS)
@@ -289,7 +291,8 @@ class Streams:
             owned.state, outcome = self._recovery.hand_over(number, before, self._labels.end)
         except PersistenceError as error:
             owned.again, owned.trouble = time.monotonic() + AGAIN_SECONDS, f"no beginning can be written: {error}"
-            logger.error("%s/%d waits: %s", self._settings.input, number, owned.trouble)
+            line = f"{self._settings.input}/{number} waits: {owned.trouble}"
+            self._seldom.say(f"hand over {number}", line, logging.ERROR)
             return False
         owned.trouble, owned.snapshots = "", [] if owned.state.history.fresh else [owned.state.history.last]
         return Batch(number, before, owned.state, [], outcome)
